@@ -11,9 +11,8 @@ References
 .. [1] docs/behaviour/secrets.md.
 """
 
-from noetic_nb.redact._assignments import is_secret_name
 from noetic_nb.redact._redaction import MARGIN, Redaction, clip_data, redact, redact_head, redact_text, safe_logger
-from noetic_nb.redact._shapes import REDACTED
+from noetic_nb.redact._secret_names import REDACTED, is_secret_name
 
 __all__ = [
     "MARGIN", "REDACTED", "Redaction", "clip_data", "is_secret_name", "redact", "redact_head", "redact_text", "safe_logger",

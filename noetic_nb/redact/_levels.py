@@ -11,7 +11,8 @@ from typing import Final
 
 from noetic_nb.redact._assignments import assigned, may_assign
 from noetic_nb.redact._places import may_place, placed
-from noetic_nb.redact._shapes import Span, cookies, is_hinted, issued, may_hold_cookies
+from noetic_nb.redact._secret_names import Span
+from noetic_nb.redact._shapes import cookies, is_hinted, issued, may_hold_cookies
 
 _PEM: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")

@@ -9,16 +9,17 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from noetic_nb.redact._assignments import (
+from noetic_nb.redact._assignments import NAME_HINTS, is_value
+from noetic_nb.redact._secret_names import (
     ALWAYS,
-    NAME_HINTS,
     NAME_KEYS,
+    PLACEHOLDER,
     SMALLEST_NUMBER,
     VALUE_KEYS,
-    is_value,
+    Span,
     secret_word,
 )
-from noetic_nb.redact._shapes import PLACEHOLDER, Span, is_mixed
+from noetic_nb.redact._shapes import is_mixed
 
 _NAME: Final = r"(?P<name>[A-Za-z_][\w.\-]{0,127}+(?: (?:key|keys|string|id|token))?)"
 _QUOTED: Final = r"\"(?P<double>(?:[^\"\\\r\n]|\\.){1,2048}+)\"|'(?P<single>(?:[^'\\\r\n]|\\.){1,2048}+)'"

@@ -8,8 +8,18 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from noetic_nb.redact._assignments import ALWAYS, NAME_KEYS, SMALLEST_NUMBER, VALUE_KEYS, is_secret_name, secret_word
-from noetic_nb.redact._shapes import PLACEHOLDER, REDACTED, Placeholder, Span
+from noetic_nb.redact._secret_names import (
+    ALWAYS,
+    NAME_KEYS,
+    PLACEHOLDER,
+    REDACTED,
+    SMALLEST_NUMBER,
+    VALUE_KEYS,
+    Placeholder,
+    Span,
+    is_secret_name,
+    secret_word,
+)
 
 # Longer than what any issuer gives out: a web token takes up to 8 kB, a private key of 8192 bits 6.4 kB.
 MARGIN: Final = 16_384

@@ -1,4 +1,4 @@
-"""The shapes of credentials, as their issuers document them, and of session cookies, and the place of a secret in a text."""
+"""The shapes of credentials, as their issuers document them, and of session cookies."""
 
 from __future__ import annotations
 
@@ -9,21 +9,9 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-REDACTED: Final = "[redacted]"
-PLACEHOLDER: Final = re.compile(r"\[redacted(?: [0-9]+)?\]")
-Placeholder: TypeAlias = Callable[[str], str]
-
-
-class Span(NamedTuple):
-    """A stretch of a text that is a secret."""
-
-    start: int
-    end: int
-    secret: str
-    quote: str = ""
-    """Put around the placeholder, where a number of JSON becomes text."""
+from noetic_nb.redact._secret_names import PLACEHOLDER, Span
 
 
 def longest_run(text: str) -> int:

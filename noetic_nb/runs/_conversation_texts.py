@@ -15,7 +15,7 @@ from noetic_nb.items._messages import Message
 from noetic_nb.items._messages.message import Child, Compaction
 from noetic_nb.items._registry import ANY_ITEMS
 from noetic_nb.redact import Redaction
-from noetic_nb.redact._assignments import secret_word
+from noetic_nb.redact._secret_names import secret_word
 
 _OURS: Final = frozenset({"message", "function_call", "function_call_output"})
 # Their names are no secret words, so that their texts can be looked at one by one.

@@ -16,7 +16,7 @@ from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._origins import MODEL, Origin
 from noetic_nb.items._registry import DEFAULT_REGISTRY, ItemRegistry
 from noetic_nb.memory import ExecutionContext, RerenderRequest
-from noetic_nb.redact._shapes import PLACEHOLDER
+from noetic_nb.redact._secret_names import PLACEHOLDER
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.protocols import StepValue
 from noetic_nb.runtime._context.reply import AgentReply
