@@ -168,7 +168,7 @@ def test_whatever_people_and_models_wrote_is_text(text: str) -> None:
             assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", plain), name
 
 
-@matrix("shape", SHAPES, keep=12)
+@matrix("shape", list(SHAPES), keep=12)
 def test_no_secret_is_shown(shape: Any) -> None:
     text, secret = made(shape)
     longest = max(re.findall(r"[A-Za-z0-9]+", secret), key=len)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ViewAssembled
-from noetic_nb.plots._trends.trends_scales import steps_of
+from noetic_nb.plots._trends.trends_marks import steps_of
 from noetic_nb.runs._plain_text import count, plain
 from noetic_nb.runs._requests.context_parts import ContextParts
 from noetic_nb.runs._requests.item_lives import sent_changes
