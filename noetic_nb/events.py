@@ -408,6 +408,8 @@ class ChildStarted(Event, frozen=True, tag="child_started"):
     inherited: Whole
     items: tuple[Item, ...]
     handed: Data
+    memory: tuple[MemoryTexts, ...] = ()
+    """As of `TurnStarted`."""
 
 
 class ChildEnded(Event, frozen=True, tag="child_ended"):

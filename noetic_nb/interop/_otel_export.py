@@ -55,7 +55,7 @@ _WITHOUT_TEXTS: Final[Mapping[type[Any], Mapping[str, Any]]] = {
     TurnCompleted: {"text": "", "stopped": None},
     StepStarted: {},
     StepEnded: {},
-    ChildStarted: {"items": (), "handed": {}},
+    ChildStarted: {"items": (), "handed": {}, "memory": ()},
     ChildEnded: {"text": ""},
     ModelCalled: {"items": (), "logprobs": ()},
     ContextCompacted: {"items": ()},

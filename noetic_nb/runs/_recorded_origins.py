@@ -135,7 +135,7 @@ _RETURNED: Final = frozenset({"ok", "error", "invalid_result"})
 class _Texts:
     """The texts of one log, which a thread's root executions share, and of what each execution had beside it."""
 
-    __slots__ = ("_besides", "_told", "calls", "kept", "log", "parent", "parent_id")
+    __slots__ = ("_besides", "_told", "below", "calls", "kept", "log", "parent", "parent_id")
 
     def __init__(self, parent: _Texts | None = None, parent_id: str = "") -> None:
         self.log = OriginIndex()
@@ -143,6 +143,8 @@ class _Texts:
         self.parent, self.parent_id = parent, parent_id
         self.calls: set[str] = set()
         self.kept: Mapping[str, KeptTexts] = NOTHING_KEPT if parent is None else parent.kept
+        self.below: dict[str, KeptTexts] = {}
+        """Of layers of children that have ended."""
         self._told = 0
 
     def beside(self, execution_id: str) -> OriginIndex:
@@ -170,7 +172,7 @@ class _Texts:
     def provenance(self, before: OriginIndex, seq: int, execution_id: str) -> Provenance:
         above = None if self.parent is None else self.parent.provenance(before, seq, self.parent_id)
         found = Provenance(self.log, before, self.beside(execution_id), above, seq)
-        found.kept = self.kept
+        found.kept = {**self.below, **self.kept}
         return found
 
 
@@ -187,6 +189,7 @@ class RecordedOrigins:
         self._texts: dict[tuple[str, str], _Texts] = {}
         self._schemas: dict[str, Mapping[str, Any]] = {}
         self._kept: dict[tuple[str, str], KeptTexts] = {}
+        self._resources: dict[str, str | None] = {}
         self._read_to = -1
 
     def at(self, where: Where, seq: int, tool: str) -> Provenance:
@@ -205,15 +208,18 @@ class RecordedOrigins:
 
     def _read(self, known: dict[tuple[str, str], _Texts], seq: int, event: RunEvent) -> None:
         match event:
-            case TurnStarted(where):
+            case TurnStarted(where, resource_id=resource_id):
+                self._resources[where.thread_id] = resource_id
                 self._remember(_texts_of(known, where), event, seq)
             case ChildStarted(where, parent_id=parent_id):
                 parent = known.get((where.thread_id, parent_id)) or known.setdefault((where.thread_id, ""), _Texts())
                 texts = known[where.thread_id, where.execution_id] = _Texts(parent, parent_id)
+                self._remember(texts, event, seq)
                 texts.add(event.items, seq)
             case ChildEnded(where):
                 ended = known.get((where.thread_id, where.execution_id))
                 if ended is not None and ended.parent is not None:
+                    ended.parent.below |= {**ended.below, **ended.kept}
                     beside = ended.parent.beside(ended.parent_id)
                     for source in (*ended.log.all(), *ended.beside(where.execution_id).all()):
                         if source.origin.kind in ("tool", "layer"):
@@ -235,13 +241,14 @@ class RecordedOrigins:
                     for kept in {id(one.index): one for one in texts.kept.values()}.values():
                         kept.add(event.output, Origin("tool", event.name), args, seq)
 
-    def _remember(self, texts: _Texts, event: TurnStarted, seq: int) -> None:
+    def _remember(self, texts: _Texts, event: TurnStarted | ChildStarted, seq: int) -> None:
         """Note which layers remember, and what they knew."""
         if not event.memory:
             return
-        found: dict[str, KeptTexts] = {}
+        # A child knows the memories of its parent, too.
+        found = {} if texts.parent is None else dict(texts.parent.kept)
         for memory in event.memory:
-            ids = event.where.execution_id, event.where.thread_id, event.resource_id
+            ids = event.where.execution_id, event.where.thread_id, self._resources.get(event.where.thread_id)
             key = resolve_scope_key(memory.scope, ScopeIds(*ids))
             kept = self._kept.setdefault((memory.scope, key), KeptTexts())
             for kind, name, text, args in memory.texts:

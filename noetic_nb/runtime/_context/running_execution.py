@@ -32,7 +32,7 @@ from noetic_nb.steps import Channel, Step
 from noetic_nb.steps._channel_type import DEFAULT_TIMEOUT_MS as WAIT_MS
 
 if TYPE_CHECKING:
-    from noetic_nb.items._origin_index import Provenance
+    from noetic_nb.items._origin_index import KeptTexts, Provenance
     from noetic_nb.runtime._context.sent_history import KeptBy, SentTexts
 
 T = TypeVar("T")
@@ -242,9 +242,14 @@ class RunningExecution(Context):
         above = None if self.parent is None else self.parent.provenance()
         found = self.noting().provenance(self.item_log, self.first, self.calls, self.id, above)
         found.schema = schema
-        if self.kept is not None:
-            found.kept = self.kept.texts
+        found.kept = self.kept_texts
         return found
+
+    @property
+    def kept_texts(self) -> Mapping[str, KeptTexts]:
+        """The texts that its layers were made from, and those of children that have ended, whose words it has now."""
+        below = {} if self.sent is None else self.sent.kept
+        return {**below, **({} if self.kept is None else self.kept.texts)}
 
     # -- spending -------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,18 @@ EndedChild: TypeAlias = "tuple[int, ItemLog, int, Sequence[PastCall], SentTexts 
 class SentTexts:
     """The texts that one execution sent or got beside its log."""
 
-    __slots__ = ("_before", "_beside", "_early", "_lock", "_read", "ended", "given", "instructions", "layer_items")
+    __slots__ = (
+        "_before",
+        "_beside",
+        "_early",
+        "_lock",
+        "_read",
+        "ended",
+        "given",
+        "instructions",
+        "kept",
+        "layer_items",
+    )
 
     def __init__(self) -> None:
         self.instructions: tuple[str, ...] = ()
@@ -40,6 +51,8 @@ class SentTexts:
         """Messages of the user that a layer replaced before they were logged."""
         self.ended: list[EndedChild] = []
         """Logs of children that have ended, and where in the parent's log that was."""
+        self.kept: dict[str, KeptTexts] = {}
+        """The texts that layers of children that have ended were made from."""
         # What stands before the log and beside it; made when a rule asks first, as most never do.
         self._before: OriginIndex | None = None
         self._beside: OriginIndex | None = None

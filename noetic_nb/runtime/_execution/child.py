@@ -104,6 +104,7 @@ class Child:
                     self.inherited,
                     tuple(self.ctx.item_log[start:]),
                     spawned,
+                    () if self.ctx.kept is None else keeper_of(self.engine).news(self.engine, self.ctx),
                 )
             )
             if self._is_other and self.engine.dropped:
@@ -246,7 +247,9 @@ class Child:
         if "before_tool_call" in self.outer.stack.hooks:
             # Its tools' results may come back as its own words. Before it leaves: its calls are the parent's then.
             own = tuple([place.call for place in ctx.calls if place.call.execution_id in ("", ctx.id)])
-            self.parent.noting().ended.append((len(self.parent.item_log), ctx.item_log, ctx.first, own, ctx.sent))
+            noted = self.parent.noting()
+            noted.ended.append((len(self.parent.item_log), ctx.item_log, ctx.first, own, ctx.sent))
+            noted.kept |= ctx.kept_texts
         ctx.leave()
         sink = self.engine.sink
         if sink is not None:
