@@ -252,7 +252,9 @@ PAGES = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "CHANGELOG.md", *PAGES])
 def test_our_own_pages_stay(path: Path) -> None:
-    text = path.read_text()
+    # The examples of the page about secrets have some.
+    lines = [line for line in path.read_text().splitlines() if path.name != "secrets.md" or not line.startswith(">>> ")]
+    text = "\n".join(lines)
 
     assert redact_text(text) == text
 
