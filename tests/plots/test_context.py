@@ -12,7 +12,7 @@ import pytest
 from noetic_nb import plots
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ContextCompacted, ItemFate, ItemsAppended, ModelCalled, RunEvent, ViewAssembled, Where
-from noetic_nb.items import input_message
+from noetic_nb.items import input_message, item_tokens
 from noetic_nb.lab import datasets
 from noetic_nb.plots._context_scene import BANDS, COLUMNS, folded
 from noetic_nb.plots._scene.scene import Mark, Scene
@@ -186,3 +186,31 @@ def test_the_figure_has_the_bands_of_one_thread() -> None:
 
     assert "of-b" in names
     assert "of-a" not in names
+
+
+def test_the_parts_of_a_log_that_went_on_another_way_are_those_of_its_items() -> None:
+    run, at = Run(), Where("t1", "e1", 1)
+    texts = [
+        ("Where is my parcel?", 0),
+        ("On its way. " * 9, 1),
+        ("And the other?", 2),
+        ("Rewound: hello.", 1),
+        ("Hi. " * 5, 2),
+    ]
+    for number, (text, start) in enumerate(texts):
+        item = input_message(text, item_id=f"i{number}")
+        run.append(ItemsAppended(at, 0.0, start, (item,), "user"))
+        for event in turn(number + 1, window=(max(0, start - 1), start + 1)):
+            run.append(event)
+    index = RequestIndex()
+    for event in run.events:
+        index.take(event)
+    parts = ContextParts()
+
+    for request in [*index.requests, *reversed(index.requests)]:  # in any order
+        view = request.view
+        assert view is not None
+        found = parts.call(request).parts
+        items = [request.log_item(place) for place in range(*view.window)]
+        size = sum([item_tokens(item, request.counter) for item in items if item is not None])
+        assert found["user"] == min(size, view.history)

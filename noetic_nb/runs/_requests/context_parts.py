@@ -13,12 +13,15 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.events import ContextCompacted, ViewAssembled
 from noetic_nb.items import item_tokens
+from noetic_nb.items._log import ItemView
 from noetic_nb.runs._requests.billing_differences import planned_tokens
 from noetic_nb.runs._requests.item_lives import context_of, counted, reason_of, sent_changes
 from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions
 
 HISTORY: Final = ("user", "assistant", "tool results")
 REST: Final = "rest"
+_KINDS: Final = ("system", *HISTORY, REST)
+_NONE: Final = (0,) * len(_KINDS)
 _SYSTEM: Final = ("system", "developer")
 
 
@@ -63,6 +66,7 @@ class ContextParts:
     def __init__(self, meta: Mapping[str, Any] | None = None) -> None:
         self._meta = {} if meta is None else meta
         self._sizes: dict[tuple[int, int], tuple[Any, Any, int]] = {}
+        self._sums: dict[Any, tuple[ItemView, list[tuple[int, ...]]]] = {}
         self._left: list[dict[str, int]] = []
         self._before: dict[tuple[str, str], ViewAssembled] = {}
 
@@ -82,7 +86,8 @@ class ContextParts:
         gone = replaced_in(before)
         written = sum([self._size(item, request) for event in before for item in event.items])
         first, length = request.first, len(request.known or ())
-        found = self._kinds(request, [at for at in range(first, first + length) if at not in gone])
+        places = range(first, first + length)
+        found = self._kinds(request, [at for at in places if at not in gone] if gone else places)
         policy = self._meta.get("policy")
         if not found.get("system") and isinstance(policy, str):
             found["system"] = request.counter(policy)
@@ -95,19 +100,37 @@ class ContextParts:
         """Return the parts of a request as it was planned, or as it would be with another plan."""
         layers = {f"layer:{layer.layer_id}": layer.used for layer in view.layers}
         front = {"system": view.system, "tools": view.tools, **layers, "framing": view.framing}
-        found = self._kinds(request, sent_positions(view))
+        is_window = not (view.kept or view.fates or view.hidden)
+        found = self._kinds(request, range(*view.window) if is_window else sent_positions(view))
         rest = view.history - sum(found.values())
         history = divided(found, view.history) if rest < 0 else {**found, REST: rest}
         return _some({**front, **history})
 
-    def _kinds(self, request: RecordedRequest, places: Iterable[int]) -> dict[str, int]:
-        found: dict[str, int] = {}
+    def _kinds(self, request: RecordedRequest, places: Sequence[int]) -> dict[str, int]:
+        known, found = request.known, dict[str, int]()
+        if isinstance(places, range) and known is not None:
+            start, stop = [max(0, min(at - request.first, len(known))) for at in (places.start, places.stop)]
+            sums = self._sums_of(request, known)
+            ends = zip(_KINDS, sums[start], sums[max(start, stop)], strict=True)
+            return {kind: after - before for kind, before, after in ends if after > before}
         for at in places:
             item = request.log_item(at)
             if item is not None:
                 kind = kind_of(item, request.view is None)
                 found[kind] = found.get(kind, 0) + self._size(item, request)
-        return {kind: found[kind] for kind in ("system", *HISTORY, REST) if kind in found}
+        return {kind: found[kind] for kind in _KINDS if kind in found}
+
+    def _sums_of(self, request: RecordedRequest, known: ItemView) -> list[tuple[int, ...]]:
+        """Return the tokens of each kind in a log up to each of its places: the requests of one log share them."""
+        key = context_of(request.where), id(request.counter), request.view is None
+        read, sums = self._sums.get(key, (known, [_NONE]))
+        if read.same_start(known) < min(len(sums) - 1, len(known)):  # it went on another way
+            read, sums = known, [_NONE]
+        for item in known[len(sums) - 1 :]:
+            kind, size = kind_of(item, request.view is None), self._size(item, request)
+            sums.append(tuple([total + size * (name == kind) for name, total in zip(_KINDS, sums[-1], strict=True)]))
+        self._sums[key] = (read if len(read) > len(known) else known), sums
+        return sums
 
     def _size(self, item: Any, request: RecordedRequest) -> int:
         counter = request.counter
