@@ -222,11 +222,11 @@ for make in (*VIEWS, Workbench):
     took = time.process_time() - start
     report("open", [make.__name__, took, len(json.dumps(view.snapshot)), len(TEN.events)])
     if make is Workbench:
-        for name in ("ledger", "transcript", "allocation", "trends"):
+        for name in view.panels:
             view._answer({"do": "panel", "panel": name})
         report("open", ["Workbench with the panels it opens", time.process_time() - start, len(json.dumps(view.snapshot)),
                         len(TEN.events)])
-        for name in ("timeline", "memory"):
+        for name in {"ledger", "transcript", "trends", "memory"} - set(view.panels):
             view._answer({"do": "panel", "panel": name})
         took = time.process_time() - start
         report("open", ["Workbench with all panels", took, len(json.dumps(view.snapshot)), len(TEN.events)])

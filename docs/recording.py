@@ -50,7 +50,7 @@ def desk(request):  # a model that is a function of its prompt: no key, no netwo
 
 memory = [nn.working_memory(), rules, nn.regulation(nn.Regulator.recommended("ann"))]
 agent = nn.AgentConfig(name="desk", step=nn.react(model="desk", tools=[lookup, refund]), memory=memory)
-bench = Workbench(nn.AgentHarness(agent, model=nn.ScriptedModel(desk)), panels=["allocation", "transcript", "ledger"])
+bench = Workbench(nn.AgentHarness(agent, model=nn.ScriptedModel(desk)))
 bench
 """
 

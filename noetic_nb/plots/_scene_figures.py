@@ -17,7 +17,7 @@ from noetic_nb.runs._requests.model_calls import Calls
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.runs._timeline.run_spans import Timeline, has_clock
-from noetic_nb.runs._timeline.span_window import Windows
+from noetic_nb.runs._timeline.span_window import QUIET, Windows
 
 # The height of a lane of items that left, as a share of the panel above it.
 LANE: Final = 0.1
@@ -123,9 +123,9 @@ def timeline(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, 
     Returns
     -------
     matplotlib.axes.Axes
-        The axes. Long pauses are shortened, with a dotted line and their length; a run without clock times is drawn in the order
-        of its events. Of more than 40 rows the first ones are drawn, which the title says; `noetic_nb.widgets.RunTimeline` has
-        all.
+        The axes. Long pauses are shortened, with a dotted line and their length; a run without clock times is drawn in
+        the order of its events. Hooks that went well and decided nothing are left out. Of more than 40 rows the first
+        ones are drawn, which the title says; `noetic_nb.widgets.RunTimeline` has all.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def timeline(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, 
         raise NoeticConfigError(
             "UNKNOWN_THREAD", "Nothing ran in such a thread.", given=thread_id, hint="Look at `run.threads`."
         )
-    window = Windows(spans).window(bins=BINS, lanes=MOST_LANES)
+    window = Windows(spans).window(bins=BINS, lanes=MOST_LANES, wanted=QUIET)
     scene = timeline_scene(spans, window)
     axes, look = axes_for(ax, theme, scene.axis, height=HEIGHT + HEIGHT_A_LANE * len(scene.panels[0].lanes))
     if not spans.spans:

@@ -70,11 +70,12 @@ def headline(timeline: Timeline) -> str:
 
 def span_line(span: Span) -> str:
     """Return a span in one line: its name, how long it took, and how it ended."""
-    kind = "" if span.kind == "turn" else f"{span.kind} "
+    look, name = span.look
+    kind = "" if look == "turn" else f"{look} "
     took = duration_text(span.duration_ms)
     said = ", ".join([text for text in (took, plain(span.status)) if text])
     sign = f"{SIGNS[span.severity]} " if span.severity else ""
-    return f"{sign}{kind}{plain_line(span.name, 80)}: {said}"
+    return f"{sign}{kind}{plain_line(name, 80)}: {said}"
 
 
 def timeline_scene(timeline: Timeline, window: Window, *, by_time: bool = True) -> Scene:
@@ -113,7 +114,7 @@ def timeline_scene(timeline: Timeline, window: Window, *, by_time: bool = True) 
     return Scene(
         [Panel(SPANS, ROW_PX * max(1, len(lanes)), lanes=lanes)], marks, 0, wide, SERIES,
         [(x(at), text) for at, text in window.ticks], "time" if by_time and timeline.is_timed else "order of events", (),
-        f"{TITLE}: {headline(timeline)}", _legend(timeline), 0,
+        f"{TITLE}: {headline(timeline)}", _legend(timeline, marks), 0,
     )  # fmt: skip
 
 
@@ -122,14 +123,17 @@ def _mark(bar: Bar, points: list[float | str]) -> Mark:
     tone = "bad" if bar.severity > 1 else ""
     if bar.size == 1:
         return Mark(
-            bar.kind, points, span_line(span), plain_line(span.name, NAME_LENGTH), sign, tone, f"{span.at}"
+            bar.kind, points, span_line(span), plain_line(span.look[1], NAME_LENGTH), sign, tone, f"{span.at}"
         )  # fmt: skip
     worst = f", the worst: {SEVERITY_WORDS[bar.severity]} {sign}" if sign else ""
     tip = f"{bar.size:,} spans close together, most time in {KIND_NAMES[bar.kind]}{worst}."
     return Mark(bar.kind, points, tip, "", sign, f"many {tone}".strip(), f"{span.at}+{bar.size - 1}")
 
 
-def _legend(timeline: Timeline) -> list[tuple[str, str]]:
-    found = [(kind, f"{KIND_NAMES[kind]} {number:,}") for kind, number in timeline.counts.items() if number]
+def _legend(timeline: Timeline, marks: list[Mark]) -> list[tuple[str, str]]:
+    numbers = {kind: number for kind, number in timeline.counts.items() if number}
+    if not any(mark.series == "hook" for mark in marks):  # they are mostly left out
+        numbers.pop("hook", None)
+    found = [(kind, f"{KIND_NAMES[kind]} {number:,}") for kind, number in numbers.items()]
     signs = [(SIGNS[at], SEVERITY_WORDS[at], timeline.severities[at]) for at in (3, 2, 1) if timeline.severities[at]]
     return found + [("sign", f"{sign} {words} {number:,}") for sign, words, number in signs]

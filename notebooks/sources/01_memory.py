@@ -268,6 +268,6 @@ an aisle, too. It is a good moment to ask how much a test on a single known case
 * Words were compared, not meanings: ask "Where do I sit?" and this layer brings nothing back. An embedder of yours (`embed=`) may.
 * One fact and one question. Whether a memory helps real users is found out on recorded conversations: lesson 04 does that for stopping.
 
-**Next.** The workbench has more panels: *Tokens*, where you drag budgets, and *Memory*, which shows and edits the state of each layer. Go on
+**Next.** The workbench has more panels: *Context*, where you drag budgets, and *Memory*, which shows and edits the state of each layer. Go on
 with [02 · What a token costs](02_tokens.ipynb).
 """

@@ -22,7 +22,7 @@ run = Run(events=[*turn(1, thread="ann"), *turn(1, thread="bob"), *turn(2, threa
 
 
 def test_a_thread_is_chosen_on_the_page_and_all_panels_follow(notebook: Open, shot: Open) -> None:
-    opened = notebook(THREADS, "bench = Workbench(run)\nbench")
+    opened = notebook(THREADS, "bench = Workbench(run, panels=['transcript', 'allocation', 'trends'])\nbench")
     root = bench_of(opened)
     thread = root.locator(".nn-threads select")
     turns = root.locator(".nn-turns > li")
@@ -94,9 +94,10 @@ def test_why_is_closed_and_a_size_is_reset(notebook: Open) -> None:
 
 
 def test_a_narrow_page_is_one_column_with_the_conversation_on_top(notebook: Open, cells_of: Open) -> None:
-    opened = notebook(*cells_of("demo_run", ["bench = Workbench(run)\nbench"]))
+    names = ("ledger", "transcript", "allocation", "trends")
+    opened = notebook(*cells_of("demo_run", [f"bench = Workbench(run, panels={names})\nbench"]))
     root = bench_of(opened)
-    for name in ("ledger", "transcript", "allocation", "trends"):
+    for name in names:
         expect(panel(root, name).locator(".nn-panel-view > .noetic-nb")).to_be_visible()
 
     at_width(root, 420)

@@ -165,3 +165,13 @@ def test_a_bank_without_outcomes_is_for_the_rules_alone() -> None:
         assert bench.trends.reading.bank is not None
     with pytest.raises(NoeticConfigError, match="INVALID_RUN"):
         Workbench(recorded(None, paying(USER)), bank=[3])
+
+
+@pytest.mark.parametrize("name", ["transcript", "allocation", "timeline", "ledger", "trends", "memory"])
+def test_a_panel_opens_on_what_was_chosen_before_it_was_made(name: str) -> None:
+    run = recorded(limited(), paying(PAGE))
+    with Workbench(run, panels=[]) as bench:
+        bench.selection.select(thread_id="t1", turn=1, call=0, decision=calls(run)[0])
+        data = bench._answer({"do": "panel", "panel": name})["data"]
+        assert data.get("fault") is None
+        assert data["snapshot"]["selection"]["call"] == 0

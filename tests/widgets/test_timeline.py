@@ -81,14 +81,19 @@ def test_ten_thousand_spans_are_sent_as_a_small_picture_with_every_problem_in_it
         assert view.snapshot["total"] == 10_000
         assert len(text) < 100_000
         assert len(view.to_html()) < 300_000
-        assert sum(bars.values()) == 10_000
+        hooks = view.reading.timeline.counts["hook"]  # off until somebody wants them
+        assert sum(bars.values()) == 10_000 - hooks < 10_000
+        everything = view.reading.answer({"what": "window", "hooks": True})
+        assert sum(bars_of(everything["scene"]).values()) == everything["matched"] == 10_000
         assert [scene["texts"][mark[4]] for mark in scene["marks"]].count(SIGNS[3]) == 20
 
 
 def test_a_page_sees_a_part_closer_and_filtered() -> None:
     with RunTimeline(ten_thousand_spans()) as view:
         whole = view.reading.answer({"what": "window"})
-        part = view.reading.answer({"what": "window", "from": 0, "to": whole["end"] / 1_000, "bins": 400})
+        part = view.reading.answer(
+            {"what": "window", "from": 0, "to": whole["end"] / 1_000, "bins": 400, "hooks": True}
+        )
         only = view.reading.answer({"what": "window", "kinds": ["tool"], "only": "problems", "text": "LOOK"})
         none = view.reading.answer({"what": "window", "text": "nothing has this name"})
 

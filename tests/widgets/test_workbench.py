@@ -80,6 +80,7 @@ def test_a_view_inside_shows_what_it_shows_alone(name: str) -> None:
                 asked = {"what": "picture", "first": 0, "last": 8}
                 assert inside.reading.answer(asked) == alone.reading.answer(asked)
             if name == "timeline":  # what a page has first; it asks for as much as it has room for
+                known["listed"] = True
                 known["window"] = inside.snapshot["window"]
                 asked = {"what": "window"}
                 assert inside.reading.answer(asked) == alone.reading.answer(asked)
@@ -90,10 +91,12 @@ def test_a_view_inside_shows_what_it_shows_alone(name: str) -> None:
 def test_a_workbench_opens_on_what_a_recording_has() -> None:
     run = datasets.airline_run(26)
     with Workbench(run) as bench, Workbench(run, panels=["ledger", "memory"]) as asked, Workbench(Run()) as empty:
-        assert bench.panels == ["transcript", "trends"]
+        assert bench.panels == ["allocation", "timeline"]
         assert "lab.replay(run, rules=rules)" in asked.to_text()
         assert "AgentConfig(memory=[...])" in asked.to_text()
-        assert empty.panels == ["ledger", "transcript", "allocation", "trends"]
+        assert empty.panels == ["allocation", "timeline"]
+    with Workbench(Run(), rules=rules()) as steered:
+        assert steered.panels == ["allocation", "timeline", "rules"]
 
 
 def test_an_event_is_one_message_with_the_news_of_every_open_panel(sent: list[dict[str, Any]]) -> None:
@@ -158,7 +161,8 @@ def test_a_panel_that_is_made_while_events_wait_reads_each_of_them_once() -> Non
 
 def test_one_selection_links_the_panels_and_views_outside(sent: list[dict[str, Any]]) -> None:
     run, chosen = demo_run(), Selection()
-    with Workbench(run, selection=chosen) as bench, TokenAllocation(run, selection=chosen) as lone:
+    panels = ["ledger", "transcript", "allocation", "timeline"]
+    with Workbench(run, selection=chosen, panels=panels) as bench, TokenAllocation(run, selection=chosen) as lone:
         fetch(bench, *bench.panels)
         sent.clear()
         bench._handle_custom_msg(
@@ -172,7 +176,7 @@ def test_one_selection_links_the_panels_and_views_outside(sent: list[dict[str, A
         joint = [message for message in sent if message["type"] == "panels"]
         assert len(joint) == 1
         ids = {name: content["id"] for name, content in joint[0]["news"] if content["type"] == "selected"}
-        assert ids == {"": None, "ledger": "p-1", "transcript": None, "allocation": None, "trends": None}
+        assert ids == {"": None, "ledger": "p-1", "transcript": None, "allocation": None, "timeline": None}
         traits = [content["traits"] for name, content in joint[0]["news"] if content["type"] == "traits"]
         assert {"position": bench.allocation.position} in traits
 

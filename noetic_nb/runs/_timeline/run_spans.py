@@ -214,9 +214,12 @@ class Timeline(PlacedSpans):
             name = f"{'approval of ' if is_wait else ''}{event.tool_name or 'a response'}"
             kind = "wait" if is_wait else "decision"
             span = self._whole(kind, name, event, seq, event.duration_ms, status, follows=follows)
-        elif status != "allow" and not span.severity:
-            self._ended(running, span, status, follows=follows)
-        span.decision = seq
+        else:
+            self.counts["hook"] -= 1
+            self.counts["decision"] += 1
+            if status != "allow" and not span.severity:
+                self._ended(running, span, status, follows=follows)
+        span.decision, span.decided = seq, event
         self.by_decision[seq] = span
         span.call = running.call
         if event.tool_name is not None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any, Final
 
-from noetic_nb.events import Where
+from noetic_nb.events import SteeringDecided, Where
 
 # Shorter pauses are part of the picture.
 LEAST_PAUSE_MS: Final = 1_000.0
@@ -276,11 +276,13 @@ class Span:
         Whether it ended as it did because another span of the timeline did.
     call, item, decision : int or None
         The model call, the place in the log and the steering decision that it belongs to.
+    decided : SteeringDecided or None
+        That decision where this span made it.
     """
 
     __slots__ = (
-        "at", "call", "decision", "duration_ms", "end_ms", "error", "first", "follows", "is_open", "item", "kind", "last",
-        "level", "name", "parent", "row", "seq", "severity", "start_ms", "status", "where",
+        "at", "call", "decided", "decision", "duration_ms", "end_ms", "error", "first", "follows", "is_open", "item", "kind",
+        "last", "level", "name", "parent", "row", "seq", "severity", "start_ms", "status", "where",
     )  # fmt: skip
 
     row: Row
@@ -296,7 +298,15 @@ class Span:
         self.call: int | None = None
         self.item: int | None = None
         self.decision: int | None = None
+        self.decided: SteeringDecided | None = None
         self.error: str | None = None
+
+    @property
+    def look(self) -> tuple[str, str]:
+        """Its kind and name in a picture: a hook that decided is that decision."""
+        if self.decided is None or self.kind != "hook":
+            return self.kind, self.name
+        return "decision", self.decided.tool_name or "a response"
 
     @property
     def depth(self) -> int:

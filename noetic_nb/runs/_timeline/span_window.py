@@ -23,16 +23,21 @@ _TICKS: Final = 6
 class Wanted(NamedTuple):
     """Which spans are shown: of some kinds, with a text in their name or error; all where nothing is said.
 
-    `only` is ``"problems"`` for those of `Timeline.problems`, ``"held"`` for those of `Timeline.held`.
+    `only` is ``"problems"`` for those of `Timeline.problems`, ``"held"`` for those of `Timeline.held`. Without `hooks`, hooks
+    that decided nothing and went well are left out, unless their kind or a text is named.
     """
 
     kinds: frozenset[str] = frozenset()
     only: str = ""
     text: str = ""
+    hooks: bool = True
 
     def takes(self, span: Span) -> bool:
         """Return whether a span is shown."""
-        if self.kinds and span.kind not in self.kinds:
+        kind, _ = span.look
+        if self.kinds and kind not in self.kinds:
+            return False
+        if kind == "hook" and not span.severity and not (self.hooks or self.kinds or self.text):
             return False
         if self.only and (not span.severity or span.follows or span.was_held != (self.only == "held")):
             return False
@@ -40,6 +45,8 @@ class Wanted(NamedTuple):
 
 
 WHOLE: Final = Wanted()
+QUIET: Final = Wanted(hooks=False)
+"""What is shown where nobody chose."""
 
 
 class Bar(NamedTuple):
@@ -202,7 +209,8 @@ class _Scale:
     def _most(self, spans: list[Span]) -> str:
         took: dict[str, float] = {}
         for span in spans:
-            took[span.kind] = took.get(span.kind, 0.0) + (span.end_ms - span.start_ms if self.by_time else 1.0)
+            kind, _ = span.look
+            took[kind] = took.get(kind, 0.0) + (span.end_ms - span.start_ms if self.by_time else 1.0)
         # A model call is the work that all else stands around, and often shorter than a hook beside it.
         return "model" if "model" in took else max(took, key=lambda kind: took[kind])
 
@@ -218,7 +226,7 @@ class _Scale:
                 continue
             left, right = max(begin, self.start), min(end, self.stop)
             if right - left >= self.wide:
-                yield Bar(self.share(left), self.share(right), span, 1, span.severity, span.kind)
+                yield Bar(self.share(left), self.share(right), span, 1, span.severity, span.look[0])
                 at += 1
                 continue
             place = min(self.bins - 1, floor((left - self.start) / self.wide))
@@ -231,7 +239,7 @@ class _Scale:
                 if min(last_end, self.stop) - max(last_begin, self.start) >= self.wide:
                     after -= 1
             if after - at == 1:
-                yield Bar(self.share(left), self.share(right), span, 1, span.severity, span.kind)
+                yield Bar(self.share(left), self.share(right), span, 1, span.severity, span.look[0])
             else:
                 until = min(self._extent(spans[after - 1])[1], self.stop)
                 found = _worst(row, at, after), self._most(spans[at : min(after, at + _LOOKED_AT)])

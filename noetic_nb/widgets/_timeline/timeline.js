@@ -9,7 +9,7 @@ export default () => {
   const LATE_MS = 250;
   const PX_A_BIN = 4;
   const LISTS = { problems: "✕ did not go well", held: "⊘ held back" };
-  const COLUMNS = ["Name", "Kind", "Began", "Took", "Status", "Turn"];
+  const COLUMNS = ["Turn", "Name", "Kind", "Status", "Why", "Began", "Took"];
 
   function render({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb nn-tl" }));
@@ -33,6 +33,9 @@ export default () => {
     const scales = scale.appendChild(make("select", { "aria-label": "Width" }));
     for (const name of ["time", "order"]) scales.append(make("option", { value: name }, name));
     const search = tools.appendChild(make("input", { type: "search", class: "nn-tl-search", placeholder: "Name or error", "aria-label": "Name or error" }));
+    const withHooks = tools.appendChild(make("label", { title: "Hooks that went well and decided nothing" }));
+    const hooks = withHooks.appendChild(make("input", { type: "checkbox" }));
+    withHooks.append("Hooks");
     const status = tools.appendChild(make("span", { role: "status", class: "nn-number" }));
 
     const plot = body.appendChild(make("div", { class: "nn-tl-plot" }));
@@ -48,7 +51,8 @@ export default () => {
     const trouble = body.appendChild(make("div"));
     const table = body.appendChild(make("details"));
     table.append(make("summary", {}, "Spans as a table"));
-    const rows = tableIn(table, "Spans", COLUMNS, { wordy: (name) => name !== "Took" && name !== "Began" });
+    table.open = store.data.listed; // inside a workbench it is the list of what happened
+    const rows = tableIn(table, "Spans", COLUMNS, { wordy: (name) => !["Turn", "Began", "Took"].includes(name) });
     const paging = table.appendChild(make("div", { class: "nn-toolbar" }));
     const older = paging.appendChild(make("button", { type: "button" }, "Earlier"));
     const newer = paging.appendChild(make("button", { type: "button" }, "Later"));
@@ -62,13 +66,14 @@ export default () => {
     let detail = null;
     let focused = null;
     let listed = null;
-    let listStart = 0;
+    let listStart = null; // null: the newest
+    let listAt = null; // the span whose page is shown
     let failed = "";
     const kinds = new Set();
     let only = "";
 
     const byTime = () => store.data.timed && model.get("scale") === "time";
-    const wanted = () => ({ kinds: [...kinds], only, text: search.value, by_time: byTime() });
+    const wanted = () => ({ kinds: [...kinds], only, text: search.value, by_time: byTime(), hooks: hooks.checked });
     const get = (request) => store.get(model, request);
     const fault = (error) => {
       failed = error.message;
@@ -89,14 +94,16 @@ export default () => {
     };
     const fetchList = newest((request) => get(request), (answer) => {
       listed = answer;
-      listStart = answer.start;
+      listStart = answer.start + answer.rows.length >= answer.count ? null : answer.start;
+      listAt = null;
       store.changed();
     });
     const relist = () => {
-      if (table.open) fetchList({ what: "list", ...wanted(), start: listStart }).catch(fault);
+      if (table.open) fetchList({ what: "list", ...wanted(), ...(listAt === null ? { start: listStart } : { at: listAt }) }).catch(fault);
     };
     const changedFilter = () => {
-      first = listStart = 0;
+      first = 0;
+      listStart = null;
       refetch();
       relist();
     };
@@ -235,11 +242,11 @@ export default () => {
     });
     chosenRows(rows, (row) => look({ what: "span", at: Number(row.dataset.at) }, true), newer, older);
     older.addEventListener("click", () => {
-      listStart = Math.max(0, listStart - 50);
+      listStart = Math.max(0, listed.start - 50);
       relist();
     });
     newer.addEventListener("click", () => {
-      listStart += 50;
+      listStart = listed.start + 50;
       relist();
     });
     table.addEventListener("toggle", relist);
@@ -254,6 +261,7 @@ export default () => {
       store.changed();
     });
     search.addEventListener("input", changedFilter);
+    hooks.addEventListener("change", changedFilter);
     chips.addEventListener("click", (event) => {
       const name = event.target.closest("button")?.dataset.kind;
       if (name === undefined) return;
@@ -334,11 +342,11 @@ export default () => {
 
     function drawTable() {
       if (!listed) return;
-      patch(rows, listed.rows, () => namedRow(5), (row, [at, ...texts]) => {
-        put(row, { "data-at": at });
+      patch(rows, listed.rows, () => namedRow(6), (row, [at, ...texts]) => {
+        put(row, { "data-at": at, "aria-selected": String(at === store.data.chosen) });
         texts.forEach((text, place) => {
           setText(row.children[place], text);
-          put(row.children[place], { class: place === 2 || place === 3 ? null : "nn-text" });
+          put(row.children[place], { class: place === 0 || place > 4 ? null : "nn-text" });
         });
       });
       for (const row of rows.children) if (!row.hasAttribute("tabindex")) put(row, { tabindex: -1 });
@@ -363,16 +371,22 @@ export default () => {
         opened = true;
         drawnTotal = data.total;
         refetch();
+        relist();
       } else if (drawnTotal !== data.total && !late) {
         late = setTimeout(() => {
           late = 0;
           drawnTotal = store.data.total;
           refetch();
+          if (listStart === null) relist();
         }, LATE_MS);
       }
       if (data.chosen !== followed) {
         followed = data.chosen;
         if (followed !== null && followed !== detail?.at) look({ what: "span", at: followed }, false);
+        if (followed !== null && listed && !listed.rows.some(([at]) => at === followed)) {
+          listAt = followed;
+          relist();
+        }
       }
       const window_ = now();
       if (!window_) return;
@@ -382,6 +396,7 @@ export default () => {
       setText(note, data.note);
       setText(head, window_.head);
       drawChips(data, window_);
+      hooks.disabled = kinds.size > 0 || search.value !== "";
       drawPauses(window_);
       drawPicture(window_, data.chosen);
       whole.disabled = range === null;
@@ -395,6 +410,7 @@ export default () => {
       up.disabled = window_.first === 0;
       down.disabled = window_.first + window_.shown >= window_.rows;
       setText(rowsText, `rows ${window_.first + 1} to ${window_.first + window_.shown} of ${window_.rows}`);
+      trouble.hidden = data.listed; // they stand in the table
       patch(trouble, window_.lists, listNode, ({ children: [label, list] }, [, text, , lines]) => {
         setText(label, text);
         patch(list, lines, problemNode, (entry, [at, line]) => {

@@ -17,7 +17,7 @@ from noetic_nb.runs._palette import SPAN_COLOURS
 from noetic_nb.runs._plain_text import plain, plain_line
 from noetic_nb.runs._timeline.run_spans import Timeline
 from noetic_nb.runs._timeline.span import KINDS, SIGNS, Span, duration_text
-from noetic_nb.runs._timeline.span_window import WHOLE, Wanted, Window, Windows
+from noetic_nb.runs._timeline.span_window import QUIET, WHOLE, Wanted, Window, Windows
 from noetic_nb.runs._timeline.turn_parts import parts_of_turns
 from noetic_nb.widgets._timeline.timeline_text import EMPTY, LISTS, NO_CLOCK, detail_of, go_of, listed, parts_of
 from noetic_nb.widgets.base._feed import Place, Reading
@@ -33,6 +33,8 @@ def static_html(timeline: Timeline, window: Window, empty: str, *, by_time: bool
         return f'{title}<p class="nn-empty">{escape(empty)}</p>'
     scene, more = timeline_scene(timeline, window, by_time=by_time), window.total - len(window.lanes)
     notes = [f"{more:,} more rows are in the live view."] if more else []
+    if timeline.counts["hook"]:
+        notes.append("Hooks that went well and decided nothing are in the live view.")
     if not timeline.is_timed:
         notes.append(NO_CLOCK)
     if window.pauses:
@@ -78,6 +80,8 @@ FIRST_BINS: Final = 160
 MOST_BINS: Final = 400
 LANES: Final = 30
 PAGE: Final = 50
+# Characters of why something was decided or failed, in a row.
+WHY: Final = 120
 
 
 class TimelineReading(Reading):
@@ -144,7 +148,7 @@ class TimelineReading(Reading):
 
     def begin(self) -> None:
         super().begin()
-        self.snapshot["window"] = self._wire(self.windows.window(bins=FIRST_BINS, lanes=LANES))
+        self.snapshot["window"] = self._wire(self.windows.window(bins=FIRST_BINS, lanes=LANES, wanted=QUIET))
         found = self.timeline.place_of(self.snapshot["selection"]) if self.snapshot.get("selection") else None
         self.snapshot["chosen"] = None if found is None else found.at
 
@@ -189,7 +193,7 @@ class TimelineReading(Reading):
                 given=request,
                 hint="Load the page again.",
             )
-        return Wanted(frozenset(kinds), only, text.strip().lower())
+        return Wanted(frozenset(kinds), only, text.strip().lower(), request.get("hooks") is True)
 
     def _window(self, request: dict[str, Any]) -> dict[str, Any]:
         wanted = self._wanted(request)
@@ -233,7 +237,10 @@ class TimelineReading(Reading):
     def _list(self, request: dict[str, Any]) -> dict[str, Any]:
         wanted = self._wanted(request)
         found = [span for span in self.timeline.spans if wanted == WHOLE or wanted.takes(span)]
-        start = max(0, min(int(_number(request.get("start"), 0)), len(found) - 1))
+        start, at = int(_number(request.get("start"), len(found))), request.get("at")
+        if isinstance(at, int):  # the page that has this one
+            start = bisect_left(found, at, key=lambda span: span.at) - PAGE // 2
+        start = max(0, min(start, len(found) - PAGE))
         return {
             "start": start,
             "count": len(found),
@@ -244,12 +251,16 @@ class TimelineReading(Reading):
         origin = self.timeline.time.origin or 0.0
         began = duration_text(max(0.0, span.start_ms - origin)) if self.timeline.is_timed else f"{span.first:,}"
         sign = f"{SIGNS[span.severity]} " if span.severity else ""
-        name = f"{'· ' * min(span.depth, 8)}{plain_line(span.name)}"
+        (kind, named), decided, why = span.look, span.decided, span.error or ""
+        name = f"{'· ' * min(span.depth, 8)}{plain_line(named)}"
         turn = str(span.where.turn) if span.where.turn > 0 else ""
-        return [span.at, name, span.kind, began, duration_text(span.duration_ms), f"{sign}{plain(span.status)}", turn]
+        if decided is not None:
+            why = " ".join([decided.guidance or "", f"({', '.join(decided.rule_ids)})" if decided.rule_ids else ""])
+        took = duration_text(span.duration_ms)
+        return [span.at, turn, name, kind, f"{sign}{plain(span.status)}", plain_line(why, WHY), began, took]
 
     def _whole(self) -> Window:
-        return self.windows.window(by_time=self.by_time, bins=FIRST_BINS, lanes=LANES)
+        return self.windows.window(by_time=self.by_time, bins=FIRST_BINS, lanes=LANES, wanted=QUIET)
 
     def scene(self) -> Scene:
         """Return the picture of the whole run."""

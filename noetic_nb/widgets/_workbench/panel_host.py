@@ -39,7 +39,8 @@ class PanelHost(RunView):
 
     def panel_changed(self, panel: str, traits: dict[str, Any]) -> None:
         """Take new values of synced traits of a panel."""
-        own = {name: value for name, value in traits.items() if name in page_traits(self.reading.views.get(panel))}
+        view = self.reading.views.get(panel)  # None while it is being made
+        own = {} if view is None else {name: value for name, value in traits.items() if name in page_traits(view)}
         if own:
             self.reading.snapshot["panels"].get(panel, {}).get("traits", {}).update(own)
             self.panel_sent(panel, {"type": "traits", "traits": own})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, SteeringDecided, ViewAssembled
+from noetic_nb.events import ModelCalled, ViewAssembled
 from noetic_nb.lab._statistics.labels import runs_in
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
@@ -49,7 +49,7 @@ class Panel(NamedTuple):
     make: Callable[..., RunView]
     """``make(subject, **arguments)``, with the arguments that all views have."""
     size: tuple[int, int]
-    is_open: bool = True
+    is_open: bool = False
     lacks: Callable[[Subject], str] = lambda _subject: ""
     """Why it cannot be opened, empty where it can."""
     is_of_thread: bool = True
@@ -67,17 +67,13 @@ def _labelled(bank: Sequence[Run]) -> list[Run] | None:
     return [run for run in bank if run.meta.get("outcome") is not None] or None
 
 
-_DECIDED: Final[frozenset[type[Any]]] = frozenset({SteeringDecided})
-_CALLED: Final[frozenset[type[Any]]] = frozenset({ModelCalled})
-_PLANNED: Final[frozenset[type[Any]]] = frozenset({ViewAssembled})
+_CALLED: Final[frozenset[type[Any]]] = frozenset({ModelCalled, ViewAssembled})
 
 PANELS: Final[Mapping[str, Panel]] = {
-    "ledger": Panel("Ledger", Ledger, lambda of, **more: Ledger(of.run, **more), (12, 320), needs=_DECIDED),
-    "transcript": Panel(
-        "Transcript", Transcript, lambda of, **more: Transcript(of.run, **more), (6, 460), needs=_CALLED
-    ),
+    "ledger": Panel("Ledger", Ledger, lambda of, **more: Ledger(of.run, **more), (12, 320)),
+    "transcript": Panel("Transcript", Transcript, lambda of, **more: Transcript(of.run, **more), (12, 460)),
     "allocation": Panel(
-        "Tokens", TokenAllocation, lambda of, **more: TokenAllocation(of.run, **more), (6, 460), needs=_PLANNED
+        "Context", TokenAllocation, lambda of, **more: TokenAllocation(of.run, **more), (12, 460), True, needs=_CALLED
     ),
     "trends": Panel(
         "Quality and cost",
@@ -85,22 +81,19 @@ PANELS: Final[Mapping[str, Panel]] = {
         lambda of, **more: RegulatorTrends(of.run, regulator=of.regulator, bank=_labelled(of.bank), **more),
         (12, 440),
     ),
-    "timeline": Panel(
-        "Timeline", RunTimeline, lambda of, **more: RunTimeline(of.run, **more), (12, 420), is_open=False
-    ),
+    "timeline": Panel("Events", RunTimeline, lambda of, **more: RunTimeline(of.run, **more), (12, 520), True),
     "memory": Panel(
         "Memory",
         MemoryView,
         lambda of, **more: MemoryView(of.run, harness=of.harness, **more),
         (12, 460),
-        is_open=False,
     ),
     "rules": Panel(
         "Rules",
         RuleEditor,
         lambda of, **more: RuleEditor(of.rules, run=of.run, runs=of.bank, **more),
         (12, 520),
-        is_open=False,
+        True,
         lacks=_needs_rules,
         is_of_thread=False,
     ),

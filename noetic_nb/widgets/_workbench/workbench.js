@@ -95,8 +95,11 @@ export default () => {
       select: (fields) => store.select(model, { thread_id: null, turn: null, call: null, item: null, decision: null, ...fields }),
       failed,
       redraw: store.changed,
-      /** Bring a panel into sight that is being opened. */
-      show: (name) => (wanted = name),
+      /** Open a panel, and bring it into sight. */
+      show: (name) => {
+        wanted = name;
+        if (!open().includes(name)) choose(name);
+      },
     };
     const head = root.appendChild(make("div", { class: "nn-bench-head" }));
     head.append(make("p", HEADING, "Workbench"));
@@ -210,7 +213,7 @@ export default () => {
           wanted = null;
           setTimeout(() => {
             box.scrollIntoView({ block: "nearest" });
-            box.querySelector(".nn-fields :is(textarea, input)")?.focus({ preventScroll: true });
+            box.querySelector(".nn-fields :is(textarea, input), [aria-current='true']")?.focus({ preventScroll: true });
           }, 100);
         }
         put(box.lastElementChild, { "aria-description": `${columns} of 12 columns, ${height} pixels` });
@@ -233,14 +236,15 @@ export default () => {
       }
     }
 
-    let revealed = store.selection.decision ?? null;
-    function revealDecision() {
-      const decision = store.selection.decision ?? null;
-      if (decision === revealed) return;
-      revealed = decision;
-      const box = boxes.get("ledger")?.box;
-      // The ledger may ask for another page first.
-      if (decision !== null && box) for (const wait of [60, 300, 900]) setTimeout(() => reveal(box), wait);
+    let revealed = store.selection;
+    function revealChosen() {
+      if (revealed === store.selection) return;
+      revealed = store.selection;
+      // Lists may ask for another page first.
+      for (const name of ["ledger", "timeline"]) {
+        const box = boxes.get(name)?.box;
+        if (box && !box.contains(document.activeElement)) for (const wait of [60, 300, 900]) setTimeout(() => reveal(box), wait);
+      }
     }
 
     /** Offer the threads of the run, where there are several. */
@@ -267,7 +271,7 @@ export default () => {
       drawTalk(data.parts);
       drawCause(data.parts.cause);
       drawPanels(data);
-      revealDecision();
+      revealChosen();
       setText(trouble, problem);
     }
 

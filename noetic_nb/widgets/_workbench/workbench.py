@@ -51,8 +51,8 @@ class Workbench(PanelHost):
         A run that grows, or one that was loaded or replayed. A harness is recorded, unless it is already: then its newest
         run is shown. Recording goes on when the workbench is closed.
     panels : sequence of str, optional
-        Which panels are open: ``"ledger"``, ``"transcript"``, ``"allocation"``, ``"trends"``, ``"timeline"``,
-        ``"memory"``, ``"rules"``; by default the first four, of a recording that is over those for which it has events.
+        Which panels are open: ``"ledger"``, ``"transcript"``, ``"allocation"`` (the context), ``"trends"``, ``"timeline"``
+        (the events), ``"memory"``, ``"rules"``; by default the context, the events and the rules, as far as there are any.
     rules : RuleBook, optional
         Those that steered; by default the harness's own.
     regulator : Regulator, optional

@@ -269,7 +269,11 @@ function causePart(parent, { get, select, redraw, show }) {
     box.replaceChildren();
     const head = box.appendChild(make("div", { class: "nn-toolbar" }));
     head.append(make("span", { class: "nn-detail-head" }, `Why ${cause.head}`));
-    if (cause.request) button(head, "Show the request", () => select(cause.request));
+    const request = (fields) => {
+      select(fields);
+      show("transcript");
+    };
+    if (cause.request) button(head, "Show the request", () => request(cause.request));
     button(head, "Close", () => select({ ...(cause.request ?? {}), decision: null, item: null }), { "aria-label": "Close why" });
     if (cause.guidance) box.append(make("p", { class: "nn-quote" }, cause.guidance));
     if (cause.arguments.length) {
@@ -278,7 +282,7 @@ function causePart(parent, { get, select, redraw, show }) {
         const row = rows.appendChild(make("tr"));
         row.append(make("th", { scope: "row" }, each.name), make("td", { class: "nn-text" }, each.value), make("td", { class: "nn-text" }, each.origin));
         const cell = row.appendChild(make("td", { class: "nn-text" }));
-        if (each.go) button(cell, each.words || "Show", () => select(each.go), { class: "nn-item-link", title: "Show this item in the request" });
+        if (each.go) button(cell, each.words || "Show", () => request(each.go), { class: "nn-item-link", title: "Show this item in the request" });
         else cell.textContent = each.words;
       }
     }
