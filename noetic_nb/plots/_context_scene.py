@@ -76,6 +76,12 @@ def columns_of(shown: range) -> list[range]:
     return [shown[at : at + size] for at in range(0, len(shown), size)]
 
 
+def call_ticks(places: Sequence[range]) -> list[tuple[float, str]]:
+    """Return the numbers of some columns' first calls, from 1."""
+    step = max(1, -(-len(places) // TICKS))
+    return [(at + 0.5, str(places[at][0] + 1)) for at in range(0, len(places), step)]
+
+
 def largest(requests: Sequence[RecordedRequest], places: range) -> int:
     """Return the place of the request that a column draws."""
     return max(places, key=lambda at: size_of(requests[at]))
@@ -167,15 +173,13 @@ def _scene(
     used = {mark.series for mark in marks}
     legend = [(f"band-{at}", plain_line(name.removeprefix("layer:"), NAME_LENGTH)) for at, name in enumerate(bands)]
     legend += [("ceiling", "budget"), ("reserve", "reserve"), ("billed", "billed")]
-    step = max(1, -(-len(rows) // TICKS))
-    ticks = [(at + 0.5, str(places[at][0] + 1)) for at in range(0, len(rows), step)]
     return ContextScene(
         panels,
         marks,
         0,
         len(rows),
         series,
-        ticks,
+        call_ticks(places),
         "call",
         stops,
         TITLE,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from noetic_nb.items import Item, item_text
-from noetic_nb.plots._context_scene import ORDER, PAINT, REASONS, calls_a_column
+from noetic_nb.plots._context_scene import ORDER, PAINT, REASONS, call_ticks, calls_a_column, columns_of
 from noetic_nb.plots._scene.scene import LANE_PX, Mark, Panel, Scene, Series
 from noetic_nb.runs._plain_text import plain_line
 from noetic_nb.runs._requests.item_lives import LEFT, ItemLife
@@ -16,7 +16,7 @@ from noetic_nb.runs._requests.item_lives import LEFT, ItemLife
 RIBBONS: Final = 80
 LEAST_PX: Final = 4
 PANEL_PX: Final = 240
-LABEL_PX: Final = 12
+LABEL_PX: Final = 16
 WORDS_LENGTH: Final = 90
 # Of an item that comes and goes.
 STRETCHES: Final = 3
@@ -71,7 +71,7 @@ def ribbon_scene(
     panel.ticks = [
         (lane, f"item {life.position}") for lane, life in list(zip(lanes, lives[-RIBBONS:], strict=True))[::step]
     ]
-    return Scene([panel], marks, 0, last, SERIES, title="")
+    return Scene([panel], marks, 0, last, SERIES, call_ticks(columns_of(part)), "call")
 
 
 def _columns(stretch: tuple[int, int], shown: Sequence[int], part: range, size: int) -> tuple[int, int] | None:

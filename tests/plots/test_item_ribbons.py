@@ -158,6 +158,7 @@ def test_a_ribbon_of_a_part_of_the_calls_is_cut_and_many_items_are_the_last_know
         late = reading.ribbons(59, range(60), ["user", "assistant"])
         one = reading.ribbons(59, range(60), None, 3)
         none = reading.ribbons(59, range(60), [0])
+        recent = reading.ribbons(59)
 
     assert (early.first, early.last) == (0, 10)
     assert all(0 <= mark.points[0] < mark.points[2] <= 10 for mark in early.marks)
@@ -165,6 +166,8 @@ def test_a_ribbon_of_a_part_of_the_calls_is_cut_and_many_items_are_the_last_know
     assert "the last 80 of" not in one.panels[0].caption
     assert [mark.key for mark in one.marks if mark.series == "life"] == ["3 0"]
     assert list(none.panels) == []
+    # Of 80 items the first, an answer, is known from there on.
+    assert (recent.last, recent.ticks[0]) == (40, (0.5, "21"))
 
 
 def test_pointing_at_a_fact_that_was_lost_tells_the_calls_that_knew_sent_and_missed_it() -> None:

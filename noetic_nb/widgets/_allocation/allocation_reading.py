@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -304,23 +305,23 @@ class AllocationReading(Reading):
             self._lives = known, item_lives(self.index.requests, self._compactions)
         return self._lives[1]
 
-    def ribbons(self, at: int, part: range, parts: Any = None, item: Any = None) -> Scene:
+    def ribbons(self, at: int, part: range | None = None, parts: Any = None, item: Any = None) -> Scene:
         """Return the ribbons of the items of a log that belong to some parts: of many those around a shown call.
 
-        `item` is the place of one that is drawn in any case; without `parts` it is alone, and without both all are drawn.
+        `item` is the place of one that is drawn in any case; without `parts` it is alone, and without both all are drawn. Without
+        `part` the calls begin with the first that knew one of them.
         """
         shown, request = self._places(), self.requests()[at]
         context, is_imported = context_of(request.where), request.view is None
-        own = [
-            (life, kind_of(life.item, is_imported))
-            for life in self.lives()
-            if life.context == context and life.position >= 0
-        ]
+        own = [(life, kind_of(life.item, is_imported)) for life in self.lives() if life.context == context]
         wanted = [pair for pair in own if (parts is None and item is None) or pair[1] in (parts or ())]
         later = sum([life.known > shown[at] for life, _ in wanted])
         wanted = wanted[: max(len(wanted) - later, RIBBONS)][-RIBBONS:]
         wanted += [pair for pair in own if pair[0].position == item and pair not in wanted]
         name = " and ".join(map(str, parts)) if parts else "the log"
+        if part is None:
+            first = min([life.known for life, _ in wanted], default=0)
+            part = range(bisect_left(shown, first), len(shown))
         return ribbon_scene([life for life, _ in wanted], [kind for _, kind in wanted], shown, part, name)
 
     def states(self, position: Any, thread_id: str | None) -> list[tuple[str, int | None, int, bool, str | None]]:
@@ -376,7 +377,7 @@ class AllocationReading(Reading):
 
     def to_html(self) -> str:
         shown, order, caching = self.shown, self.calls.order, self.caching(self.shown)
-        ribbons = self.ribbons(shown % self.total, range(self.total)) if self.total else Scene()
+        ribbons = self.ribbons(shown % self.total) if self.total else Scene()
         return static_html(self.calls.all, shown, order, self.snapshot["empty"], (self.scene(), ribbons), caching)
 
     def to_text(self) -> str:

@@ -82,8 +82,9 @@ def rows_data(shown: ShownRows, unfolded: Collection[int]) -> dict[str, Any]:
     entries = shown.entries(unfolded=unfolded)
     rows = [found.row for found in shown.rows]
     sent = [row for row in rows if row.is_sent]
-    absent = sum([row.count for row in rows]) - len(sent)
+    absent = sum([not row.is_sent for row in rows if row.count == 1])
+    older = " and older ones" if any(row.count > 1 for row in rows) else ""
     size = f"{len(sent):,} item{'' if len(sent) == 1 else 's'}, {count(sum([row.tokens or 0 for row in sent]))} tokens"
-    more = f", {absent:,} not sent" if absent else ""
+    more = f", {absent:,}{older} not sent" if absent else ""
     cut = f"; the last {ROWS_SHOWN} shown, the transcript has all" if len(entries) > ROWS_SHOWN else ""
     return {"head": f"{size}{more}{cut}", "rows": [shown.entry_data(entry) for entry in entries[-ROWS_SHOWN:]]}
