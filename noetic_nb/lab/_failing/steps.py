@@ -1,4 +1,4 @@
-"""A thread as steps: the texts, calls and results in their order, with what each call was about."""
+"""A thread as steps: the texts, calls and results in their order, with the subject of each call."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def records(value: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def names_in(value: Any) -> set[str]:
-    """Return the identifiers in a value: what has a digit and some length, as the names of things have."""
+    """Return the identifiers in a value: words with a digit and some length, as the names of things have."""
     found = {text for leaf in leaves(value) if isinstance(leaf, str) for text in _NAMED.findall(leaf)}
     return {text for text in found if len(text) >= _SHORTEST_NAME and not _MEASURED.fullmatch(text)}
 

@@ -88,7 +88,7 @@ def recall_curve(table: pandas.DataFrame, *, by: str = "age", rung: str = "value
 
 
 def _parts(found: Sequence[Any], bins: int) -> list[list[Any]]:
-    """Return groups of about as many; what is at the same place stays together."""
+    """Return groups of about as many; questions at the same place stay together."""
     size = len(found) / bins
     parts: list[list[Any]] = []
     for one in found:
@@ -107,7 +107,7 @@ def layer_shares(
     rung: str = "value",
     **options: Any,
 ) -> pandas.DataFrame:
-    """Return what each layer of a set adds to its recall: alone, as the last one, and on average over all orders.
+    """Return the part of each layer of a set in its recall: alone, as the last one, and on average over all orders.
 
     Parameters
     ----------

@@ -341,7 +341,7 @@ def _made(at: int, seed: int, overlap: float, kinds: dict[str, int]) -> Dialogue
 
 
 def _plant(maker: _Maker, kind: str, who: str, subject: Subject) -> None:
-    """Say what a question of some kind asks for, and ask it."""
+    """Say the facts that a question of some kind asks for, and ask it."""
     if kind == "unanswerable":
         maker.ask(kind, who, subject)
         return

@@ -1,1 +1,1 @@
-"""Rules as formulas: what they let pass, proved or refuted by a solver for all calls of typed tools."""
+"""Rules as formulas: the calls that pass, proved or refuted by a solver for all calls of typed tools."""

@@ -21,7 +21,7 @@ _MOST_CALLS: Final = 10_000
 
 
 class NoWitness(Exception):
-    """What the solver found is no call that can be made."""
+    """The solver's values are no call that can be made."""
 
 
 def call_of(world: World, model: Any, tool: str, schema: Any, args: MapValue) -> BeforeToolCallParams:

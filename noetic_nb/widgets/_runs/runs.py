@@ -155,7 +155,7 @@ class RunsReading(Reading):
         """Take an event: a collection does not grow."""
 
     def _turn_to(self, start: int) -> dict[str, Any]:
-        """Bring the snapshot to the page that begins with a row; returns what is in it."""
+        """Bring the snapshot to the page that begins with a row, and return its content."""
         start = max(0, min(start, len(self.shown) - 1)) // PAGE * PAGE
         part = self.shown[start : start + PAGE]
         places = [self._places[key] for key in part._keys]

@@ -241,7 +241,7 @@ class TrendsReading(Reading):
         return self.bank.stops(tape.template, tape.settings_under(thresholds))
 
     def _on_bank(self) -> tuple[str, ...]:
-        """Return what the recorded thresholds stop, in words."""
+        """Return the stops of the recorded thresholds, in words."""
         try:
             return () if self.bank is None else (f"As it was set: {self.stops_of({})}",)
         except NoeticConfigError:  # nobody knows how its regulator was set up
