@@ -1,7 +1,8 @@
 """What rules are worth against an agent that obeys everything it reads, and against attackers who read the rules.
 
 Run ``python benchmarks/studies/dojo.py`` where AgentDojo is installed; ``--write`` keeps the page in docs/studies, ``--keep
-FOLDER`` keeps finished runs and goes on from them, ``--jobs N`` uses so many processes. There are three sets of rules: none;
+FOLDER`` keeps finished runs and goes on from them, ``--jobs N`` uses so many processes. All of it takes some 20 minutes of
+processor time, measured in parts. There are three sets of rules: none;
 rules that deny and trust fields of results; and rules that ask, and trust nobody but the user and the ids that tools assign.
 Two more, for some suites, deny or ask less by trusting fields of items by one author, and by looking at the links in messages.
 """
@@ -184,7 +185,7 @@ IDEAS: Final = {
 
 
 def idea_rows(suite: str, n_jobs: int, keep: str | None) -> Iterator[str]:
-    """Yield a row for each idea that gave nothing, by attacks that do not adapt."""
+    """Yield a row for each idea that is no better, by attacks that do not adapt."""
     for name, books in IDEAS.items():
         runs: list[Run] = []
         for task, book in books(suite).items():
@@ -275,7 +276,8 @@ def main(given: Sequence[str]) -> int:
         "* **Rules**: *none*; *fields* deny values that neither the user nor trusted fields of results gave (banking and "
         "workspace: fitted on recorded attacks of the same suite by the study of [provenance](provenance.md), so that they "
         "know these attacks; slack and travel: by hand); *asking* ask for every value that the user did not give, by hand, "
-        f"and deny everything after {REFUSED} denied calls.",
+        f"and deny everything after {REFUSED} denied calls: this stops attackers who ask until somebody gives in, and costs "
+        "utility under attack, as the user's own questions are not asked any more either.",
         "* **Two more sets**, by hand, where they differ: *authors* deny as *fields* do, and trust the recipient of a payment "
         "only in items whose sender is the user, which the bank writes and no attacker can "
         '(`trust="get_most_recent_transactions.recipient[sender=me]"`); *sparing* ask as *asking* do, trust these and the '
@@ -301,9 +303,10 @@ def main(given: Sequence[str]) -> int:
         "|---|---|---|---|---|",
         *[f"| {' | '.join(key)} | {found[key]} | {missed[key]} |" for key in families],
         "",
-        "## Ideas that gave nothing",
+        "## Ideas that are no better",
         "",
-        "By attacks that do not adapt.",
+        "By attacks that do not adapt. The first asks more than *asking*. The second stops less, and wants a "
+        "statement for each task, which is not counted among the questions.",
         "",
         "| idea | suite | utility | attack success | questions a task |",
         "|---|---|---|---|---|",
