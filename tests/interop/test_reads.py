@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.events import ChildStarted, ContextCompacted, ModelCalled, ToolCalled
 from noetic_nb.interop import _importing
-from noetic_nb.interop._formats import atif, claude_code, codex, large_files
-from noetic_nb.interop._formats.unread import FACTS, reads_table
+from noetic_nb.interop._formats import atif, claude_code, codex, message_files
+from noetic_nb.interop._formats.unread import FACTS
 from noetic_nb.interop._traces import langfuse, langsmith, mlflow, weave
 from tests.interop import test_agent_sessions as sessions
 from tests.interop.test_atif import PAID, call, step, trajectory
@@ -238,13 +238,21 @@ def test_a_reader_reads_what_it_declares_and_nothing_else(
     run = nn.import_run(path)
     found = facts(run)
     monkeypatch.setattr(_importing, "MAX_BYTES", 100)
-    monkeypatch.setattr(large_files, "_PIECE", 64)
+    monkeypatch.setattr(message_files, "_PIECE", 64)
     # A line and more: one line alone is no list of records.
     if len(path.read_text().splitlines()) == 1:
         path.write_text("[" + path.read_text() + "]")
     found |= {"any size"} if nn.import_run(path).events[:] == run.events[:] else set()
 
     assert found == READERS[name].READS
+
+
+def reads_table(formats: Iterable[tuple[str, frozenset[str]]]) -> str:
+    """Return the facts of formats as a table in Markdown."""
+    known = list(formats)
+    lines = [f"| Read | {' | '.join([f'`{name}`' for name, _ in known])} |", f"|---|{'---|' * len(known)}"]
+    lines += [f"| {fact} | {' | '.join(['yes' if fact in read else 'no' for _, read in known])} |" for fact in FACTS]
+    return "\n".join(lines)
 
 
 def test_the_table_in_the_docs_is_the_one_that_the_readers_declare() -> None:

@@ -15,21 +15,6 @@ FACTS: Final = (
 """Tokens are those in and out; cached ones, those written to a cache and those of reasoning have a column each."""
 EVERYTHING: Final = frozenset(FACTS)
 
-
-def reads_table(formats: Iterable[tuple[str, frozenset[str]]]) -> str:
-    """Return the facts of formats as a table in Markdown.
-
-    Examples
-    --------
-    >>> print(reads_table([("atif", EVERYTHING - {"times"})]).splitlines()[11])
-    | times | no |
-    """
-    known = list(formats)
-    lines = [f"| Read | {' | '.join([f'`{name}`' for name, _ in known])} |", f"|---|{'---|' * len(known)}"]
-    lines += [f"| {fact} | {' | '.join(['yes' if fact in read else 'no' for _, read in known])} |" for fact in FACTS]
-    return "\n".join(lines)
-
-
 NOTHING: Final[tuple[Any, ...]] = (None, "", [], {}, ())
 WRONG: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What a record raises that is not as its format has it."""
