@@ -13,7 +13,9 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import combinations
 from typing import Any, Final
@@ -25,8 +27,9 @@ import noetic_nb as nn
 from noetic_nb import lab
 from noetic_nb.items import item_text
 from noetic_nb.lab._dialogues import Dialogue
+from noetic_nb.lab._recall_quality.dialogue_runner import Player
 from noetic_nb.lab._recall_quality.facts import facts_of
-from noetic_nb.lab._recall_quality.memory_benches import _remembering
+from noetic_nb.lab._recall_quality.memory_benches import _remembering, made_layers
 from noetic_nb.lab._statistics.intervals import Cluster, mean_interval
 from noetic_nb.layers import (
     entity_memory,
@@ -37,9 +40,9 @@ from noetic_nb.layers import (
     semantic_recall,
 )
 from noetic_nb.layers._helpers.collaborators import as_embedder
-from noetic_nb.layers._helpers.considered import fitting_lines
+from noetic_nb.layers._helpers.considered import considering, fitting_lines
 from noetic_nb.layers._hybrid import TAG, HybridRecall, _none
-from noetic_nb.layers._semantic import MessageIndex
+from noetic_nb.layers._semantic import MessageIndex, MessageRecall
 
 RUNGS: Final = ("verbatim", "value", "owned", "answerable")
 DIAL: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -252,12 +255,79 @@ def locomo(path: str, audit: str) -> list[str]:
     return lines + compared(dialogues)
 
 
-def asked(name: str, dialogue: Dialogue, budget: float) -> tuple[Any, float]:
+def asked(name: str, dialogue: Dialogue) -> tuple[Any, float]:
     """Return the records of the questions of one dialogue to one set, and the seconds of a processor that they took."""
     tokenizer = nn.tokenizers.get("o200k_base")
     began = time.process_time()
-    frame = lab.memory_bench({name: SETS[name]}, [dialogue], budgets=[budget], tokenizer=tokenizer, progress=False)
+    frame = lab.memory_bench(
+        {name: SETS[name]}, [dialogue], budgets=LOCOMO_BUDGETS, tokenizer=tokenizer, progress=False
+    )
     return frame.attrs["asked"], time.process_time() - began
+
+
+@dataclass
+class Ranking(Player):
+    """Plays a dialogue and notes, of each question, the share of its sessions among the first five that its layers rank."""
+
+    found: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.flat = [
+            " ".join(" ".join(item_text(item) for item in session).split()) for session in self.dialogue.sessions
+        ]
+        self.known: dict[str, int | None] = {}
+
+    async def _request(self, ctx: Any, log: Any, query: str) -> list[Any]:
+        return []
+
+    async def _ask(self, thread: str, log: Any, question: Any) -> None:
+        ids = {part.item for part in question.evidence}
+        wanted = {at for at, some in enumerate(self.dialogue.sessions) if any(item["id"] in ids for item in some)}
+        if not wanted:
+            return
+        ctx = self._context(thread)
+        await self.stack.init(ctx)
+        first: dict[int, None] = {}
+        # Without a layer that recalls there is the history of the last session.
+        for at in await self._ranked(ctx, log, question.text) if "recall" in self.stack.hooks else [len(self.flat) - 1]:
+            first.setdefault(at)
+            if len(first) == 5:
+                break
+        self.found.append(len(wanted & first.keys()) / len(wanted))
+        await self.stack.dispose(ctx)
+
+    async def _ranked(self, ctx: Any, log: Any, query: str) -> Iterator[int]:
+        """Return the sessions of what the layers could recall, best first, with repeats."""
+        (layer,) = self.layers
+        own = getattr(layer.hooks.recall, "__self__", None)
+        if isinstance(own, MessageRecall):
+            index = own.live[ctx.execution_id]
+            order = await own.ranked(index, query, set(), ctx)
+            start = len(self.dialogue.name) + 1  # the key of a message begins with its thread
+            return iter([int(index.messages[at].id[start:].partition(":")[0]) for at in order])
+        with considering() as found:
+            await self.stack.recall(ctx, query=query, log=log, budgets={})
+        lines = (line for one in found for hit in one.hits for _, line in hit.lines)
+        return (at for line in lines if (at := self._session_of(line)) is not None)
+
+    def _session_of(self, line: str) -> int | None:
+        """Return the last session in which a line was said, without what its layer puts around it."""
+        if line not in self.known:
+            parts = [" ".join(part.split()) for part in re.split(AROUND, line)]
+            told = [at for part in parts if part for at, text in enumerate(self.flat) if part in text]
+            self.known[line] = max(told, default=None)
+        return self.known[line]
+
+
+AROUND: Final = r"^- (?:[^:]+: )?|^\[[^]]*\] Asked: | Answered: |…"
+
+
+def first_five(name: str, dialogue: Dialogue) -> list[float]:
+    """Return the share of the sessions of each question among the first five of a set."""
+    player = Ranking(dialogue, made_layers(SETS[name]), [4_000], nn.tokenizers.get("o200k_base"), None, Counter())
+    nn.run_sync(player.play())
+    return player.found
 
 
 NINE: Final = (
@@ -267,34 +337,50 @@ NINE: Final = (
 )
 
 
+FIVE: Final = (
+    "The mean share of the sessions of a question's evidence among the first five sessions that a set ranks. Recall ranks "
+    "messages. Entities, observations and episodes rank their lines, and a line counts for the last session in which it was said. "
+    "Plain history and the window have the last session only. Minutes are those of the bench, with both budgets."
+)
+
+
 def compared(dialogues: Sequence[Dialogue]) -> list[str]:
     """Return the sets of layers on LoCoMo, and how long that takes on two processors."""
-    lines = ["", NINE]
     jobs = [(name, place) for place in range(len(dialogues)) for name in SETS]
-    for budget in LOCOMO_BUDGETS:
+    with joblib.Parallel(n_jobs=2) as parallel:
         began = time.monotonic()
-        found = joblib.Parallel(n_jobs=2)(joblib.delayed(asked)(name, dialogues[at], budget) for name, at in jobs)
+        found = parallel(joblib.delayed(asked)(name, dialogues[at]) for name, at in jobs)
         took = time.monotonic() - began
-        rows, used = [], 0.0
+        ranked = parallel(joblib.delayed(first_five)(name, dialogues[at]) for name, at in jobs)
+    used = math.fsum([seconds for _, seconds in found])
+    lines = ["", NINE]
+    for budget in LOCOMO_BUDGETS:
+        rows = []
         for name in SETS:
-            told = [(at, result) for (one, at), result in zip(jobs, found, strict=True) if one == name]
-            cpu = math.fsum([seconds for _, (_, seconds) in told])
-            records = [(at, record) for at, (some, _) in told for record in some]
+            told = [(at, some) for (one, at), (some, _) in zip(jobs, found, strict=True) if one == name]
+            records = [(at, record) for at, some in told for record in some if record.budget == budget]
             marked = [
                 [(at, getattr(record, rung)) for at, record in records if not math.isnan(getattr(record, rung))]
                 for rung in ("verbatim", "value")
             ]
             tokens = sum(record.tokens for _, record in records) / len(records)
-            rows.append([name, *[share(one) for one in marked], f"{tokens:.0f}", f"{cpu / 60:.2f}"])
-            used += cpu
+            rows.append([name, *[share(one) for one in marked], f"{tokens:.0f}"])
         lines += ["", f"### {len(SETS)} sets of layers, {budget:,} tokens of a whole request"]
-        lines += table_of(["layers", "verbatim", "value", "tokens", "minutes of a processor"], rows)
-        lines += [
-            "",
-            f"{len(SETS)} sets over {len(dialogues)} dialogues: {used:.0f} seconds of a processor, {took:.0f} by the clock in "
-            "two processes, on a machine of two processors that did other work as well.",
-        ]
-    return lines
+        lines += table_of(["layers", "verbatim", "value", "tokens"], rows)
+    rows = []
+    for name in SETS:
+        of_set = [place for place, (one, _) in enumerate(jobs) if one == name]
+        shares = [(jobs[place][1], one) for place in of_set for one in ranked[place]]
+        cpu = math.fsum([found[place][1] for place in of_set])
+        rows.append([name, share(shares), f"{cpu / 60:.2f}"])
+    lines += ["", "### The first five sessions, and the time", "", FIVE]
+    lines += table_of(["layers", "sessions at 5", "minutes of a processor"], rows)
+    return [
+        *lines,
+        "",
+        f"{len(SETS)} sets over {len(dialogues)} dialogues, under {len(LOCOMO_BUDGETS)} budgets at once: {used:.0f} seconds of "
+        f"a processor, {took:.0f} by the clock in two processes, on a machine of two processors that did other work as well.",
+    ]
 
 
 def cheats() -> list[str]:

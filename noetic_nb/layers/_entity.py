@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from pydantic import Field
+
 from noetic_nb._core.arguments import explained
 from noetic_nb.layers._helpers.collaborators import check_function, check_whole
 from noetic_nb.layers._helpers.considered import consider, fitting_lines, plain_hits, tagged
@@ -55,11 +57,12 @@ class _Past(StoredState):
 class _Entity(StoredState):
     facts: list[str]
     seen: float
-    about: dict[str, str] = {}
+    # Made by a function: a default is copied with each entity that is read.
+    about: dict[str, str] = Field(default_factory=dict)
     """What a fact is about, by the fact."""
-    told: dict[str, list[float]] = {}
+    told: dict[str, list[float]] = Field(default_factory=dict)
     """When a fact was told, by the fact; without times it counts as told when the entity was seen last."""
-    past: list[_Past] = []
+    past: list[_Past] = Field(default_factory=list)
     """Facts that others took the place of, oldest first."""
 
 
@@ -192,7 +195,7 @@ class _Keeping:
 
         Raises `TypeError` if facts are not lists of texts, or of pairs of texts, by name.
         """
-        entities = copy.deepcopy((state or _EMPTY)["entities"])
+        entities = dict((state or _EMPTY)["entities"])
         for name, given in facts.items():
             told = _told(name, given)
             key = _key(entities, name)
@@ -201,7 +204,7 @@ class _Keeping:
                 entity = await self.with_fact(entity, about, fact, now_ms)
             entities[key] = entity | {"seen": now_ms}
         # Chosen by when they were seen, but kept in the order in which they came: a stored state changes little.
-        newest = sorted(entities, key=lambda name: entities[name]["seen"])[-self.max_entities :]
+        newest = {*sorted(entities, key=lambda name: entities[name]["seen"])[-self.max_entities :]}
         return {"entities": {name: entities[name] for name in entities if name in newest}}
 
     async def with_fact(self, entity: dict[str, Any], about: str, fact: str, now_ms: float) -> dict[str, Any]:

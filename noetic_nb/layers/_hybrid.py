@@ -41,7 +41,7 @@ def fused(rankings: Sequence[Sequence[T]]) -> list[T]:
     for ranking in rankings:
         for rank, one in enumerate(ranking, 1):
             sums[one] += 1 / (K + rank)
-    return sorted(sums, key=lambda one: -sums[one])
+    return sorted(sums, key=sums.__getitem__, reverse=True)
 
 
 TAG: Final = "hybrid_recall"
@@ -134,13 +134,12 @@ class HybridRecall(MessageRecall):
             words.add(new, index.messages[place[new]].text)
         scores = {place[key]: score for key, score in words.scores(query).items() if key not in hidden}
         if self.spread:
-            own = dict(scores)
-            for position, score in own.items():
+            for position, score in list(scores.items()):
                 for near_by in (position - 1, position + 1):
                     if 0 <= near_by < len(index.messages) and index.messages[near_by].id not in hidden:
                         scores[near_by] = scores.get(near_by, 0.0) + self.spread * score
         # The newer one first of two that are as good.
-        index.worded = sorted(scores, key=lambda position: (-scores[position], -position))
+        index.worded = sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)
         return fused([near, index.worded])
 
     def report(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> None:

@@ -11,6 +11,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter, mul
 from typing import Any, Final
 
 from noetic_nb._core.arguments import explained
@@ -298,13 +299,14 @@ class MessageRecall:
         # Of these, what storage does not list was deleted by another process; what is added while we read it was not.
         stored = {message.key for message in index.messages} - index.writing
         keys = await p.storage.list(PREFIX)
-        known = {message.key for message in index.messages}
-        found = await p.storage.get_many([key for key in keys if key not in known])
-        fresh = {key: _read(self.layer_id, key, entry) for key, entry in found.items()}
-        gone = stored.difference(keys)
-        kept = {message.key: message for message in index.messages if message.key not in gone}
-        index.messages = [message for _, message in sorted((fresh | kept).items())]  # the order of storage
-        index.ids = {message.id for message in index.messages}
+        if keys != [message.key for message in index.messages]:
+            known = {message.key for message in index.messages}
+            found = await p.storage.get_many([key for key in keys if key not in known])
+            fresh = {key: _read(self.layer_id, key, entry) for key, entry in found.items()}
+            gone = stored.difference(keys)
+            kept = {message.key: message for message in index.messages if message.key not in gone}
+            index.messages = [message for _, message in sorted((fresh | kept).items())]  # the order of storage
+            index.ids = {message.id for message in index.messages}
         self.live[p.ctx.execution_id] = index
         return len(index.messages)
 
@@ -339,23 +341,17 @@ class MessageRecall:
 
     def chosen(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> list[int]:
         """Return the first of a ranking, each followed by its neighbours."""
-        first = order[: self.top_k]
-        return list(dict.fromkeys([near for position in first for near in self.along(index, position, hidden)]))
+        return self.along(index, order[: self.top_k], hidden)
 
-    def along(self, index: MessageIndex, position: int, hidden: set[str]) -> list[int]:
-        """Return the position of a hit and those of its neighbours, nearest first."""
-        around = [position]
-        for step in range(1, self.neighbours + 1):
-            around += [
-                near
-                for near in (position - step, position + step)
-                if 0 <= near < len(index.messages) and index.messages[near].id not in hidden
-            ]
-        return around
+    def along(self, index: MessageIndex, hits: Sequence[int], hidden: set[str]) -> list[int]:
+        """Return the positions of hits, each followed by its neighbours, nearest first."""
+        steps = [0, *[step for distance in range(1, self.neighbours + 1) for step in (-distance, distance)]]
+        around, messages = dict.fromkeys([hit + step for hit in hits for step in steps]), index.messages
+        return [near for near in around if 0 <= near < len(messages) and messages[near].id not in hidden]
 
     def hit(self, index: MessageIndex, position: int, hidden: set[str], score: float | None) -> Hit:
         """Return a hit as a listener of candidates gets it."""
-        at = self.along(index, position, hidden)
+        at = self.along(index, [position], hidden)
         return Hit(tuple(zip(at, index.lines(at), strict=True)), score)
 
     def report(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> None:
@@ -375,13 +371,16 @@ class MessageRecall:
         (wanted,) = await embed(self.embedder, [query])
         # Hashed words leave most places empty, so only those of the query are looked at: thousands of messages in a few
         # milliseconds, without a numerical library.
-        places = [(place, x) for place, x in enumerate(wanted) if x]
-        size = math.sqrt(sum([x * x for _, x in places]))
+        places = [place for place, x in enumerate(wanted) if x]
+        own = [wanted[place] for place in places]
+        size = math.sqrt(sum(map(mul, own, own)))
         if not size:
             index.scored = []
             return []
+        # Of a single place a getter returns no tuple; the one more is not looked at.
+        at_places = itemgetter(*places, places[0])
         scored = index.scored = [
-            (sum([x * message.vector[place] for place, x in places]) / (size * message.length), position)
+            (sum(map(mul, own, at_places(message.vector))) / (size * message.length), position)
             for position, message in enumerate(index.messages)
             # Vectors of an embedder that was used before may have another length: they are passed over, not lost.
             if message.id not in hidden and message.length and len(message.vector) == len(wanted)

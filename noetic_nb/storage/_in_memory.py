@@ -181,14 +181,10 @@ class InMemoryStorage:
 
     async def list(self, prefix: str) -> list[str]:
         """Return the keys that begin with a prefix, sorted."""
-        texts, found = self._texts, []
-        keys = self._sorted_keys()
-        for at in range(bisect_left(keys, prefix), len(keys)):
-            if not keys[at].startswith(prefix):
-                break
-            if keys[at] in texts:
-                found.append(keys[at])
-        return found
+        texts, keys = self._texts, self._sorted_keys()
+        start = bisect_left(keys, prefix)
+        end = bisect_left(keys, True, start, key=lambda key: not key.startswith(prefix))
+        return [key for key in keys[start:end] if key in texts]
 
     def _sorted_keys(self) -> Sequence[str]:
         """Return the keys in order, with some that are gone: there may be many threads, and each is looked for by itself."""

@@ -12,6 +12,9 @@ from noetic_nb.tokenizers._framing import KINDS, Framing, counted_text, kind_of
 # The library splits text by a regular expression that gives up, by a panic, on a run of a million blanks. Below this it
 # never does, and most items are below it: they are counted by one call.
 MAX_PIECE: Final = 16_384
+# The last few texts that are longer are remembered: what a layer sends is counted when it is chosen, offered and planned.
+SHORT: Final = 1_000
+MOST_KNOWN: Final = 64
 # After a letter or digit, before a mark, blank or line end: the splitting ends a piece there, whatever follows.
 _SAFE: Final = re.compile(r"[A-Za-z0-9](?=[\x00-&(-/:-@\[-`{-~])")
 
@@ -65,7 +68,7 @@ class EncodingTokenizer:
         What is added around texts.
     """
 
-    __slots__ = ("_around", "_encode", "framing", "known_error", "name")
+    __slots__ = ("_around", "_encode", "_known", "framing", "known_error", "name")
 
     def __init__(
         self, name: str, encode: Callable[[str], Sequence[int]], framing: Framing, known_error: float | None
@@ -74,13 +77,21 @@ class EncodingTokenizer:
         self.framing = framing
         self.known_error = known_error
         self._encode = encode
+        self._known: dict[str, int] = {}
         self._around = {kind: framing.item(kind) for kind in KINDS}
 
     def __call__(self, text: str) -> int:
         """Count the tokens of a text."""
-        if len(text) <= MAX_PIECE:
+        if len(text) <= SHORT:
             return len(self._encode(text))
-        return sum([len(self._encode(piece)) for piece in pieces(text)])
+        if len(text) > MAX_PIECE:
+            return sum([len(self._encode(piece)) for piece in pieces(text)])
+        found = self._known.get(text)
+        if found is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            found = self._known[text] = len(self._encode(text))
+        return found
 
     def count_item(self, item: Mapping[str, Any]) -> int:
         """Count an item as it is billed: its text and the tokens around it."""
@@ -89,7 +100,7 @@ class EncodingTokenizer:
         text = item_text(item)
         if not text and kind == "other":
             text = counted_text(item, kind)
-        tokens = len(self._encode(text)) if len(text) <= MAX_PIECE else self(text)
+        tokens = len(self._encode(text)) if len(text) <= SHORT else self(text)
         return tokens + self._around[kind]
 
     def count_system(self, text: str) -> int:

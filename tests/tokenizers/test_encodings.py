@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
@@ -24,8 +25,9 @@ from noetic_nb.models._client import ToolSpec
 from noetic_nb.runs.token_calibration import counted_calls
 from noetic_nb.tokenizers import ENCODINGS, MODELS, EncodingTokenizer, TokenCalibration, from_ranks, get
 from noetic_nb.tokenizers import _from_files as from_files
-from noetic_nb.tokenizers._encoding_tokenizer import MAX_PIECE, pieces
+from noetic_nb.tokenizers._encoding_tokenizer import MAX_PIECE, MOST_KNOWN, SHORT, pieces
 from noetic_nb.tokenizers._encodings import PREFIXES, encoding_of
+from noetic_nb.tokenizers._framing import framing_of
 
 NAMES = tuple(ENCODINGS)
 
@@ -104,6 +106,26 @@ def test_pieces_add_up_to_the_whole(words: list[str], most: int) -> None:
     for each in NAMES:
         count = get(each)
         assert sum([count(piece) for piece in pieces(text, most)]) == count(text)
+
+
+def test_a_long_text_is_encoded_once_while_it_is_one_of_the_last() -> None:
+    made: Counter[str] = Counter()
+
+    def encode(text: str) -> list[int]:
+        made[text] += 1
+        return [1] * (len(text) // 3)
+
+    count = EncodingTokenizer("own", encode, framing_of("gpt-4.1"), None)
+    texts = [f"{n} " * SHORT for n in range(3 * MOST_KNOWN)]
+    for text in texts:
+        assert [count(text), count(text), count.count_item(input_message(text))] == [
+            len(text) // 3,
+            len(text) // 3,
+            len(text) // 3 + count.framing.message,
+        ]
+
+    assert {*made.values()} == {1}
+    assert len(count._known) <= MOST_KNOWN
 
 
 @given(st.text(st.sampled_from("a \ud83d\ude00字"), max_size=60), st.integers(2, 9))

@@ -36,8 +36,11 @@ ANSWER_MS: Final = 1_000.0
 
 
 class Asked(NamedTuple):
-    """The result of one question under one budget."""
+    """The result of one question to one set of layers under one budget."""
 
+    layers: str
+    budget: float
+    dialogue: str
     kind: str
     verbatim: float
     value: float
@@ -101,6 +104,8 @@ class Player:
     tokenizer: Tokenizer
     timer: Clock | None
     problems: Counter[tuple[str, str, str]]
+    name: str = ""
+    """Of the set of layers."""
 
     def __post_init__(self) -> None:
         self.clock, self.ids = _Clock(), _Ids()
@@ -109,6 +114,7 @@ class Player:
             self.layers, state=state, clock=self.clock, ids=self.ids, registry=ANY_ITEMS, force_atomic_recall=True
         )
         self.played = [Played() for _ in self.budgets]
+        self.splits = [allocate_budgets(self.layers, total_budget=budget) for budget in self.budgets]
         self.before: list[Sequence[Item]] = [() for _ in self.budgets]
         self.turn = 0
         items = [item for session in self.dialogue.sessions for item in session]
@@ -196,11 +202,14 @@ class Player:
         plans = await self._request(ctx, asked, question.text)
         places = [self.said[part.item] for part in question.evidence if part.item in self.said]
         turn, before = max(places, default=(nan, nan))
-        for played, plan in zip(self.played, plans, strict=True):
+        for budget, played, plan in zip(self.budgets, self.played, plans, strict=True):
             # Without the question itself.
             sent = SentTexts([item_text(item) for item in plan.items if item is not asked[-1]])
             played.asked.append(
                 Asked(
+                    self.name,
+                    budget,
+                    self.dialogue.name,
                     question.kind,
                     **self.ladder.scores(question, sent),
                     stale=self.ladder.stale(question, sent),
@@ -219,14 +228,19 @@ class Player:
         chosen = await self.stack.project_history(ctx, log.items) if "project_history" in self.stack.hooks else None
         for place, budget in enumerate(self.budgets):
             began = None if self.timer is None else self.timer.monotonic_ms()
-            policy = _policy(budget)
-            split = allocate_budgets(self.layers, total_budget=budget)
-            played = self.played[place]
+            split, played = self.splits[place], self.played[place]
             played.own.timer = self.timer
             with counting(played.own):
                 recalled = await self.stack.recall(ctx, query=query, log=log, budgets=split.by_layer())
             plan = plan_turn(
-                log, self.layers, policy, recalled, tokenizer=self.tokenizer, projected=chosen, budgets=split
+                log,
+                self.layers,
+                _policy(budget),
+                recalled,
+                tokenizer=self.tokenizer,
+                projected=chosen,
+                budgets=split,
+                counted_by=self.tokenizer,
             )
             if self.timer is not None and began is not None:
                 played.ms += self.timer.monotonic_ms() - began

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import fsum, nan
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.clock import Clock
@@ -45,25 +45,6 @@ CACHED_SHARE: Final = 0.1
 _MILLION: Final = 1e6
 # Characters of a text whose tokens are counted once.
 LONGEST_KNOWN: Final = 2_000
-
-
-class AskedOf(NamedTuple):
-    """The result of one question, with the set of layers, the budget and the dialogue; the rest as in `Asked`."""
-
-    layers: str
-    budget: float
-    dialogue: str
-    kind: str
-    verbatim: float
-    value: float
-    owned: float
-    answerable: float
-    stale: float
-    tokens: int
-    age_turns: float
-    age_tokens: float
-    position: float
-    length: int
 
 
 def memory_bench(
@@ -183,7 +164,7 @@ def memory_bench(
                 rows.append((name, budget, rung, *found, *_costs(of_budget, price, cached_share, clock)))
             by_kind.setdefault(name, {})[budget] = _by_kind([one for _, one in asked])
             outdated.setdefault(name, {})[budget] = _mean([one.stale for _, one in asked])
-            records += [AskedOf(name, budget, played_to[place].name, *one) for place, one in asked]
+            records += [one for _, one in asked]
         problems += [(name, *key, count) for key, count in sorted(reports[name].items())]
     if problems:
         first = problems[0]
@@ -243,10 +224,8 @@ def _played(
     found: _Result = {}
     for name, made in sets.items():
         reported: Counter[tuple[str, str, str]] = Counter()
-        found[name] = (
-            run_sync(Player(dialogue, made(), budgets, _remembering(tokenizer), clock, reported).play()),
-            reported,
-        )
+        player = Player(dialogue, made(), budgets, _remembering(tokenizer), clock, reported, name)
+        found[name] = run_sync(player.play()), reported
     return found
 
 
@@ -328,7 +307,7 @@ def _budgets(given: Any) -> tuple[float, ...]:
     return found
 
 
-class Records(tuple[AskedOf, ...]):
+class Records(tuple[Asked, ...]):
     """Records that are never copied: pandas copies the attributes of a frame with each of its results."""
 
     __slots__ = ()

@@ -206,7 +206,7 @@ def _vectors(found: Any, count: int) -> list[list[float]]:
     lengths = sorted({len(vector) for vector in vectors})
     if len(lengths) > 1 or lengths == [0]:
         raise TypeError(f"{wanted}, and theirs are {', '.join(map(str, lengths))}.")
-    if not all(math.isfinite(x) for vector in vectors for x in vector):
+    if not all(all(map(math.isfinite, vector)) for vector in vectors):
         raise TypeError(f"{wanted}, and one of them is not finite.")
     return vectors
 

@@ -75,6 +75,8 @@ class KeywordIndex:
         self._places: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._words: dict[str, list[str]] = {}
         self._total = 0
+        # How much the length of each text is held against it; of all texts, so that a change of one is a change of all.
+        self._against: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._words)
@@ -86,6 +88,7 @@ class KeywordIndex:
     def add(self, key: str, text: str) -> None:
         """Add a text, or replace the one with this key."""
         self.remove(key)
+        self._against = {}
         words = self._words[key] = self._split(text)
         self._total += len(words)
         for word, count in Counter(words).items():
@@ -97,6 +100,7 @@ class KeywordIndex:
 
     def remove(self, key: str) -> None:
         """Forget a text, where there is one with this key."""
+        self._against = {}
         words = self._words.pop(key, [])
         self._total -= len(words)
         for word in set(words):
@@ -113,13 +117,14 @@ class KeywordIndex:
         """
         found: defaultdict[str, float] = defaultdict(float)
         size = len(self._words)
-        mean = self._total / size if size else 0.0
+        if not self._against and self._total:
+            mean = self._total / size
+            self._against = {key: K1 * (1 - B + B * len(words) / mean) for key, words in self._words.items()}
         for word in dict.fromkeys(self._split(query)):
             places = self._places.get(word, {})
             weight = math.log(1 + (size - len(places) + 0.5) / (len(places) + 0.5))
             for key, count in places.items():
-                length = 1 - B + B * len(self._words[key]) / mean
-                found[key] += weight * count * (K1 + 1) / (count + K1 * length)
+                found[key] += weight * count * (K1 + 1) / (count + self._against[key])
         return dict(found)
 
 

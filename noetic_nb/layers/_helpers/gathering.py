@@ -6,7 +6,6 @@ not grow with what providers put around a message.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -84,10 +83,10 @@ class TextBuffer:
         texts = [text for text in texts if text.strip()]
         if not texts:
             return None
-        # A copy, because the state of `on_item_append` is passed by reference and this may yet fail.
-        new: dict[str, Any] = copy.deepcopy(dict(state or self.empty))
-        new["buffer"] += texts
-        new["bufferTokens"] += sum(ctx.tokenize(text) for text in texts)
+        old = state or self.empty
+        tokens = old["bufferTokens"] + sum([ctx.tokenize(text) for text in texts])
+        # Another state, because that of `on_item_append` is passed by reference and this may yet fail.
+        new: dict[str, Any] = {**old, "buffer": [*old["buffer"], *texts], "bufferTokens": tokens}
         if new["bufferTokens"] < self.threshold:
             return {"state": new}
         try:
