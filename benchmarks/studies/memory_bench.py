@@ -339,8 +339,8 @@ NINE: Final = (
 
 FIVE: Final = (
     "The mean share of the sessions of a question's evidence among the first five sessions that a set ranks. Recall ranks "
-    "messages. Entities, observations and episodes rank their lines, and a line counts for the last session in which it was said. "
-    "Plain history and the window have the last session only. Minutes are those of the bench, with both budgets."
+    "messages. Entities, observations and episodes rank their lines, and a line counts for the last session in which it was "
+    "said. Plain history and the window have the last session only. Minutes are those of the bench, with both budgets."
 )
 
 
