@@ -87,6 +87,20 @@ def figures() -> Iterator[tuple[str, Callable[..., Axes]]]:
     yield "memory_bench", lambda ax: plots.memory_bench(memory_table(), ax=ax)
     curve = memory_table().assign(age=lambda table: table.budget / 100, budget=500)
     yield "recall_curve", lambda ax: plots.recall_curve(curve, ax=ax)
+    shares = {"layer": ["hybrid recall", "window", "entity memory"], "alone": [0.52, 0.1, 0.3]}
+    added = pandas.DataFrame({**shares, "left_out": [0.31, -0.05, 0.02], "shapley": [0.42, 0.01, 0.16]})
+    yield "layer_shares", lambda ax: plots.layer_shares(added, ax=ax)
+    kept = pandas.DataFrame(
+        {"layers": shares["layer"], "recall": [0.88, 0.1, 0.77], "precision": [1.0, float("nan"), 0.93]}
+    )
+    for column in ("recall", "precision"):
+        kept[f"{column}_low"], kept[f"{column}_high"] = kept[column] - 0.1, (kept[column] + 0.05).clip(upper=1)
+    yield "write_fidelity", lambda ax: plots.write_fidelity(kept, ax=ax)
+    survived = pandas.DataFrame(
+        {"kind": ["name", "number", "date", "id", "preference"], "rate": [0.9, 0.4, 0.55, 0.2, 0.7]}
+    )
+    survived = survived.assign(low=survived.rate - 0.15, high=survived.rate + 0.1)
+    yield "survival", lambda ax: plots.survival(survived, ax=ax)
     yield "memory_bench-unknown", lambda ax: plots.memory_bench(memory_table(), cost="ms", ax=ax)
 
 

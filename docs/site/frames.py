@@ -600,6 +600,19 @@ left_out: What all layers lose without it.
 shapley: The mean of what it adds, over all orders.
 """,
     ),
+    "Write fidelity": Table(
+        'lab.write_fidelity({"recall": lambda: nn.semantic_recall()}, lab.made_dialogues(2))',
+        "a set of layers",
+        """
+layers: The name of the set.
+said: Facts in all messages, each once a dialogue.
+kept: Facts in all that the layers could recall in the end.
+recall: The share of the said facts that what was kept tells.
+recall_low, recall_high: Its 95 % interval, over dialogues.
+precision: The share of the kept facts that were said.
+precision_low, precision_high: Its 95 % interval, over dialogues.
+""",
+    ),
     "Data sets": Table(
         "lab.datasets.describe()",
         "a set of recorded runs",

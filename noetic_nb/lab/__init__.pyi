@@ -24,6 +24,7 @@ from ._recall_quality.recall_curves import recall_curve as recall_curve
 from ._recall_quality.survivals import survival as survival
 from ._recall_quality.synthetic_dialogues import made_dialogues as made_dialogues
 from ._recall_quality.synthetic_dialogues import with_filler as with_filler
+from ._recall_quality.write_fidelities import write_fidelity as write_fidelity
 from ._replaying.regulator_readings import RegulatorReadings as RegulatorReadings
 from ._replaying.regulator_readings import first_stop as first_stop
 from ._replaying.regulator_readings import replay_regulator as replay_regulator

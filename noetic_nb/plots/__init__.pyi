@@ -4,6 +4,9 @@ from ._memory_figure import memory_bench as memory_bench
 from ._memory_figure import recall_curve as recall_curve
 from ._scene_figures import context as context
 from ._scene_figures import timeline as timeline
+from ._shares_figure import layer_shares as layer_shares
+from ._shares_figure import survival as survival
+from ._shares_figure import write_fidelity as write_fidelity
 from ._study_figures import economics as economics
 from ._study_figures import pareto as pareto
 from ._study_figures import roc as roc

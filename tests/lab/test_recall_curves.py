@@ -11,7 +11,8 @@ import pytest
 import noetic_nb as nn
 from noetic_nb import lab
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.items import item_tokens
+from noetic_nb.items import assistant_message, input_message, item_tokens
+from noetic_nb.lab._dialogues import Dialogue, Evidence, Question
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +68,64 @@ def test_shares_sum_to_what_all_layers_add() -> None:
         recall["episodes + keywords + window"] - recall["episodes + window"]
     )
     assert by_name.shapley.idxmax() == "keywords"
+
+
+def told(name: str, *sessions: list[str], ask: list[tuple[str, str]]) -> Dialogue:
+    """Return a dialogue in which each user message is answered, and questions about values and the messages with them."""
+    said = [[(f"{name}-{number}-{at}", text) for at, text in enumerate(texts)] for number, texts in enumerate(sessions)]
+    place = {text: item for session in said for item, text in session}
+    return Dialogue(
+        name,
+        tuple(
+            tuple(
+                one
+                for item, text in session
+                for one in (input_message(text, item_id=item), assistant_message("Fine.", item_id=f"{item}-a"))
+            )
+            for session in said
+        ),
+        tuple(Question("Which code, badge or shelf?", (Evidence(place[text], value),)) for text, value in ask),
+    )
+
+
+CODE, BADGE, SHELF = "The code is A17-B.", "The badge is C99-D.", "The shelf is E55-F."
+
+
+def test_a_window_of_one_turn_knows_the_last_turn_whatever_was_asked_before() -> None:
+    asked = [(CODE, "A17-B"), (BADGE, "C99-D"), (SHELF, "E55-F")]
+    window = {"window": nn.history_window(3)}  # with the question
+    for order in (asked, asked[::-1]):
+        table = lab.memory_bench(window, [told("d", [CODE, BADGE, SHELF], ask=order)], budgets=[9_000])
+        by_age = lab.recall_curve(table, bins=3)
+        by_place = lab.recall_curve(table, by="position", bins=3)
+
+        assert by_age[["age", "recall"]].to_numpy().tolist() == [[1.0, 1.0], [2.0, 0.0], [3.0, 0.0]]
+        assert by_place.recall.tolist() == [0.0, 0.0, 1.0]
+        assert by_place.position[0] == 0.0
+
+
+def test_filler_pushes_out_what_a_layer_of_few_entries_kept() -> None:
+    short = told("d", [CODE], ["Hello."], ask=[(CODE, "A17-B")])
+    few = {"few": lambda: nn.hybrid_recall(False, max_entries=6), "many": lambda: nn.hybrid_recall(False)}
+    found = {tokens: lab.memory_bench(few, lab.with_filler([short], tokens), budgets=[9_000]) for tokens in (0, 1_000)}
+    shares = {
+        (layers, tokens): lab.recall_curve(table[table.layers == layers], by="length", bins=1)
+        .set_index("layers")
+        .recall[layers]
+        for tokens, table in found.items()
+        for layers in few
+    }
+    assert shares == {("few", 0): 1.0, ("many", 0): 1.0, ("few", 1_000): 0.0, ("many", 1_000): 1.0}
+
+
+def test_shares_of_two_notes_are_those_computed_by_hand() -> None:
+    one = told("d", [CODE, BADGE], ["Hello."], ask=[(CODE, "A17-B"), (BADGE, "C99-D")])
+    # Nothing without notes, a half with the first, all with the second, all with both.
+    notes = {"first": nn.static_content("A17-B", id="first"), "second": nn.static_content("A17-B C99-D", id="second")}
+
+    shares = lab.layer_shares(notes, [one], budget=9_000)
+
+    assert shares.to_numpy().tolist() == [["first", 0.5, 0.0, 0.25], ["second", 1.0, 0.5, 0.75]]
 
 
 @pytest.mark.parametrize(

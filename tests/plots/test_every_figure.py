@@ -9,6 +9,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from functools import cache
 from html import escape
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,13 @@ from tests.widgets.scenes import demo_run
 
 RUN, DECIDED = demo_run(), decided_run(12)
 TRIED, REMEMBERED = tried(), remembered()
+SHARES = pandas.DataFrame(
+    {"layer": ["notes $x$", "plain"], "alone": [0.4, nan], "left_out": [-0.1, 0.2], "shapley": [0.1, 0.3]}
+)
+KEPT = pandas.DataFrame({"layers": ["notes $x$", "plain"], "recall": [0.4, 0.0], "precision": [0.9, nan]})
+for column in ("recall", "precision"):
+    KEPT[f"{column}_low"], KEPT[f"{column}_high"] = KEPT[column] - 0.1, KEPT[column] + 0.1
+SURVIVED = pandas.DataFrame({"kind": ["id", "name"], "rate": [0.4, 0.8], "low": [0.3, nan], "high": [0.5, nan]})
 CURVE = REMEMBERED.assign(budget=500, age=[1.0, 4.0, 2.0, 8.0][: len(REMEMBERED)])
 
 
@@ -57,27 +65,33 @@ FIGURES: dict[str, Callable[..., Axes]] = {
     "allocation": lambda **given: plots.allocation(RUN, **given),
     "context": lambda **given: plots.context(RUN, **given),
     "economics": lambda **given: plots.economics(worth(), **given),
+    "layer_shares": lambda **given: plots.layer_shares(SHARES, **given),
     "ledger": lambda **given: plots.ledger(DECIDED, **given),
     "memory_bench": lambda **given: plots.memory_bench(REMEMBERED, **given),
     "pareto": lambda **given: plots.pareto(TRIED, "t", "s", label="word", **given),
     "quality_and_cost": lambda **given: plots.quality_and_cost(RUN, **given),
     "recall_curve": lambda **given: plots.recall_curve(CURVE, **given),
     "roc": lambda **given: plots.roc(calibration(), **given),
+    "survival": lambda **given: plots.survival(SURVIVED, **given),
     "sweep": lambda **given: plots.sweep(TRIED, "cap", "s", **given),
     "timeline": lambda **given: plots.timeline(RUN, **given),
     "trends": lambda **given: plots.trends(RUN, **given),
+    "write_fidelity": lambda **given: plots.write_fidelity(KEPT, **given),
 }
 EMPTY: dict[str, Callable[[], Axes]] = {
     "allocation": lambda: plots.allocation(Run()),
     "context": lambda: plots.context(Run()),
     "economics": lambda: plots.economics(worth().iloc[:0]),
+    "layer_shares": lambda: plots.layer_shares(SHARES.iloc[:0]),
     "ledger": lambda: plots.ledger(Run()),
     "memory_bench": lambda: plots.memory_bench(REMEMBERED.iloc[:0]),
     "pareto": lambda: plots.pareto(TRIED.iloc[:0], "t", "s"),
     "recall_curve": lambda: plots.recall_curve(CURVE.iloc[:0]),
+    "survival": lambda: plots.survival(SURVIVED.iloc[:0]),
     "sweep": lambda: plots.sweep(TRIED.iloc[:0], "cap", "s"),
     "timeline": lambda: plots.timeline(Run()),
     "trends": lambda: plots.trends(Run()).child_axes[0],
+    "write_fidelity": lambda: plots.write_fidelity(KEPT.iloc[:0]),
 }
 
 every_figure = pytest.mark.parametrize("name", sorted(FIGURES))

@@ -192,3 +192,35 @@ def test_numbers_of_rows_do_not_touch(width: float) -> None:
     boxes = [text.get_window_extent() for text in axes.texts]
     assert len(boxes) == 5
     assert [(a, b) for a in range(5) for b in range(a) if boxes[a].overlaps(boxes[b])] == []
+
+
+def test_dots_stand_in_the_row_of_their_name_with_their_intervals() -> None:
+    ends = {
+        "recall_low": [0.3, 0.0],
+        "recall_high": [0.6, 0.2],
+        "precision_low": [0.8, nan],
+        "precision_high": [1.0, nan],
+    }
+    kept = pandas.DataFrame({"layers": ["notes", "plain"], "recall": [0.4, 0.1], "precision": [0.9, nan], **ends})
+
+    axes = plots.write_fidelity(kept)
+
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["notes", "plain"]
+    assert legend_of(axes) == ["of what was said, kept", "of what was kept, said"]
+    recall, precision = axes.containers
+    assert recall.lines[0].get_xdata().tolist() == [0.4, 0.1]
+    assert [round(row) for row in recall.lines[0].get_ydata()] == [0, 1]
+    assert [segment[:, 0].tolist() for segment in recall.lines[2][0].get_segments()] == [[0.3, 0.6], [0.0, 0.2]]
+    assert precision.lines[0].get_xdata()[0] == 0.9
+    assert isnan(precision.lines[0].get_xdata()[1])
+
+
+def test_a_layer_that_takes_the_room_of_others_is_left_of_a_line_at_zero() -> None:
+    shares = pandas.DataFrame(
+        {"layer": ["a", "b"], "alone": [0.4, 0.1], "left_out": [0.5, -0.2], "shapley": [0.4, 0.0]}
+    )
+
+    axes = plots.layer_shares(shares)
+
+    assert axes.get_xlim()[0] < -0.2
+    assert [0.0, 0.0] in [list(line.get_xdata()) for line in axes.lines]

@@ -21,6 +21,7 @@ from noetic_nb.items._shared_prefix import leading_text, leading_tokens, same_wh
 from noetic_nb.lab._dialogues import Dialogue, Question
 from noetic_nb.lab._recall_quality.evidence_ladder import Ladder, SentTexts
 from noetic_nb.layers._external import Spent, counting
+from noetic_nb.layers._helpers.considered import considering
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, ProjectionPolicy, allocate_budgets
 from noetic_nb.memory._state.state_store import LayerStateStore
 from noetic_nb.models._client import ModelResponse, Usage
@@ -116,7 +117,7 @@ class Player:
         self.played = [Played() for _ in self.budgets]
         self.splits = [allocate_budgets(self.layers, total_budget=budget) for budget in self.budgets]
         self.before: list[Sequence[Item]] = [() for _ in self.budgets]
-        self.turn = 0
+        self.turn = self.asked_at = 0
         items = [item for session in self.dialogue.sessions for item in session]
         texts = {str(item.get("id")): item_text(item) for item in items}
         self.ladder = Ladder(self.dialogue, texts.__getitem__)
@@ -140,6 +141,20 @@ class Player:
             played.own.ms += adding.ms
         return self.played
 
+    async def kept(self) -> list[str]:
+        """Play, and return all that the layers could recall in the end: their candidates, or else what they send."""
+        await self._play()
+        ctx = self._context(f"{self.dialogue.name}/kept")
+        await self.stack.init(ctx)
+        texts = [item_text(item) for session in self.dialogue.sessions for item in session]
+        # Asked with all words that were said: none that was kept shares no word with them.
+        with considering() as found:
+            entries = await self.stack.recall(ctx, query="\n".join(texts), log=(), budgets={})
+        await self.stack.dispose(ctx)
+        named = {one.layer_id for one in found}
+        lines = [line for one in found for hit in one.hits for _, line in hit.lines]
+        return lines + [item_text(item) for entry in entries if entry.layer_id not in named for item in entry.items]
+
     async def _play(self) -> None:
         log = ItemLog(registry=ANY_ITEMS, tokenizer=self.tokenizer)
         for number, session in enumerate(self.dialogue.sessions):
@@ -150,7 +165,7 @@ class Player:
             for turn in _turns(session):
                 await self._hear(f"{self.dialogue.name}/{number}", log, turn)
         thread = f"{self.dialogue.name}/{len(self.dialogue.sessions) - 1}"
-        before = list(self.before)
+        before, self.asked_at = list(self.before), self.turn + 1
         for question in self.dialogue.questions:
             # Each is asked as if no other had been.
             self.before = list(before)
@@ -214,7 +229,7 @@ class Player:
                     **self.ladder.scores(question, sent),
                     stale=self.ladder.stale(question, sent),
                     tokens=plan.total_tokens,
-                    age_turns=ctx.turn - turn if places else nan,
+                    age_turns=self.asked_at - turn if places else nan,
                     age_tokens=self.said_tokens - before if places else nan,
                     position=before / self.said_tokens if places else nan,
                     length=self.said_tokens,

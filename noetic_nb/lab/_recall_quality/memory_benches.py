@@ -132,7 +132,7 @@ def memory_bench(
     """
     import pandas
 
-    sets = _sets(layers)
+    sets = sets_of_layers(layers)
     totals = _budgets(budgets)
     if not (_is_number(price) and price >= 0 and _is_number(cached_share) and 0 <= cached_share <= 1):
         raise NoeticConfigError(
@@ -255,7 +255,7 @@ class _Remembering:
         return found
 
 
-def _sets(given: Any) -> dict[str, Callable[[], Sequence[MemoryLayer]]]:
+def sets_of_layers(given: Any) -> dict[str, Callable[[], Sequence[MemoryLayer]]]:
     """Return sets of layers by name, each as a function that makes it."""
     if isinstance(given, Mapping):
         named = [(str(name), one) for name, one in given.items()]
