@@ -283,7 +283,7 @@ def test_a_band_is_opened_by_a_click_and_by_keys(notebook: Open, cells_of: Open,
     box = calls.bounding_box()
     assert box is not None
 
-    opened.page.mouse.click(box["x"] + box["width"] * 2.5 / 6, box["y"] + 23 + 180)  # the foot of the third column
+    calls.click(position={"x": box["width"] * 2.5 / 6, "y": 23 + 180})  # the foot of the third column
     expect(head).to_have_text("system: 1 item, 18 tokens")
     expect(root.locator(".nn-part-items")).to_contain_text("You sell flights.")
     expect(root.locator(".nn-sub")).to_contain_text("Turn 3, call 1")
