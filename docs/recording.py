@@ -19,7 +19,7 @@ from tests.browser.conftest import FLAGS, chromium_path
 from tests.browser.lab import Lab
 from tests.browser.window import LabNotebook, Window
 
-SIZE: Final = {"width": 1360, "height": 860}
+SIZE: Final = {"width": 1360, "height": 1240}
 """In CSS pixels: readable at the width of a README."""
 COLOURS: Final = 96
 """Of the film's palette: text stays sharp, and the file small."""
@@ -49,7 +49,8 @@ def desk(request):  # a model that is a function of its prompt: no key, no netwo
     return nn.CallTool("lookup", order_id="A17")
 
 memory = [nn.working_memory(), rules, nn.regulation(nn.Regulator.recommended("ann"))]
-agent = nn.AgentConfig(name="desk", step=nn.react(model="desk", tools=[lookup, refund]), memory=memory)
+room = nn.ProjectionPolicy(token_budget=700, response_reserve=100)
+agent = nn.AgentConfig(name="desk", step=nn.react(model="desk", tools=[lookup, refund]), memory=memory, projection=room)
 bench = Workbench(nn.AgentHarness(agent, model=nn.ScriptedModel(desk)))
 bench
 """
@@ -99,6 +100,7 @@ def record(opened: LabNotebook, into: Path) -> None:
         film.take(2_000)
     root.get_by_role("button", name="denied: why?").first.click()
     expect(root.get_by_role("region", name="Why", exact=True)).to_contain_text("small_refunds")
+    expect(root.locator("[data-panel='timeline'] tr[aria-selected='true']")).to_be_in_viewport()
     film.take(3_000)
     film.write(into / "workbench.gif")
     film.frames[-1][0].save(into / "workbench.png", optimize=True)

@@ -167,6 +167,16 @@ def test_a_bank_without_outcomes_is_for_the_rules_alone() -> None:
         Workbench(recorded(None, paying(USER)), bank=[3])
 
 
+def test_the_list_of_events_has_decisions_by_their_tool_with_their_action_and_why() -> None:
+    run = recorded(denying(), paying(PAGE), paying(USER))
+    with Workbench(run, panels=[]) as bench:
+        rows = bench.timeline.reading.answer({"what": "list"})["rows"]
+    decided = [row[2:6] for row in rows if row[3] == "decision" and row[2].endswith("pay")]
+    assert [(row[1], row[2]) for row in decided] == [("decision", "⊘ deny"), ("decision", "allow")]
+    assert decided[0][3].startswith("only-from-user-recipient-of-pay: pay may be called only")
+    assert not [row for row in rows if row[3] == "hook"]
+
+
 @pytest.mark.parametrize("name", ["transcript", "allocation", "timeline", "ledger", "trends", "memory"])
 def test_a_panel_opens_on_what_was_chosen_before_it_was_made(name: str) -> None:
     run = recorded(limited(), paying(PAGE))

@@ -255,9 +255,10 @@ class TimelineReading(Reading):
         name = f"{'· ' * min(span.depth, 8)}{plain_line(named)}"
         turn = str(span.where.turn) if span.where.turn > 0 else ""
         if decided is not None:
-            why = " ".join([decided.guidance or "", f"({', '.join(decided.rule_ids)})" if decided.rule_ids else ""])
+            why = ": ".join([text for text in (", ".join(decided.rule_ids), decided.guidance) if text])
         took = duration_text(span.duration_ms)
-        return [span.at, turn, name, kind, f"{sign}{plain(span.status)}", plain_line(why, WHY), began, took]
+        status = decided.action if decided is not None and kind == "decision" and not sign else span.status
+        return [span.at, turn, name, kind, f"{sign}{plain(status)}", plain_line(why, WHY), began, took]
 
     def _whole(self) -> Window:
         return self.windows.window(by_time=self.by_time, bins=FIRST_BINS, lanes=LANES, wanted=QUIET)

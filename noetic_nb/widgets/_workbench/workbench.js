@@ -231,8 +231,8 @@ export default () => {
       for (let part = chosen.parentElement; part && part !== box; part = part.parentElement) {
         if (part.scrollHeight <= part.clientHeight + 1) continue;
         const [inner, outer] = [chosen.getBoundingClientRect(), part.getBoundingClientRect()];
-        if (inner.top < outer.top) part.scrollTop -= outer.top - inner.top;
-        else if (inner.bottom > outer.bottom) part.scrollTop += Math.min(inner.bottom - outer.bottom, inner.top - outer.top);
+        const room = Math.max(0, outer.height - inner.height);
+        if (inner.top < outer.top || inner.bottom > outer.bottom) part.scrollTop += inner.top - outer.top - room / 2;
       }
     }
 
