@@ -39,8 +39,7 @@ HEAVY = {
 # Parts of ours that a first turn has no use for.
 LATER = {
     *(
-        "_core.cards.as_html",
-        "_core.cards.as_text",
+        "_core.cards.shown_forms",
         "items._messages.formats",
         "items._origin_index",
         "items._value_search",

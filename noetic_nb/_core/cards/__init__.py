@@ -4,7 +4,7 @@ A class says what there is to see in ``_card``, as data; how it is laid out, cut
 nowhere else. Nothing is computed before it is looked at, and nothing in it raises: whoever looks at an object in trouble
 needs to see something.
 
-From the ground up: `card`, `as_text`, `on_classes`; each may know those before it.
+From the ground up: `card`, `shown_forms`, `on_classes`; each may know those before it.
 """
 
 from noetic_nb._core.lazy_names import attach

@@ -21,13 +21,13 @@ def _failure(value: object, error: Exception) -> str:
 
 # How cards are laid out is read where one is first looked at: classes are made by every import.
 def _line(self: Any) -> str:
-    from noetic_nb._core.cards.as_text import card_line
+    from noetic_nb._core.cards.shown_forms import card_line
 
     return _guarded(card_line, self)
 
 
 def _text_of(self: Any) -> str:
-    from noetic_nb._core.cards.as_text import card_text
+    from noetic_nb._core.cards.shown_forms import card_text
 
     return _guarded(card_text, self)
 
@@ -40,7 +40,7 @@ def _guarded(make: Callable[[Card], str], self: Any) -> str:
 
 
 def _html(self: Any) -> str:
-    from noetic_nb._core.cards.as_text import card_html
+    from noetic_nb._core.cards.shown_forms import card_html
     from noetic_nb.markup import escape
 
     try:
