@@ -125,6 +125,7 @@ def drawn_ends(scene: Scene) -> list[tuple[Any, ...]]:
     return sorted(found, key=str)
 
 
+@pytest.mark.matrix
 def test_every_end_of_a_ribbon_is_the_fate_in_the_table_of_items_and_in_the_requests() -> None:
     draw, fates = random.Random(11), set[Any]()
     for _ in range(RUNS):
