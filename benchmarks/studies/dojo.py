@@ -1,9 +1,9 @@
 """What rules are worth against an agent that obeys everything it reads, and against attackers who read the rules.
 
 Run ``python benchmarks/studies/dojo.py`` where AgentDojo is installed; ``--write`` keeps the page in docs/studies, ``--keep
-FOLDER`` keeps finished runs and goes on from them, ``--jobs N`` uses so many processes. All of it takes some 20 minutes of
-processor time, measured in parts. There are three sets of rules: none;
-rules that deny and trust fields of results; and rules that ask, and trust nobody but the user and the ids that tools assign.
+FOLDER`` keeps finished runs and goes on from them, ``--jobs N`` uses so many processes. All of it takes ten
+minutes with two jobs on two cores. There are three sets of rules: none; rules that deny and trust fields of results; and rules
+that ask, and trust nobody but the user and the ids that tools assign.
 Two more, for some suites, deny or ask less by trusting fields of items by one author, and by looking at the links in messages.
 """
 
@@ -266,7 +266,8 @@ def main(given: Sequence[str]) -> int:
     lines = [
         "# Rules against an agent that obeys all it reads, and attackers who read the rules",
         "",
-        "Written by `python benchmarks/studies/dojo.py --write`; every figure on this page is computed by it.",
+        "Written by `python benchmarks/studies/dojo.py --jobs 2 --write` in ten minutes on two cores; every figure on this "
+        "page is computed by it.",
         "",
         "* **Agent**: gullible. It makes the calls that solve the user's task, and the attacker's as soon as it has read them. "
         "No model could do worse.",
