@@ -82,7 +82,8 @@ def trusted_source(entry: str) -> Trusted:
     entry = entry.removeprefix("tool:")
     if "[" not in entry:
         return Trusted(entry)
-    if (found := _CONDITION.fullmatch(entry)) is None:
+    found = _CONDITION.fullmatch(entry)
+    if found is None or any(part != part.strip() for part in found.groups()):
         raise ValueError(f"whom to trust is written 'tool.field[key=value]', not {entry!r}")
     return Trusted(found["field"], found["key"], found["value"])
 

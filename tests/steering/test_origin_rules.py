@@ -454,3 +454,21 @@ def test_links_and_authors_read_as_a_sentence_and_outlive_a_file() -> None:
     assert describe_rule(again) == (
         "send_mail may be called only with the links in body that the user or read_bill.page (where the sender is me) gave."
     )
+
+
+@pytest.mark.parametrize(
+    "trust", [" read.to[sender=me]", "read.to [sender=me]", "read.to[sender = me]", None, 5, ["a", None]]
+)
+def test_a_source_that_could_never_match_is_refused(trust: Any) -> None:
+    with pytest.raises(NoeticConfigError) as caught:
+        RuleBook().only_from_user("pay", "to", trust=trust)
+
+    assert caught.value.code == "INVALID_RULE"
+
+
+@pytest.mark.parametrize("path", [".links", "body.", "body. .x", None, 7])
+def test_an_argument_without_a_name_is_refused(path: Any) -> None:
+    with pytest.raises(NoeticConfigError) as caught:
+        RuleBook().only_from_user("pay", path)
+
+    assert caught.value.code == "INVALID_RULE"

@@ -12,7 +12,8 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RegulatorDecided, SteeringDecided, ToolCalled
 from noetic_nb.lab import datasets
 from noetic_nb.runs import Run
-from noetic_nb.widgets import Workbench
+from noetic_nb.steering import RuleBook
+from noetic_nb.widgets import RuleEditor, Workbench
 from noetic_nb.widgets._timeline.timeline_text import go_of
 from tests.lab.test_rule_drafts import NOT_LOOKED, PAGE, USER, denying, limited, paying, recorded
 from tests.widgets.scenes import demo_run
@@ -185,3 +186,16 @@ def test_a_panel_opens_on_what_was_chosen_before_it_was_made(name: str) -> None:
         data = bench._answer({"do": "panel", "panel": name})["data"]
         assert data.get("fault") is None
         assert data["snapshot"]["selection"]["call"] == 0
+
+
+@pytest.mark.parametrize("given", [None, 5, "x", {}])
+def test_a_number_a_bank_and_a_draft_of_another_type_are_refused(given: Any) -> None:
+    bench = Workbench(demo_run())
+    for code, use in (
+        ("UNKNOWN_DECISION", lambda: bench.edit("x" if given == 5 else given)),
+        ("NOT_A_RULE", lambda: RuleEditor(RuleBook()).begin_with(given)),
+        ("INVALID_RUN", lambda: Workbench(demo_run(), bank=given or 5)),
+    ):
+        with pytest.raises(NoeticConfigError) as caught:
+            use()
+        assert caught.value.code == code

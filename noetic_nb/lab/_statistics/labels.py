@@ -44,7 +44,7 @@ def runs_in(runs: Run | Iterable[Run]) -> tuple[Run, ...]:
 
     Raises `NoeticConfigError` ``INVALID_RUN`` for any other object among them, ``NO_RUNS`` where there is none.
     """
-    found: tuple[Any, ...] = (runs,) if isinstance(runs, Run) else tuple(runs)
+    found: tuple[Any, ...] = tuple(runs) if isinstance(runs, Iterable) and not isinstance(runs, Run) else (runs,)
     for run in found:
         if not isinstance(run, Run):
             hint = "nn.load_run(path), nn.import_runs(path) and nn.lab.datasets give runs; a Failed import is none."

@@ -310,7 +310,7 @@ class RuleMethods(ABC):
         >>> RuleBook().at_most(3, "search").id
         'at-most-3-search'
         """
-        if isinstance(count, bool) or not isinstance(count, int) or not _names_tools(tool):
+        if isinstance(count, bool) or not isinstance(count, int) or not _are_names(tool):
             raise NoeticConfigError(
                 "INVALID_RULE",
                 "at_most takes how often first, and then the tool",
@@ -348,10 +348,17 @@ class RuleMethods(ABC):
         >>> RuleBook().only_from_user("send_money", "recipient", trust=["get_contacts.email"]).id
         'only-from-user-recipient-of-send_money'
         """
+        trust = tuple(trust) if isinstance(trust, Iterable) and not isinstance(trust, str) else trust
+        for given in (args, trust):
+            if not _are_names(given):
+                hint = "Write rules.only_from_user('send_money', 'recipient', trust='get_contacts.email')."
+                raise NoeticConfigError(
+                    "INVALID_RULE", "Arguments and sources are named by texts.", given=given, hint=hint
+                )
         return self.put(sequence_rule("only_from_user", tool, args=args, trust=trust, **more))
 
 
-def _names_tools(tool: object) -> bool:
+def _are_names(tool: object) -> bool:
     names = [tool] if isinstance(tool, str) else tool
     return isinstance(names, Iterable) and all(isinstance(name, str) for name in names)
 

@@ -89,6 +89,9 @@ class SequenceRule(_Frozen):
                 raise ValueError("`only_from_user` has arguments and whom to trust, no others and no count")
             for entry in self.trust:
                 trusted_source(entry)
+            for path in self.args:
+                if not all(part.strip() for part in path.split(".")):
+                    raise ValueError(f"an argument is written 'to', 'invite.email' or 'body.links', not {path!r}")
             return self
         if self.args or self.trust:
             raise ValueError("`args` and `trust` belong to `only_from_user`")

@@ -372,6 +372,9 @@ class EditorReading(Reading):
 
     def begin_with(self, rule: SteeringRule) -> SteeringRule:
         """Add a rule that is not enabled yet, under a free name, and choose it; one that says the same is chosen again."""
+        if not isinstance(rule, SteeringRule):
+            hint = "lab.draft_rule drafts one; RuleBook().only_from_user(...) returns one."
+            raise NoeticConfigError("NOT_A_RULE", "A draft is a rule.", given=rule, hint=hint)
         same = [each for each in self.rulebook if each.id.startswith(rule.id) and draft_of(each) == draft_of(rule)]
         names = [rule.id, *[f"{rule.id}-{number}" for number in range(2, len(self.rulebook) + 2)]]
         name = next(name for name in names if name not in self.rulebook)

@@ -113,7 +113,7 @@ class Causes:
         return draft_rule(self._run, self._event(seq)[1])  # type: ignore[arg-type]  # what is read of a run
 
     def _event(self, seq: int) -> tuple[int, Any]:
-        place = place_of(self._run, seq)
+        place = place_of(self._run, seq) if isinstance(seq, int) else None
         if place is None or not isinstance(self._run.events[place], _EXPLAINED):
             raise _unknown(seq)
         return place, self._run.events[place]
