@@ -370,7 +370,7 @@ class EditorReading(Reading):
         form = next((key for key, words in FORMS.items() if form == words), form)
         return self.begin_with(new_rule(rule_id, form, tool=next(iter(self._offered["tools"]), "tool")))
 
-    def begin_with(self, rule: SteeringRule) -> SteeringRule:
+    def begin_with(self, rule: Any) -> SteeringRule:
         """Add a rule that is not enabled yet, under a free name, and choose it; one that says the same is chosen again."""
         if not isinstance(rule, SteeringRule):
             hint = "lab.draft_rule drafts one; RuleBook().only_from_user(...) returns one."
