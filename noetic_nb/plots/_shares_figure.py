@@ -61,7 +61,7 @@ def layer_shares(frame: Any, *, ax: Axes | None = None, theme: Theme | None = No
 
 @as_figure
 def write_fidelity(frame: Any, *, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
-    """Draw how much of what was said each set of layers kept, and how much of what it kept was said.
+    """Draw the recall and the precision of writing: said facts that each set of layers kept, and kept facts that were said.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def write_fidelity(frame: Any, *, ax: Axes | None = None, theme: Theme | None = 
     >>> write_fidelity(pandas.DataFrame(rows)).get_xlabel()
     'share of facts'
     """
-    columns = {"recall": "of what was said, kept", "precision": "of what was kept, said"}
+    columns = {"recall": "recall: said facts that were kept", "precision": "precision: kept facts that were said"}
     ends = {column: (f"{column}_low", f"{column}_high") for column in columns}
     return _dots(frame, "layers", columns, ends, "share of facts", ax, theme, most=1.0)
 

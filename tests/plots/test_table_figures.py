@@ -206,7 +206,7 @@ def test_dots_stand_in_the_row_of_their_name_with_their_intervals() -> None:
     axes = plots.write_fidelity(kept)
 
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["notes", "plain"]
-    assert legend_of(axes) == ["of what was said, kept", "of what was kept, said"]
+    assert legend_of(axes) == ["recall: said facts that were kept", "precision: kept facts that were said"]
     recall, precision = axes.containers
     assert recall.lines[0].get_xdata().tolist() == [0.4, 0.1]
     assert [round(row) for row in recall.lines[0].get_ydata()] == [0, 1]
