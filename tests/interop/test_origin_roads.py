@@ -263,7 +263,7 @@ ORIGINS = st.sampled_from([None, *[Origin(kind) for kind in ("user", "system", "
 def test_a_text_and_its_origin_come_back_from_every_format(text: str, origin: Any, role: str, format: Any) -> None:
     item = Item(type="message", role=role, status="completed", content=({"type": "input_text", "text": f"Hi. {text}"},))
     start = Item({**item, "content": ({"type": "input_text", "text": text},)})
-    for sent in (item, start):
+    for sent in (item, start) if text else (item,):  # a message without text is left out
         sent = sent if origin is None else with_origin(sent, origin)
         [message] = decode_messages(encode_messages([sent], format), format=format)[0]
 
