@@ -1,4 +1,4 @@
-"""Two runs as a scene: the context and the cost of each pair of turns; and the mean differences of two lists of runs."""
+"""Two runs as a scene: context, cost and differences of each pair of turns; and the mean differences of two lists of runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.plots._scene.scene import LANE_PX, Mark, Panel, Scene, Series
 from noetic_nb.plots._trends.trends_marks import FORMATS, nice_top
-from noetic_nb.runs._palette import MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR
+from noetic_nb.runs._palette import CATEGORY, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR
 from noetic_nb.runs._plain_text import clip, plain_line
 
 TITLE: Final = "Compare"
@@ -17,13 +17,17 @@ PANELS: Final = {
     "context": ("context: tokens of the largest request of a turn", "whole"),
     "cost": ("cost of a turn", "usd"),
 }
+ROWS: Final = "differences"
 SERIES: Final = {
-    f"{side}-{panel}": Series("box", panel, colour, night, left=left, right=right)
-    for panel in PANELS
-    for side, colour, night, left, right in (
-        ("a", QUALITY_COLOUR, "#56B4E9", 0.1, 0.49),
-        ("b", MEAN_COLOUR, "", 0.51, 0.9),
-    )
+    f"rows-{ROWS}": Series("bar", ROWS, CATEGORY["tools"]),
+    **{
+        f"{side}-{panel}": Series("box", panel, colour, night, left=left, right=right)
+        for panel in PANELS
+        for side, colour, night, left, right in (
+            ("a", QUALITY_COLOUR, "#56B4E9", 0.1, 0.49),
+            ("b", MEAN_COLOUR, "", 0.51, 0.9),
+        )
+    },
 }
 INTERVALS: Final = {
     "zero": Series("box", DIFFERENCES, opacity=0.5, width=1, dash="2 3"),
@@ -42,15 +46,21 @@ MEAN: Final = 0.016
 
 
 class PairNumbers(NamedTuple):
-    """The turns of a pair in words, and of both sides the context in tokens and the cost in US dollars, None where not known."""
+    """The turns of a pair in words, and of both sides the context in tokens and the cost in US dollars, None where not known.
+
+    `differences` is the number of rows that differ, None of a pair that nobody has looked at.
+    """
 
     turns: str
     context: tuple[float | None, float | None]
     cost: tuple[float | None, float | None]
+    differences: int | None = None
 
 
 def pairs_scene(pairs: Sequence[PairNumbers], names: Sequence[str]) -> Scene:
-    """Return contexts above costs, a column for each pair of turns; of several in one column the greatest.
+    """Return contexts, costs and differences, a column for each pair of turns; of several in one column the greatest.
+
+    The key of a bar is the place of the first pair in its column.
 
     Examples
     --------
@@ -80,13 +90,43 @@ def pairs_scene(pairs: Sequence[PairNumbers], names: Sequence[str]) -> Scene:
             panel.add_ticks([(0, "0"), (most, write(most))])
             panels.append(panel)
     step = max(1, -(-len(shared) // TICKS))
-    legend = [(f"{side}-{panels[0].key}", plain_line(name, NAME_LENGTH)) for side, name in zip("ab", names, strict=True)
-              ] if panels else []  # fmt: skip
+    keyed = panels[0].key if panels else ""
+    if len(pairs) > 1:
+        _differences(shared, size, panels, marks, tips)
+    legend = [(f"{side}-{keyed}", plain_line(name, NAME_LENGTH)) for side, name in zip("ab", names, strict=True)
+              ] if keyed else []  # fmt: skip
     return Scene(
-        panels, [mark for mark in marks if panels and mark.points[3]], 0, max(1, len(shared)), SERIES,
+        panels, [mark for mark in marks if mark.key or mark.points[3]], 0, max(1, len(shared)), SERIES,
         [(at + 0.5, shared[at][0].turns) for at in range(0, len(shared), step)], "turn",
         [(at, at + 1, " · ".join(tip)) for at, tip in enumerate(tips)], TITLE, legend,
     )  # fmt: skip
+
+
+def _differences(
+    shared: Sequence[Sequence[PairNumbers]], size: int, panels: list[Panel], marks: list[Mark], tips: list[list[str]]
+) -> None:
+    """Add the bars of the pairs that were looked at, on a scale of their own."""
+    counts = [[pair.differences for pair in some if pair.differences is not None] for some in shared]
+    top = max((max(some) for some in counts if some), default=None)
+    if top is None:
+        return
+    for at, some in enumerate(counts):
+        if not some:
+            continue
+        differ = sum(count > 0 for count in some)
+        if size == 1:
+            said = f"{some[0]:,} difference{'s' * (some[0] != 1)}"
+        else:
+            said = f"{differ:,} of {len(some):,} pairs differ, at most in {max(some):,} rows"
+        tips[at].append(said)
+        points = [at + 0.1, 0, at + 0.9, max(some)]
+        marks.append(Mark(f"rows-{ROWS}", points, f"{_name(shared[at])}: {said}", key=f"{at * size}"))
+    looked, of = sum(map(len, counts)), sum(map(len, shared))
+    part = f", of the first {looked:,} of {of:,} pairs" if looked < of else ""
+    most = nice_top(max(1, top))
+    panel = Panel(ROWS, PANEL_PX, high=most, caption=f"differences: rows of a pair that are not the same{part}")
+    panel.add_ticks([(0, "0"), (most, f"{most:g}")])
+    panels.append(panel)
 
 
 def _name(pairs: Sequence[PairNumbers]) -> str:

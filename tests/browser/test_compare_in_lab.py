@@ -100,12 +100,12 @@ def test_bars_lead_to_their_turns_by_keys_and_by_pointer(notebook: Open, cells_o
     opened = notebook(*cells_of("Run", [TWO, "Compare(run_of(60, 2), run_of(60, 61))"]))
     opened.run_all()
     root = opened.view
-    bars = root.locator(".nn-differs .nn-mark")
+    bars = root.locator(".nn-box")
     expect(bars).to_have_count(60)
 
     bars.first.focus()
     opened.page.keyboard.press("End")
-    expect(root.locator(".nn-readout")).to_have_text("Pair 60: 2 differences")
+    expect(root.locator(".nn-readout")).to_have_text("turn 60: 2 differences")
     opened.page.keyboard.press("Enter")
     expect(root.locator(".nn-compared tbody th").first).to_have_text("60")
     bars.nth(9).click()
@@ -133,11 +133,11 @@ def test_ten_thousand_turns_are_looked_at_as_far_as_someone_asks(notebook: Open,
     opened.run_all()
     root = opened.view
     status = root.get_by_role("status").first
-    expect(status).to_have_text("500 of the first 1,000 pairs differ; there are 10,000", timeout=30_000)
+    expect(status).to_have_text("500 of the first 1,000 pairs of turns differ; there are 10,000", timeout=30_000)
 
     root.get_by_role("button", name="Look at the rest").click()
 
-    expect(status).to_have_text("1,000 of the first 2,000 pairs differ; there are 10,000", timeout=30_000)
+    expect(status).to_have_text("1,000 of the first 2,000 pairs of turns differ; there are 10,000", timeout=30_000)
 
 
 def test_intervals_are_in_sight_on_a_narrow_page(notebook: Open, cells_of: Open) -> None:

@@ -93,8 +93,11 @@ def of_compare(run: Run) -> Iterator[Fact]:
     cost = table[table["what"] == "cost"].set_index("turn")
     for mark in scene.marks:
         side, panel = mark.series.split("-")
+        at = int(mark.points[0])
+        if panel == "differences":
+            rows = table[table["turn"] == at + 1]
+            yield f"compare {at}", mark.points[3], sum(rows["a"].map(repr) != rows["b"].map(repr))
         if panel == "cost":
-            at = int(mark.points[0])
             yield f"compare {side} {at}", mark.points[3], cost[side].loc[at + 1]
 
 

@@ -131,7 +131,9 @@ def _draw(
                 axes.text(mark.points[0], y(mark.points[1]), mark.text, **words)
         case "bar":
             for mark in marks:
-                _bar(axes, look, series, mark, y(mark.points[1]), about | {"height": BAR * step})
+                low, *high = map(y, mark.points[1::2])
+                middle, tall = ((low + high[0]) / 2, high[0] - low) if high else (low, BAR * step)
+                _bar(axes, look, series, mark, middle, about | {"height": tall})
                 about["label"] = f"_{mark.series}"
         case kind:
             looks: dict[str, Any] = {"marker": "o", "ms": width, "mec": look.ground, "mew": 0.3}

@@ -93,7 +93,8 @@ class Mark(NamedTuple):
 
     `points` are: left, low, right, high of a box (None: to the edge; with a lane as low: that lane); x and y one after the other
     of a line (joined with the mark before of its series; without points it ends there); left, y, right of a step, which stands
-    alone, or of a bar, which can be pointed at; x, low, high of an area; x and y of a dot, a shape or a text.
+    alone; left, lane, right or left, low, right, high of a bar, which can be pointed at; x, low, high of an area; x and y of a
+    dot, a shape or a text.
     """
 
     series: str
@@ -167,8 +168,8 @@ class Panel:
         share = float((value - self.low) / (self.high - self.low))
         return round(PAD_PX + (1 - min(max(share, 0.0), 1.0)) * (self.height - 2 * PAD_PX), 2)
 
-    def span(self, low: Any, high: Any) -> tuple[float, float]:
-        """Return top and bottom of a box."""
+    def span(self, low: Any, high: Any = None) -> tuple[float, float]:
+        """Return top and bottom of a box or a bar."""
         if self.lanes:
             half = self.height / len(self.lanes) / 2 - 1
             return (1, self.height - 1) if low is None else (self.y(low) - half, self.y(low) + half)

@@ -22,6 +22,8 @@ LETTER_PX: Final = 6.4
 # In shares of the width: how wide a bar is at least, and with less it has no room for words; in letters, the whole width.
 LEAST_WIDE: Final = 0.0012
 WORDY: Final = 0.06
+# In pixels, how high a bar of nothing is.
+LEAST_HIGH: Final = 2
 LETTERS: Final = 140
 # Labels beyond this share of the width end at their place.
 EDGE: Final = 0.985
@@ -101,8 +103,8 @@ def _single(scene: Scene, panel: Panel, mark: Mark, look: Series, theme: str | N
 
 
 def _bar(panel: Panel, mark: Mark, look: Series, left: float, right: float) -> str:
-    top, foot = panel.span(mark.points[1], mark.points[1])
-    wide, high = max(right - left, LEAST_WIDE), foot - top
+    top, foot = panel.span(*mark.points[1::2])
+    wide, high = max(right - left, LEAST_WIDE), max(foot - top, LEAST_HIGH)
     # A frame where something went wrong, beside the sign: the colour is that of the kind.
     frame = f' stroke="{BAD}" stroke-width="2"' if "bad" in mark.tone else ""
     pale = ' opacity="0.8"' if "many" in mark.tone else ""

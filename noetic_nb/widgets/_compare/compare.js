@@ -4,7 +4,6 @@ export default () => {
   const KINDS = ["prompt", "request", "decision", "tool call", "tool result", "regulator", "tokens", "sent tokens", "drops", "cost", "model calls", "reply", "outcome"];
   const TAGS = { "-": "del", "+": "ins", "": "span" };
   const LOOKED = 1000; // pairs that are looked at unasked
-  const BARS = 120;
 
   const store = storeOf((data, message) => {
     if (message.type !== "grown" || message.news <= data.news) return true;
@@ -14,7 +13,6 @@ export default () => {
     return true;
   });
 
-  const turnText = ([a, b]) => (a === b ? `${a}` : `${a ?? "—"} | ${b ?? "—"}`);
   const parts = (cell, texts) => cell.replaceChildren(...texts.map(([sign, text]) => make(TAGS[sign], {}, text)));
 
   function renderPaired({ model, el }) {
@@ -43,11 +41,10 @@ export default () => {
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const body = root.appendChild(make("div"));
     const legend = body.appendChild(make("ul", { class: "nn-keys" }));
-    const plot = body.appendChild(make("div", { class: "nn-grid" }));
+    const plot = body.appendChild(make("div", { class: "nn-grid", role: "group", "aria-label": "Pairs of turns as a picture" }));
     const picture = sceneIn(plot, { series: store.data.series, pad: store.data.pad, axis: "turn" });
+    const line = body.appendChild(readout(plot, "Each bar of differences leads to its pairs of turns."));
     const sums = tableIn(body, "What both runs come to", ["", ...store.data.names, "Difference"], { kind: "nn-table nn-totals" });
-    const strip = body.appendChild(make("svg", { class: "nn-differs", viewBox: `0 0 ${BARS} 20`, preserveAspectRatio: "none", role: "group", "aria-label": "Differences of each pair of turns" }));
-    const line = body.appendChild(readout(strip, "Each bar is a pair of turns, as high as it differs."));
     const bar = body.appendChild(make("div", { class: "nn-toolbar" }));
     const onlyBox = bar.appendChild(make("label"));
     const only = onlyBox.appendChild(make("input", { type: "checkbox" }));
@@ -68,8 +65,7 @@ export default () => {
     let page = null;
     let start = 0;
     let before = []; // where the pages before this one begin
-    let counts = []; // how many rows of each pair differ, as far as someone looked
-    let of = 0;
+    let pointed = ""; // the key of the bar with the stop of the Tab key
     let most = LOOKED;
     let news = -1;
     let late = 0;
@@ -98,12 +94,9 @@ export default () => {
       looking = true;
       try {
         do {
-          const answer = await store.get(model, { what: "strip", start: counts.length });
-          of = answer.of;
-          if (answer.start === counts.length) counts.push(...answer.counts);
+          scene = sceneOf(store.data.series, await store.get(model, { what: "picture", start: scene?.looked ?? 0 }));
           store.changed();
-          if (!answer.counts.length) break;
-        } while (counts.length < Math.min(of, most));
+        } while (scene.looked < Math.min(scene.of, most));
       } catch (error) {
         failed(error);
       } finally {
@@ -111,10 +104,6 @@ export default () => {
         store.changed();
       }
     };
-    const tellPicture = newest((request) => store.get(model, request), (answer) => {
-      scene = sceneOf(store.data.series, answer);
-      store.changed();
-    });
     const again = () => {
       [start, before] = [0, []];
       refetch();
@@ -122,7 +111,7 @@ export default () => {
     only.addEventListener("change", again);
     kind.addEventListener("change", again);
     rest.addEventListener("click", () => {
-      most = counts.length + LOOKED;
+      most = scene.looked + LOOKED;
       look();
     });
     later.addEventListener("click", () => {
@@ -140,40 +129,12 @@ export default () => {
       known = store.selection;
     };
     chosenRows(rows, (row) => pick(row.pair), later, earlier);
-    const goTo = (node) => {
+    const goTo = ({ bar }) => {
       before = start > 0 ? [...before, start] : before;
-      start = Number(node.dataset.first);
+      start = Number(bar.key);
       refetch();
     };
-    strip.addEventListener("click", (event) => {
-      const mark = event.target.closest("[data-first]");
-      if (mark) goTo(mark);
-    });
-    strip.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      goTo(event.target);
-      event.preventDefault();
-    });
-
-    function drawStrip() {
-      const width = Math.max(1, Math.ceil(of / BARS));
-      const bars = [];
-      for (let first = 0; first < counts.length; first += width) {
-        const some = counts.slice(first, first + width);
-        bars.push([first, some.length, Math.max(...some), some.filter((count) => count > 0).length]);
-      }
-      const top = Math.max(1, ...bars.map(([, , count]) => count));
-      const wide = Math.min(6, BARS / Math.max(1, Math.ceil(of / width)));
-      patch(strip, bars, () => make("rect", { class: "nn-mark", tabindex: -1, role: "button" }), (mark, [first, some, count, differ], at) => {
-        const high = count ? 4 + (16 * count) / top : 1.5;
-        const name = some === 1 ? `Pair ${first + 1}` : `Pairs ${first + 1} to ${first + some}`;
-        const said = some === 1 ? `${name}: ${count} difference${count === 1 ? "" : "s"}` : `${name}: ${differ} differ, the most in one is ${count}`;
-        put(mark, { x: at * wide, y: 20 - high, width: Math.max(0.4, wide * 0.82), height: high, "data-first": first, "data-differs": count > 0, "data-readout": said, "aria-label": said });
-      });
-      arrowKeys(strip, ".nn-mark");
-      strip.style.display = of > 1 ? "" : "none";
-      line.hidden = of < 2;
-    }
+    barKeys(plot, ({ bar }) => (pointed = bar.key), goTo);
 
     function drawRows() {
       const flat = (page?.pairs ?? []).flatMap((pair) => {
@@ -192,7 +153,7 @@ export default () => {
         const chosen = pair.go && turn === pair.go.turn && (id === null || id === undefined || id === pair.go.thread_id);
         put(row, { "data-first": at === 0 ? true : null, "aria-selected": Boolean(chosen) });
         const threads = [...new Set(pair.threads.filter((name) => name !== null))];
-        setText(row.children[0], at === 0 ? turnText(pair.turns) : "");
+        setText(row.children[0], at === 0 ? pair.turn : "");
         put(row.children[0], { title: threads.length ? `thread ${threads.join(" | ")}` : null });
         setText(row.children[1], each?.what ?? "");
         [["a", 2], ["b", 3]].forEach(([side, place]) => {
@@ -219,8 +180,6 @@ export default () => {
         late = setTimeout(() => {
           late = 0;
           news = store.data.news;
-          counts = [];
-          tellPicture({ what: "picture" }).catch(failed);
           refetch();
           look();
         }, news < 0 ? 0 : 300);
@@ -232,17 +191,16 @@ export default () => {
         if (turn !== null && turn !== undefined && !here) refetch({ turn, thread: id ?? null });
       }
       patch(sums, data.totals, () => namedRow(3), (row, texts) => texts.forEach((text, at) => setText(row.children[at], text)));
-      plot.hidden = legend.hidden = !scene?.panels.length;
+      plot.hidden = legend.hidden = line.hidden = !scene?.panels.length;
       if (!plot.hidden) {
+        const hadFocus = plot.contains(document.activeElement);
         legendIn(legend, data.series, scene.legend);
         picture.draw(scene);
+        oneStop(plot, ({ bar }) => bar.key === pointed, hadFocus);
       }
-      drawStrip();
       drawRows();
-      const differ = counts.filter((count) => count > 0).length;
-      const whole = counts.length >= of;
-      rest.hidden = whole || looking;
-      setText(status, whole ? `${differ.toLocaleString("en")} of ${of.toLocaleString("en")} pairs of turns differ` : `${differ.toLocaleString("en")} of the first ${counts.length.toLocaleString("en")} pairs differ; there are ${of.toLocaleString("en")}`);
+      rest.hidden = !scene || scene.looked >= scene.of || looking;
+      setText(status, scene?.said ?? "");
       pager.hidden = !page || (page.next === null && start === 0);
       earlier.disabled = start === 0;
       later.disabled = !page || page.next === null;

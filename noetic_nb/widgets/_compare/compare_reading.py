@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.events import (
@@ -200,26 +202,20 @@ class ComparePicture:
         self.reading = reading
         self.names = reading.names
         self.totals: list[list[str]] = reading.snapshot["totals"]
-        self.pairs, self.looked, self.of = self._first() if reading.has_any else ([], 0, 0)
+        self.pairs = self._first() if reading.has_any else []
+        self.scene: Scene = reading.scene()
+        self.said = f"{said_of(reading.counts(), len(reading.turns.pairs))}."
 
-    def _first(self) -> tuple[list[dict[str, Any]], int, int]:
+    def _first(self) -> list[dict[str, Any]]:
         pairs: list[dict[str, Any]] = []
-        start, of = 0, 0
+        start: int | None = 0
         for _ in range(GOES):
             page = self.reading.answer({"what": "pairs", "start": start, "only": True})
             pairs += page["pairs"]
-            start, of = page["next"], page["of"]
+            start = page["next"]
             if start is None or len(pairs) >= PAIRS_SHOWN:
                 break
-        return pairs[:PAIRS_SHOWN], of if start is None else start, of
-
-    def _said(self) -> str:
-        turns = f"{self.of:,} pair{'' if self.of == 1 else 's'} of turns"
-        seen = f"the first {self.looked:,} of {turns}" if self.looked < self.of else turns
-        if not self.pairs:
-            return f"No difference in {seen}."
-        more = " or more" if self.looked < self.of or len(self.pairs) == PAIRS_SHOWN else ""
-        return f"{len(self.pairs)}{more} differ in {seen}."
+        return pairs[:PAIRS_SHOWN]
 
     def to_html(self) -> str:
         """Return HTML without scripts."""
@@ -237,18 +233,17 @@ class ComparePicture:
         body = "".join([_pair_html(pair) for pair in self.pairs])
         heads = "".join([f'<th scope="col">{escape(name)}</th>' for name in ("Turn", "What", *self.names)])
         table = _table("nn-compared", heads, body)
-        scene = self.reading.scene()
-        picture = f"{legend_html(scene)}{to_html(scene)}" if scene.panels else ""
-        return f'{head}{picture}{sums}<p class="nn-sub">{escape(self._said())}</p>{table if body else ""}'
+        picture = f"{legend_html(self.scene)}{to_html(self.scene)}" if self.scene.panels else ""
+        return f'{head}{picture}{sums}<p class="nn-sub">{escape(self.said)}</p>{table if body else ""}'
 
     def to_text(self) -> str:
         """Return plain text."""
         if not self.reading.has_any:
             return f"Compare. {self.reading.snapshot['empty']}"
-        lines = [f"Compare. {', '.join(self.names)}. {self._said()}"]
+        lines = [f"Compare. {', '.join(self.names)}. {self.said}"]
         lines += [f"  {name}: {a} | {b}{f' ({more})' if more else ''}" for name, a, b, more in self.totals]
         for pair in self.pairs:
-            lines.append(f"Turn {turn_text(pair)}")
+            lines.append(f"Turn {pair['turn']}")
             lines += [f"  {row['what']}: {parts_text(row['a'])} | {parts_text(row['b'])}" for row in pair["rows"]]
         return "\n".join(lines)
 
@@ -258,22 +253,29 @@ def _table(kind: str, heads: str, body: str) -> str:
     return f'<div class="nn-scroll">{table}</div>'
 
 
-def turn_text(pair: dict[str, Any]) -> str:
-    """Return the turns of a pair, once where they have the same number.
+def turn_text(pair: Pair) -> str:
+    """Return the turns of a pair, once where they have the same number."""
+    a, b = ["—" if part is None else f"{part.where.turn}" for part in pair]
+    return a if a == b else f"{a} | {b}"
+
+
+def said_of(counts: Sequence[int], of: int) -> str:
+    """Return how many of the pairs that were looked at differ.
 
     Examples
     --------
-    >>> turn_text({"turns": [3, 3]}), turn_text({"turns": [3, 4]}), turn_text({"turns": [None, 4]})
-    ('3', '3 | 4', '— | 4')
+    >>> said_of([0, 2, 1], 3), said_of([0, 2], 1_000)
+    ('2 of 3 pairs of turns differ', '1 of the first 2 pairs of turns differ; there are 1,000')
     """
-    a, b = ["—" if turn is None else f"{turn}" for turn in pair["turns"]]
-    return a if a == b else f"{a} | {b}"
+    differ, looked = sum(count > 0 for count in counts), len(counts)
+    first, rest = ("the first ", f"; there are {of:,}") if looked < of else ("", "")
+    return f"{differ:,} of {first}{looked:,} pairs of turns differ{rest}"
 
 
 def _pair_html(pair: dict[str, Any]) -> str:
     rows = []
     for at, row in enumerate(pair["rows"]):
-        turn = turn_text(pair) if at == 0 else ""
+        turn = pair["turn"] if at == 0 else ""
         rows.append(
             f'<tr{" data-first" if at == 0 else ""}><th scope="row">{escape(turn)}</th>'
             f'<td class="nn-what">{escape(row["what"])}</td>'
@@ -301,6 +303,7 @@ class CompareReading(Reading):
         self._shows_all = moment == EVERYTHING
         self.sides = Side(), Side()
         self.turns = ComparedTurns(*self.sides)
+        self._looked = 0
         self.names = [f"{side}: {plain(name)}" for side, name in zip("ab", names, strict=True)]
         self.snapshot = {
             "names": self.names,
@@ -337,19 +340,20 @@ class CompareReading(Reading):
         self.snapshot["totals"] = total_rows(*self.sides)
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer ``{what: "picture"}``, ``{what: "pairs", start, only, kind, turn, thread}`` and ``{what: "strip", start}``.
+        """Answer ``{what: "picture", start}`` and ``{what: "pairs", start, only, kind, turn, thread}``.
+
+        The picture is of the pairs up to `start` and of those that are looked at in one go from there.
 
         Raises `NoeticConfigError` ``UNKNOWN_REQUEST``.
         """
         match request:
-            case {"what": "picture"}:
-                return self.scene().data()
+            case {"what": "picture", "start": int(start)} if start >= 0:
+                self._looked = max(self._looked, self.turns.stop_after(min(start, self._looked)))
+                of = len(self.turns.pairs)
+                about = {"looked": self._looked, "of": of, "said": said_of(self.counts(), of)}
+                return {**about, **self.scene().data()}
             case {"what": "pairs"}:
                 return self._page(request)
-            case {"what": "strip", "start": int(start)} if start >= 0:
-                stop = self.turns.stop_after(start)
-                counts = [len(self.turns.differing(at)) for at in range(start, stop)]
-                return {"start": start, "counts": counts, "of": len(self.turns.pairs)}
         return super().answer(request)
 
     def _page(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -367,6 +371,8 @@ class CompareReading(Reading):
             if shown or at == wanted:
                 found.append(self._pair(at, shown, len(rows)))
             at += 1
+        if first <= self._looked:
+            self._looked = max(self._looked, at)
         of = len(self.turns.pairs)
         return {"start": first, "pairs": found, "next": at if at < of else None, "of": of}
 
@@ -374,7 +380,7 @@ class CompareReading(Reading):
         pair = self.turns.pairs[at]
         return {
             "at": at,
-            "turns": [None if part is None else part.where.turn for part in pair],
+            "turn": turn_text(pair),
             "threads": [None if part is None else plain(part.where.thread_id) for part in pair],
             "go": _go(pair[0]),
             "rows": [row_data(row) for row in rows[:ROWS]],
@@ -382,16 +388,18 @@ class CompareReading(Reading):
             "same": compared - len(rows),
         }
 
+    def counts(self) -> list[int]:
+        """Return how many rows differ in each of the pairs that were looked at, which are some at least."""
+        self._looked = max(self._looked, self.turns.stop_after(0))
+        return [len(self.turns.differing(at)) for at in range(min(self._looked, len(self.turns.pairs)))]
+
     def scene(self) -> Scene:
-        """Return the picture of the contexts and costs of both."""
+        """Return the picture of both: contexts, costs, and differences as far as someone looked."""
         numbers = []
-        for one, other in self.turns.pairs:
-            turns = [None if part is None else part.where.turn for part in (one, other)]
-            context, cost = [
-                (None if one is None else getattr(one, name), None if other is None else getattr(other, name))
-                for name in ("context", "cost")
-            ]
-            numbers.append(PairNumbers(turn_text({"turns": turns}), context, cost))
+        for pair, differences in zip_longest(self.turns.pairs, self.counts()):
+            one, other = [(None, None) if part is None else (part.context, part.cost) for part in pair]
+            context, cost = zip(one, other, strict=True)
+            numbers.append(PairNumbers(turn_text(pair), context, cost, differences))
         return pairs_scene(numbers, self.names)
 
     def to_html(self) -> str:

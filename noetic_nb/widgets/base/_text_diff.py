@@ -81,11 +81,11 @@ def parts_html(parts: Parts) -> str:
 
     Examples
     --------
-    >>> parts_html([["-", "<a>"], ["+", "b"]])
-    '<del>&lt;a&gt;</del><ins>b</ins>'
+    >>> parts_html([["", "In "], ["-", "<a>"], ["+", "b"]])
+    'In <del>&lt;a&gt;</del><ins>b</ins>'
     """
-    tags = {"-": "del", "+": "ins", "": "span"}
-    return "".join([f"<{tags[sign]}>{escape(text)}</{tags[sign]}>" for sign, text in parts])
+    tags = {"-": "del", "+": "ins"}
+    return "".join([f"<{tags[sign]}>{escape(text)}</{tags[sign]}>" if sign else escape(text) for sign, text in parts])
 
 
 def parts_text(parts: Parts) -> str:

@@ -87,23 +87,25 @@ function sceneOf(series, data) {
 
 const WORDS_PX = 34;
 const SIGN_PX = 14;
+const LEAST_HIGH = 2;
 
 /** Draw the bars of a panel: a node each, known by its key, so that the focus stays with the thing that it stands for. */
 function drawBars(layer, { panel, scale }, found, first, last) {
   const px = (layer.clientWidth || 600) / (last - first);
   const lanes = new Map(panel.lanes?.map((lane, at) => [lane, at]));
-  const bars = found.flatMap(({ look, marks }) => marks.map(([[left, lane, right], text, words, sign, tone, key]) => ({ key, look, lane, row: lanes.get(lane), left, right, text, words, sign, tone })));
+  const bars = found.flatMap(({ look, marks }) => marks.map(([[left, lane, right, end], text, words, sign, tone, key]) => ({ key, look, lane, end, row: lanes.get(lane), left, right, text, words, sign, tone })));
   const seen = bars.filter(({ left, right }) => right >= first && left <= last).sort((a, b) => a.row - b.row || a.left - b.left);
   const free = new Map(); // of each row the pixels from where no sign stands yet: signs over signs say nothing
   keyed(layer, seen, () => make("div", { class: "nn-mark nn-box", role: "button", tabindex: -1 }), (node, bar) => {
     const [left, right] = [Math.max(bar.left, first), Math.min(bar.right, last)];
-    const [top, foot] = scale.span(bar.lane);
+    const [top, foot] = scale.span(bar.lane, bar.end);
+    const high = Math.max(foot - top, LEAST_HIGH);
     const at = (left - first) * px;
     const wide = (right - left) * px >= WORDS_PX;
     const stands = bar.sign !== "" && !(wide && bar.words) && at >= (free.get(bar.row) ?? 0);
     node.bar = bar;
     put(node, {
-      style: `left:${pixels((100 * (left - first)) / (last - first))}%;width:${pixels((100 * (right - left)) / (last - first))}%;top:${top}px;height:${foot - top}px;line-height:${foot - top}px;background-color:${bar.look.colour};color:${bar.look.text}`,
+      style: `left:${pixels((100 * (left - first)) / (last - first))}%;width:${pixels((100 * (right - left)) / (last - first))}%;top:${top}px;height:${high}px;line-height:${high}px;background-color:${bar.look.colour};color:${bar.look.text}`,
       "data-kind": bar.look.name, "data-tone": bar.tone || null, "data-wide": wide || null, "data-sign": stands || null,
       "data-readout": bar.text, "aria-label": bar.text,
     });
@@ -115,12 +117,17 @@ function drawBars(layer, { panel, scale }, found, first, last) {
   });
 }
 
-/** Move between bars by keys: along a row, to the nearest bar of the next one, to either end. */
-function barKeys(parent, moved) {
+/** Move between bars by keys: along a row, to the nearest bar of the next one, to either end; a click, Enter and space `use` one. */
+function barKeys(parent, moved, use = null) {
   const middle = ({ bar }) => bar.left + bar.right;
+  parent.addEventListener("click", (event) => {
+    const bar = event.target.closest(".nn-box");
+    if (bar) use?.(bar);
+  });
   parent.addEventListener("keydown", (event) => {
     const from = event.target.closest(".nn-box");
     if (!from || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (use && (event.key === "Enter" || event.key === " ")) return (event.preventDefault(), use(from));
     const all = [...parent.querySelectorAll(".nn-box")];
     const bars = all.filter(({ bar }) => bar.row === from.bar.row);
     const at = bars.indexOf(from);
