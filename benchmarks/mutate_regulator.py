@@ -2,7 +2,7 @@
 
     python benchmarks/mutate_regulator.py
 
-Every constant of the original (docs/behaviour/regulator.md, "Constants") is moved up and down, every comparison on the way to a
+Every constant of the original (docs/decisions/noos.md, "Constants") is moved up and down, every comparison on the way to a
 decision is flipped, in a copy of the tree. A mutant that no test kills is printed, and the script fails.
 """
 

@@ -1,7 +1,7 @@
 """On which runs the presets and predicates of a regulator fall, by desk and model: failed ones, or good ones?
 
 Run ``python benchmarks/studies/presets.py``; it reads runs of the package and of ``benchmarks/studies/data``. ``--write`` keeps
-the table as ``noetic_nb/regulator/presets.json``, which `noetic_nb.regulator.presets` reads, and in docs/behaviour/regulator.md.
+the table as ``noetic_nb/regulator/presets.json``, which `noetic_nb.regulator.presets` reads, and in docs/studies/presets.md.
 
 A run is replayed without grades: the reward is known only once it is over. Intervals are those of the lab, over tasks. Runs whose
 task the data has lost have none. Numbers of the recommended preset were chosen on the desks of tau; AgentDojo and AgentRx are
@@ -158,7 +158,7 @@ def main(arguments: Sequence[str]) -> int:
     text = as_json(measure(load()))
     if chosen.write:
         TABLE.write_text(text, encoding="utf-8")
-        page = Path(__file__).parents[2] / "docs" / "behaviour" / "regulator.md"
+        page = Path(__file__).parents[2] / "docs" / "studies" / "presets.md"
         before, rest = page.read_text(encoding="utf-8").split(BEGIN)
         after = rest.split(END)[1]
         page.write_text(f"{before}{BEGIN}\n{as_markdown()}\n{END}{after}", encoding="utf-8")

@@ -48,7 +48,7 @@ TOKEN_COST_WEIGHT: Final = 0.7
 def normalize_cost(tokens_out: int, wallclock_ms: int) -> float:
     """Return the cost of one turn as a share, in [0, 1], of a typical costly one: 0.7 of it for tokens, the rest for time.
 
-    docs/behaviour/regulator.md, "Cost", also fixes the order of evaluation.
+    docs/decisions/noos.md, "Cost", also fixes the order of evaluation.
     """
     tokens = min(tokens_out / TYPICAL_TURN_TOKENS_OUT, 1.0)
     time = min(wallclock_ms / TYPICAL_TURN_WALLCLOCK_MS, 1.0)
@@ -114,7 +114,7 @@ def _is_routine(text: str, shape: str) -> bool:
 def impression_of(message: str) -> Impression:
     """Return the impression of the wording of a user message: arousal, valence and the flags of the gate.
 
-    docs/behaviour/regulator.md, "Arousal", also fixes the order of the sum.
+    docs/decisions/noos.md, "Arousal", also fixes the order of the sum.
     """
     shape = folded(message)
     patterns = _patterns()
@@ -184,7 +184,7 @@ def _sequence_words() -> re.Pattern[str]:
 def classify_strategy(text: str) -> Strategy | None:
     """Return the strategy of a whole reply, None when it shows none: the first that matches, in the order of `Strategy`.
 
-    See docs/behaviour/regulator.md, "Strategy".
+    See docs/decisions/noos.md, "Strategy".
     """
     size = len(text.encode("utf-8", "surrogatepass"))
     # The order of the rules is the result: a list of questions is a question first.
@@ -250,7 +250,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """The signals that the session would report to an agent (docs/behaviour/regulator.md, "Signals")."""
+    """The signals that the session would report to an agent (docs/decisions/noos.md, "Signals")."""
 
     conservation: float
     salience: float
@@ -292,7 +292,7 @@ def _plain_sum(values: list[float]) -> float:
 
 
 class Session:
-    """One user's session values, the learned ones of an earlier session among them (docs/behaviour/regulator.md, "Session")."""
+    """One user's session values, the learned ones of an earlier session among them (docs/decisions/noos.md, "Session")."""
 
     def __init__(self, learned: Learned | None = None, *, topics: Topics = RELEASE_TOPICS) -> None:
         self.topics = topics

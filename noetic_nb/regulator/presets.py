@@ -192,7 +192,7 @@ def describe(detector: str = "recommended") -> str:
 
     References
     ----------
-    .. [1] docs/behaviour/regulator.md, "Settings".
+    .. [1] docs/studies/presets.md.
     """
     found = figures(detector)
     if not found:

@@ -95,7 +95,7 @@ def test_no_share_is_written_by_hand() -> None:
 
 
 def test_the_page_shows_the_table_of_the_study(study: ModuleType) -> None:
-    page = (ROOT / "docs" / "behaviour" / "regulator.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "studies" / "presets.md").read_text(encoding="utf-8")
 
     assert f"{study.BEGIN}\n{study.as_markdown()}\n{study.END}" in page
 

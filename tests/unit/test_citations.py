@@ -8,7 +8,7 @@ from pathlib import Path
 import noetic_nb as nn
 
 PACKAGE = Path(nn.__file__).parent
-CITATION = re.compile(r'(docs/behaviour/\w+\.md), "([^"]+)"')
+CITATION = re.compile(r'(docs/(?:behaviour|decisions)/\w+\.md), "([^"]+)"')
 
 
 def test_every_cited_heading_is_on_its_page() -> None:

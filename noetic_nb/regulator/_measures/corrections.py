@@ -18,7 +18,7 @@ MAX_CORRECTIONS_PER_CLUSTER: Final = 20
 
 References
 ----------
-.. [1] docs/behaviour/regulator.md, "Constants".
+.. [1] docs/decisions/noos.md, "Constants".
 """
 
 HEADER: Final = "User has previously corrected responses on this topic with:"
