@@ -55,7 +55,7 @@ class Slot(IntEnum):
 
     References
     ----------
-    .. [1] docs/behaviour/memory.md, "Constants".
+    .. [1] docs/decisions/limits.md, "Memory".
     """
 
     REMINDER = 80

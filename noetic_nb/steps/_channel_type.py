@@ -13,7 +13,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.steps._base import Frozen, InstanceField
 from noetic_nb.steps._schema import OutputSchema, as_schema
 
-# Messages and milliseconds; docs/behaviour/steps.md, "Constants".
+# Messages and milliseconds; docs/decisions/limits.md, "Steps".
 DEFAULT_CAPACITY: Final = 1_000
 DEFAULT_TIMEOUT_MS: Final = 30_000.0
 

@@ -162,7 +162,7 @@ def as_strategy(value: Any) -> Any:
     return {"strategy": value} if isinstance(value, str) else value
 
 
-# Milliseconds; docs/behaviour/steps.md, "Constants".
+# Milliseconds; docs/decisions/limits.md, "Steps".
 MAX_DELAY_MS: Final = 30_000.0
 
 
@@ -207,7 +207,7 @@ class RetryPolicy(Frozen):
         return min(wait, MAX_DELAY_MS if self.max_delay_ms is None else self.max_delay_ms)
 
 
-# Rounds of tools inside one llm step; docs/behaviour/steps.md, "Constants".
+# Rounds of tools inside one llm step; docs/decisions/limits.md, "Steps".
 MAX_TOOL_ROUNDS: Final = 32
 
 

@@ -98,7 +98,7 @@ class TurnRecord(TurnState[ExecutionRecord]):
 OnError: TypeAlias = Literal["raise", "warn"]
 """What a turn that is not saved means."""
 
-# docs/behaviour/durability.md, "Constants".
+# docs/decisions/limits.md, "Durability".
 MAX_ENTRY_BYTES: Final = 128 * 1024
 MAX_ENTRIES: Final = 1_000
 # Characters of a call's arguments in a warning.

@@ -31,7 +31,7 @@ from noetic_nb.runtime._durability.thread_log import (
 from noetic_nb.storage._adapter import write_together
 from noetic_nb.sync import Begun, leave_hand
 
-# Parts one can go back to; docs/behaviour/durability.md, "Constants".
+# Parts one can go back to; docs/decisions/limits.md, "Durability".
 MAX_PARTS: Final = 1_000
 
 T = TypeVar("T")

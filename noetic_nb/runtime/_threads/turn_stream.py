@@ -43,7 +43,7 @@ Release: TypeAlias = Literal["judged", "live"]
 
 Piece = TypeVar("Piece")
 
-# What is kept for a reader that has not come yet, or is slow; docs/behaviour/runtime.md, "Constants".
+# What is kept for a reader that has not come yet, or is slow; docs/decisions/limits.md, "Runtime".
 BUFFER: Final = 10_000
 
 

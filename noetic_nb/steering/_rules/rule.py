@@ -25,7 +25,7 @@ Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
 RuleForm: TypeAlias = Literal["python", "cel", "sequence", "judge", "none"]
 """What decides a rule first: the tag of `Decider`."""
 
-# Cheap and quick; see docs/behaviour/steering.md, "Constants".
+# Cheap and quick; see docs/decisions/limits.md, "Steering".
 DEFAULT_JUDGE_MODEL: Final = "openai/gpt-4o-mini"
 
 _POINTS: Final = {
