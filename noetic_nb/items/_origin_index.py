@@ -339,6 +339,11 @@ class Provenance:
         above = 0 if self.parent is None else self.parent.unread
         return above + self.before.unread + self.log.unread + self.beside.unread
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no text is known at all, as for tools that another framework calls."""
+        return self.parent is None and not any(index.all() for index in (self.before, self.log, self.beside))
+
     def origin(self, value: Any, names: Collection[str] = ()) -> Origin:
         """Return the first author of a value: of a list or a mapping, the origin of its members that is trusted least."""
         return least_trusted(self.origins(value, names))

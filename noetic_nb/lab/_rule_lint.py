@@ -22,10 +22,10 @@ from noetic_nb.steering._evaluation.evaluate import Policy, RuleSnapshot
 from noetic_nb.steering._evaluation.rule_reading import (
     KnownTools,
     StaticFacts,
-    has_argument,
     read_rule,
     unknown_targets,
 )
+from noetic_nb.steering._predicates.sequence_rules import has_argument
 from noetic_nb.steering._rules.rule import CelCondition
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import warnings
 from collections.abc import Callable
@@ -13,8 +14,9 @@ from pydantic import BaseModel
 import noetic_nb as nn
 from noetic_nb import lab
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.steering import deny
-from noetic_nb.steering._evaluation.rule_reading import UnknownTarget, has_argument, unknown_targets
+from noetic_nb.steering import deny, parse_rules
+from noetic_nb.steering._evaluation.rule_reading import UnknownTarget, unknown_targets
+from noetic_nb.steering._predicates.sequence_rules import has_argument
 from noetic_nb.widgets import Ledger
 
 
@@ -301,3 +303,83 @@ def test_a_schema_that_refers_to_itself_or_says_nothing_is_no_reason_to_warn() -
 
     assert unknown_targets(rules, {"walk": node}) == ()
     assert unknown_targets(rules, {"walk": None}) == unknown_targets(rules, {"walk": {"type": "object"}}) == ()
+
+
+MISSPELT: dict[str, Callable[[nn.RuleBook], object]] = {
+    "argument": lambda rules: rules.only_from_user("send_money", "recipent"),
+    "one of two": lambda rules: rules.only_from_user("send_money", "recipent", "amount"),
+    "letters in another case": lambda rules: rules.only_from_user("send_money", "Recipient"),
+    "links of it": lambda rules: rules.only_from_user("send_money", "recipent.links"),
+    "path": lambda rules: rules.only_from_user("send_money", "recipient.iban"),
+    "of both tools": lambda rules: rules.only_from_user(["send_money", "invite"], "recipent", "emial"),
+    "of the other tool": lambda rules: rules.only_from_user(["send_money", "invite"], "guests.email"),
+    "in a file": lambda rules: [rules.put(rule) for rule in parse_rules(WRITTEN)],
+}
+WRITTEN = """
+version: 1
+rules:
+  - id: mine
+    on: [before_tool_call]
+    tools: [send_money]
+    only_from_user: [recipent]
+"""
+
+
+async def sends(rules: nn.RuleBook, way: str) -> tuple[int, str]:
+    """Return how often the money is sent, and the result that the model gets."""
+    sent: list[str] = []
+
+    def send_money(recipient: str, amount: float = 1.0) -> str:
+        sent.append(recipient)
+        return "sent"
+
+    if way == "guard":
+        with pytest.warns(UnknownTarget):
+            guarded = nn.guard([send_money, invite], rules, on_deny="return")[0]
+        return len(sent), guarded(recipient="Ann")
+    inner = nn.react(model="m", tools=[send_money, invite])
+    step = nn.spawn("child", inner) if way == "child" else inner
+    memory = [] if way in ("replay", "backtest") else [rules]
+    model = nn.ScriptedModel([nn.CallTool("send_money", recipient="Ann"), "Done."])
+    harness = nn.AgentHarness(nn.AgentConfig(name="desk", step=step, memory=memory), model=model)
+    run = nn.record(harness)
+    if way == "stream":
+        await harness.stream("Pay Ann 1.").reply
+    else:
+        await harness.execute("Pay Ann 1.")
+    if way == "backtest":
+        with pytest.warns(UnknownTarget):
+            table = lab.backtest(rules, [run], on_unknown="warn")
+        return list(table[table.hook == "before_tool_call"].after).count("allow"), " ".join(map(str, table.guidance))
+    if way == "replay":
+        run = await asyncio.to_thread(lab.replay, run, rules=rules)
+        return 0, " ".join(map(str, run.to_frame("ledger").guidance))
+    [call] = run.to_frame("tools").itertuples()
+    return len(sent), str(call.output)
+
+
+@pytest.mark.parametrize("way", ["agent", "child", "stream", "guard", "replay", "backtest"])
+@pytest.mark.parametrize("kind", MISSPELT)
+async def test_a_rule_whose_argument_the_tool_does_not_have_refuses_the_call(kind: str, way: str) -> None:
+    rules = nn.RuleBook()
+    MISSPELT[kind](rules)
+
+    count, output = await sends(rules, way)
+
+    assert count == 0
+    assert "send_money has no such argument" in output
+
+
+async def test_each_of_several_tools_needs_one_of_the_arguments_and_optional_ones_may_be_missing() -> None:
+    rules = nn.RuleBook()
+    rules.only_from_user(["send_money", "invite"], "recipient", "guests.email", "note")
+    invited = nn.CallTool("invite", guests=[{"email": "bo@example.org"}])
+    model = nn.ScriptedModel([nn.CallTool("send_money", recipient="Ann"), invited, "Done."])
+    step = nn.react(model="m", tools=[send_money, invite])
+    harness = nn.AgentHarness(nn.AgentConfig(name="desk", step=step, memory=[rules]), model=model)
+    run = nn.record(harness)
+
+    reply = await harness.execute("Pay Ann 1 and invite bo@example.org.")
+
+    assert list(run.to_frame("tools").status) == ["ok", "ok"]
+    assert codes(reply) == []

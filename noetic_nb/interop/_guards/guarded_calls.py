@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_core import to_jsonable_python
@@ -24,6 +25,7 @@ from noetic_nb.interop._guards.guard_arguments import Binder, Bound
 from noetic_nb.interop._guards.guard_sessions import GuardSession, current_session
 from noetic_nb.items._frozen import frozen_or_none, thaw
 from noetic_nb.items._json_text import compact_json
+from noetic_nb.items._origin_index import OriginIndex, Provenance
 from noetic_nb.layers import regulation
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, PastCall, SteeringAction, SteeringDecision, Stop
 from noetic_nb.memory._enforcement import PENDING, CallHistory, CallsSoFar, Place
@@ -121,6 +123,8 @@ class Guard:
         self.book = rules
         self.names: set[str] = set()
         """The names of the guarded tools, as rules see them."""
+        self.schemas: dict[str, Mapping[str, Any] | None] = {}
+        """The JSON Schemas of their arguments; None where a tool does not say."""
         # The ledger is in the run, and nobody recalls: no rows of the layer's own, and no verdict that comes later.
         layer = steering(rules, max_ledger_entries=0, on_error=on_error, timeouts=timeouts, late_verdicts=False)
         layers: list[MemoryLayer] = [layer]
@@ -222,6 +226,11 @@ class Guard:
         raise error
 
 
+def _nothing_sent(schema: Mapping[str, Any] | None) -> Provenance:
+    """Return that no text is known, only the arguments of the tool."""
+    return Provenance(OriginIndex(), OriginIndex(), OriginIndex(), schema=schema)
+
+
 class GuardedCall:
     """One call: first `refused`, then, where that is False, the tool within ``with``, and its value as `value`."""
 
@@ -255,6 +264,7 @@ class GuardedCall:
                 self.end = await steer_call(
                     *(guard, tree, tree.hook_ctx, self._place, bound.args, bound.raw, bound.values, bound.now),
                     needs_approval=self._needs_approval,
+                    provenance=partial(_nothing_sent, guard.schemas.get(bound.name)),
                 )
         except TurnStopped as exc:
             tree.stop = exc.stop

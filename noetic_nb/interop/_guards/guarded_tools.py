@@ -183,7 +183,8 @@ def warn_of_unknown_targets(guard: Guard, tools: Iterable[Any]) -> None:
     if MCP_CALL in guard.names:
         return
     schemas = dict(map(_described, tools))
-    known = {name: schemas.get(name) for name in guard.names}
+    known = {name: schemas.get(name, guard.schemas.get(name)) for name in guard.names}
+    guard.schemas |= known
     guard.book.known_tools = {**guard.book.known_tools, **known}
     for target in unknown_targets(guard.book, guard.book.known_tools):
         warnings.warn(target, stacklevel=4)

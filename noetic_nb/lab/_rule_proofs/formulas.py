@@ -6,7 +6,7 @@ A part that no formula is made of may be anything: what then holds, holds whatev
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import z3
@@ -36,6 +36,7 @@ from noetic_nb.lab._rule_proofs.symbols import (
     text,
 )
 from noetic_nb.steering._predicates.bindings import MAX_HISTORY
+from noetic_nb.steering._predicates.sequence_rules import misspelt_arguments
 from noetic_nb.steering._rules.rule import CelCondition, LLMEval, PythonPredicate, SequenceRule, SteeringRule
 
 _NUMBERS: Final = frozenset({"int", "double"})
@@ -109,8 +110,8 @@ def _ordered(compare: Callable[[Any, Any], Any], one: Option, other: Option) -> 
 class Reader:
     """Reads the conditions of one call; `outside` has what it could not read."""
 
-    def __init__(self, world: World, tool: str, args: MapValue) -> None:
-        self.world, self.tool, self.args = world, tool, args
+    def __init__(self, world: World, tool: str, args: MapValue, schema: Mapping[str, Any]) -> None:
+        self.world, self.tool, self.args, self.schema = world, tool, args, schema
         self.outside: list[str] = []
 
     def condition(self, source: str) -> Truth:
@@ -416,7 +417,7 @@ class Reader:
 
     def _sequence(self, rule: SteeringRule, sequence: SequenceRule) -> Any:
         if sequence.kind == "only_from_user":
-            return self._not_vouched(sequence)
+            return self._not_vouched(rule, sequence)
         others = [self.world.past(name) for name in sequence.others]
         match sequence.kind:
             case "at_most":
@@ -426,15 +427,20 @@ class Reader:
                 return any_of(*[made > 0 for made, _ in others])
         return negated(all_of(*[succeeded for _, succeeded in others]))
 
-    def _not_vouched(self, sequence: SequenceRule) -> Any:
+    def _not_vouched(self, rule: SteeringRule, sequence: SequenceRule) -> Any:
         whole: Value = (Option(TRUE, "map", self.args),)
-        paths = [path for path in sequence.args if not path.endswith(f".{LINKS}")]
-        values = [whole] if not sequence.args else [_argument(whole, path) for path in paths]
+        misspelt = misspelt_arguments(rule, sequence, self.schema)
+        paths: Sequence[str | None] = sequence.args or (None,)
         found = []
-        if len(paths) < len(sequence.args):
-            found.append(self._anything("links of a text", sequence).true)
-        for value in values:
-            for is_there, leaf in self.leaves(value):
+        for path in paths:
+            is_of_links = path is not None and path.endswith(f".{LINKS}")
+            value = () if is_of_links else whole if path is None else _argument(whole, path)
+            leaves = list(self.leaves(value))
+            if path in misspelt:
+                found.append(negated(any_of(*[is_there for is_there, leaf in leaves if leaf.kind != "null"])))
+            elif is_of_links:
+                found.append(self._anything("links of a text", sequence).true)
+            for is_there, leaf in leaves:
                 found.append(all_of(is_there, self._is_unknown(leaf, ("user", *sequence.trust))))
         return any_of(*found)
 

@@ -72,7 +72,7 @@ class _Question:
         self.world = symbols.World({**self.schema.get("definitions", {}), **self.schema.get("$defs", {})})
         args = {"type": "object", **self.schema}
         (self._args,) = [option.payload for option in self.world.value(args, "args")]
-        self.reader = formulas.Reader(self.world, tool, self._args)
+        self.reader = formulas.Reader(self.world, tool, self._args, self.schema)
 
     def blocked(self, rules: RuleSnapshot) -> dict[str, Any]:
         """Return when each rule keeps the call from being made."""

@@ -62,9 +62,8 @@ async def approval(
     """
 
     def origins() -> Mapping[str, Origin]:
-        if provenance is None:
+        if provenance is None or (known := provenance()).is_empty:
             return {}
-        known = provenance()
         return {argument: known.origin(value, args) for argument, value in args.items()}
 
     start = engine.clock.monotonic_ms()

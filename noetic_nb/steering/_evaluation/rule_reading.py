@@ -18,6 +18,7 @@ from noetic_nb._core.names import nearest, skeleton
 from noetic_nb.items._links import LINKS
 from noetic_nb.items._origins import trusted_source
 from noetic_nb.steering._predicates.cel_names import cel_tokens
+from noetic_nb.steering._predicates.sequence_rules import has_argument, misspelt_arguments
 from noetic_nb.steering._rules.rule import CelCondition, PythonPredicate, SequenceRule, SteeringRule
 
 # What returns something else at another time, or acts on the world.
@@ -362,6 +363,13 @@ def _unknown_arguments(
     if not tools or "before_tool_call" not in rule.applies_to:
         return
     schemas = [tools[name] for name in about or tools]
+    if len(about) > 1 and isinstance(rule.sequence, SequenceRule):
+        # Each tool needs one of the arguments: calls of a tool without any are refused.
+        for name in about:
+            wrong = misspelt_arguments(rule, rule.sequence, tools[name] or {})
+            if wrong:
+                fix = f"Name one of its arguments, or leave {name} out."
+                yield UnknownTarget(rule.id, "unknown_argument", wrong[0], f"{name} has no argument of the rule.", fix)
     for path in sorted(facts.arguments | facts.demanded if guesses else facts.arguments):
         if any(schema is None or has_argument(schema, path) for schema in schemas):
             continue
@@ -376,34 +384,3 @@ def _there_are(names: Iterable[str], nothing: str) -> str:
     first, *rest = sorted(names) or [nothing]
     listed = ", ".join([first, *rest[: MOST_NAMES - 1]])
     return f"There are {listed}{f' and {len(rest) + 1 - MOST_NAMES} more' if len(rest) >= MOST_NAMES else ''}."
-
-
-def has_argument(schema: Mapping[str, Any], path: str) -> bool:
-    """Tell whether arguments of a schema may have a value at a path, as rules read it; True where the schema does not say."""
-    return _may_have(schema, path, schema.get("$defs") or {}, 0)
-
-
-# Schemas may refer to themselves; a path is as long as somebody writes.
-_DEEPEST: Final = 50
-
-
-def _may_have(schema: Any, path: str, definitions: Mapping[str, Any], depth: int) -> bool:
-    if not isinstance(schema, Mapping) or depth > _DEEPEST:
-        return True
-    if isinstance(reference := schema.get("$ref"), str):
-        named = definitions.get(reference.rpartition("/")[2])
-        return named is None or _may_have(named, path, definitions, depth + 1)
-    choices = [one for key in ("anyOf", "oneOf", "allOf") for one in schema.get(key) or ()]
-    if choices:
-        return any(_may_have(one, path, definitions, depth + 1) for one in choices)
-    if "items" in schema:
-        return _may_have(schema["items"], path, definitions, depth + 1)
-    properties = schema.get("properties")
-    if not isinstance(properties, Mapping):
-        # Without a word about its members an object may have any; a text or a number has none.
-        kinds = schema.get("type", "object")
-        return not {"object", "array"}.isdisjoint([kinds] if isinstance(kinds, str) else kinds)
-    if path in properties or schema.get("additionalProperties", False) is not False:
-        return True
-    head, _, rest = path.partition(".")
-    return bool(rest) and head in properties and _may_have(properties[head], rest, definitions, depth + 1)

@@ -127,7 +127,12 @@ def _check_origins(rule: SteeringRule, sequence: SequenceRule, params: Any) -> S
     for name in sequence.args or tuple(args):
         # Of all arguments, those that the tool takes under any name are named by the model.
         value = _argument(args, name) if sequence.args else {name: args[name]}
-        texts = map(value_text, members(value, args))
+        texts = [*map(value_text, members(value, args))]
+        if not texts and _is_misspelt(rule, sequence, name, params):
+            # A rule that looks at nothing must not let everything pass.
+            text = f"The rule {rule.id} names the argument {name!r}, and {params.tool_name} has no such argument."
+            text += " The call is refused until the rule is corrected."
+            return SteeringDecision(SteeringAction(rule.action or "deny"), text, (rule.id,))
         hidden = next(filter(None, map(hidden_character, texts)), None)
         if hidden is None and params.is_vouched(value, trusted):
             continue
@@ -146,6 +151,22 @@ def _check_origins(rule: SteeringRule, sequence: SequenceRule, params: Any) -> S
     return None
 
 
+def _is_misspelt(rule: SteeringRule, sequence: SequenceRule, path: str, params: Any) -> bool:
+    """Tell whether a rule names an argument that the tool cannot have; see `misspelt_arguments`."""
+    schema = None if params.provenance is None else params.provenance().schema
+    return schema is not None and path in misspelt_arguments(rule, sequence, schema)
+
+
+def misspelt_arguments(rule: SteeringRule, sequence: SequenceRule, schema: Mapping[str, Any]) -> list[str]:
+    """Return the arguments named by a rule that no call of the tool with this schema has.
+
+    A rule about several tools may name arguments that only some of them have: one of them is enough.
+    """
+    wrong = [path for path in sequence.args if not has_argument(schema, path.removesuffix(f".{LINKS}"))]
+    is_of_one = len(set(map(skeleton, rule.tools or ()))) == 1
+    return wrong if is_of_one or (rule.tools and len(wrong) == len(sequence.args)) else []
+
+
 def _argument(args: Any, path: str) -> Any:
     """Return an argument by its name or path, of every member where a list is on the way; None where it is not there."""
     if isinstance(args, Mapping):
@@ -157,3 +178,34 @@ def _argument(args: Any, path: str) -> Any:
         return links_in(args) if path == LINKS else None
     # A path that ends in a list must not mean that nothing is looked at.
     return [_argument(member, path) for member in args] if isinstance(args, list | tuple) else None
+
+
+def has_argument(schema: Mapping[str, Any], path: str) -> bool:
+    """Tell whether arguments of a schema may have a value at a path, as rules read it; True where the schema does not say."""
+    return _may_have(schema, path, schema.get("$defs") or {}, 0)
+
+
+# Schemas may refer to themselves; a path is as long as somebody writes.
+_DEEPEST: Final = 50
+
+
+def _may_have(schema: Any, path: str, definitions: Mapping[str, Any], depth: int) -> bool:
+    if not isinstance(schema, Mapping) or depth > _DEEPEST:
+        return True
+    if isinstance(reference := schema.get("$ref"), str):
+        named = definitions.get(reference.rpartition("/")[2])
+        return named is None or _may_have(named, path, definitions, depth + 1)
+    choices = [one for key in ("anyOf", "oneOf", "allOf") for one in schema.get(key) or ()]
+    if choices:
+        return any(_may_have(one, path, definitions, depth + 1) for one in choices)
+    if "items" in schema:
+        return _may_have(schema["items"], path, definitions, depth + 1)
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        # Without a word about its members an object may have any; a text or a number has none.
+        kinds = schema.get("type", "object")
+        return not {"object", "array"}.isdisjoint([kinds] if isinstance(kinds, str) else kinds)
+    if path in properties or schema.get("additionalProperties", False) is not False:
+        return True
+    head, _, rest = path.partition(".")
+    return bool(rest) and head in properties and _may_have(properties[head], rest, definitions, depth + 1)
