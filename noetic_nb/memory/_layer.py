@@ -367,6 +367,8 @@ class MemoryLayer(Generic[Handle]):
             ("recall_mode", self.recall_mode, ("atomic", "eventual")),
             ("rerender_timing", self.rerender_timing, ("immediate", "batched")),
             ("placement", self.placement, (None, "prefix", "suffix")),
+            ("enforces", self.enforces, (False, True)),
+            ("foreign", self.foreign, (False, True)),
             ("on_steering_error", self.on_steering_error, (None, "deny", "allow", "raise")),
         ):
             if given not in known:

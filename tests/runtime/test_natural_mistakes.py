@@ -199,6 +199,15 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "recall",
         "hooks=MemoryHooks(recall=...)",
     ),
+    **{
+        f"MemoryLayer({option}=text)": (
+            lambda option=option: MemoryLayer(id="x", slot=1, scope="thread", **{option: "no"}),
+            "INVALID_LAYER_OPTION",
+            "'no'",
+            option,
+        )
+        for option in ("enforces", "foreign", "placement", "recall_mode")
+    },
     "a hook without parameters": (lambda: MemoryHooks(recall=lambda: "x"), "INVALID_HOOK", "recall", "def recall(p)"),  # type: ignore[arg-type,misc]
     "a scope of another library": (lambda: nn.working_memory(scope="user"), "UNKNOWN_SCOPE", "'user'", "resource"),  # type: ignore[arg-type]
     "working_memory(name)": (lambda: nn.working_memory("notes"), "INVALID_ARGUMENTS", "'notes'", "id, scope"),  # type: ignore[misc]
