@@ -330,11 +330,13 @@ def test_all_members_of_a_list_have_to_be_from_the_user() -> None:
         "send_money": {
             "properties": {"to": {"type": "array", "items": {"$ref": "#/$defs/P"}}},
             "required": ["to"],
-            "$defs": {"P": {"type": "object", "properties": {"email": {"type": "string"}}}},
+            "$defs": {"P": {"type": "object", "properties": {"email": {"type": "string"}, "name": {"type": "string"}}}},
         }
     }
     assert prove(sentence((), "to.email"), 'origin(tool.args.to) == "user"', tools=nested).status == "proved"
     assert prove(sentence((), "to.name"), 'origin(tool.args.to) == "user"', tools=nested).status == "counterexample"
+    # A misspelt argument refuses every call.
+    assert prove(sentence((), "to.emial"), "false", tools=nested).status == "proved"
 
 
 def test_sentences_about_earlier_calls_are_read() -> None:
