@@ -336,7 +336,7 @@ def test_all_members_of_a_list_have_to_be_from_the_user() -> None:
     assert prove(sentence((), "to.email"), 'origin(tool.args.to) == "user"', tools=nested).status == "proved"
     assert prove(sentence((), "to.name"), 'origin(tool.args.to) == "user"', tools=nested).status == "counterexample"
     # A misspelt argument refuses every call.
-    assert prove(sentence((), "to.emial"), "false", tools=nested).status == "proved"
+    assert prove(sentence((), "tag"), "false", tools=[send_money]).status == "proved"
 
 
 def test_sentences_about_earlier_calls_are_read() -> None:
