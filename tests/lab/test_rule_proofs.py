@@ -327,7 +327,7 @@ def test_all_members_of_a_list_have_to_be_from_the_user() -> None:
         prove(tags, '!has(tool.args.tags) || origin(tool.args.tags) == "user"', tools=[send_money]).status == "proved"
     )
     for properties, status in ((["email"], "proved"), (["email", "name"], "counterexample")):
-        person = {"type": "object", "properties": dict.fromkeys(properties, {"type": "string"})}
+        person = {"type": "object", "properties": {key: {"type": "string"} for key in properties}}
         nested = {
             "send_money": {
                 "properties": {"to": {"type": "array", "items": {"$ref": "#/$defs/P"}}},
