@@ -299,7 +299,7 @@ amount in the letter" any more.
 ### Exercise 3.3 · Whom else to trust
 
 This agent has a third tool: `list_contacts` returns records with `name`, `account` and `note`. Users say "pay Bob 10 dollars", so
-accounts in that list must be payable. But every sender of money to Bob can write into his note. Complete `payees(rules)`: only accounts
+accounts in that list must be payable. But every sender of money to Bob can write into the note. Complete `payees(rules)`: only accounts
 that the user wrote, or that are an `account` of the list, may be paid.
 """
 
@@ -394,7 +394,7 @@ Not paying at all catches hardly more and costs more. A rule is only as good as 
 ## 6 · Attackers who read the rules
 
 Recorded attacks do not change when a rule is written; attackers do. `lab.dojo` runs them against the rules, in a closed environment. This one is
-a service desk: three tasks of a clerk, and an attacker who writes into the ticket that the clerk reads. He wants 500 dollars on his account. The
+a service desk: three tasks of a clerk, and an attacker who writes into the ticket that the clerk reads. They want 500 dollars on their account. The
 agent obeys all that it reads. `static_success` counts the attack as it was written; `attack_success` counts an attacker who has the rule book and
 the list of tools, and looks for calls that the rules let pass.
 
@@ -426,9 +426,9 @@ himself are the next way around, and the subject of the last exercise.
 ### Exercise 3.4 · Whom you paid before
 
 The agent of exercise 3.3 also has `list_payments`: records with `sender`, `recipient` and `note`. Users say "pay my rent again", so recipients of
-earlier payments must be payable. But anybody can send the user a cent and write his own account and a note into that record; only the sender is
+earlier payments must be payable. But anybody can send the user a cent and write their own account and a note into that record; only the sender is
 written by the bank. Of the user's own payments it is `me`. Complete `paid_before(rules)`: payable are accounts that the user wrote, and
-recipients of payments that he sent himself. `trust=` also takes `"tool.field[key=value]"`: the field, in those records of which another field has
+recipients of payments that the user sent. `trust=` also takes `"tool.field[key=value]"`: the field, in those records of which another field has
 this value.
 """
 
