@@ -1,11 +1,8 @@
-"""Layers are looked up by themselves, and what they provide is known to type checkers and editors."""
+"""Layers are looked up by themselves, and what they provide is known to editors; typed_layers.py is for type checkers."""
 
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any, Protocol, get_args, get_type_hints
 
 import pytest
@@ -18,7 +15,6 @@ from noetic_nb.memory._layer_functions import LayerData
 from tests.memory.stacks import layer
 from tests.unit.test_contract_checks import notes_of_each
 
-PACKAGE = Path(nn.__file__).parent.parent
 FIRST: dict[str, tuple[Any, ...]] = {
     "static_content": ("Be kind.",),
     "tool_memory": ("cart",),
@@ -96,58 +92,3 @@ def test_a_layer_of_ones_own_may_state_what_it_provides() -> None:
     made = nn.MemoryLayer[Counter](id="counter", slot=1, scope="thread", provides={"total": nn.layer_data(len)})
 
     assert (made.id, type(made)) == ("counter", nn.MemoryLayer)
-
-
-TYPED = """
-from typing import Any, Protocol, assert_type
-
-import noetic_nb as nn
-from noetic_nb import layers
-from noetic_nb.layers.handles import PlanHandle, WorkingMemoryHandle
-from noetic_nb.runtime import Context
-
-
-class Counter(Protocol):
-    @property
-    def total(self) -> int: ...
-
-
-notes = nn.working_memory()
-plan = layers.plan_memory()
-own: nn.MemoryLayer[Counter] = nn.MemoryLayer(id="own", slot=1, scope="thread")
-plain = nn.MemoryLayer(id="plain", slot=2, scope="thread")
-mine = nn.memory([notes, plan, own, plain])
-
-
-async def use(value: Any, ctx: Context) -> None:
-    assert_type(ctx.memory[notes], WorkingMemoryHandle)
-    assert_type(mine.view(ctx)[plan], PlanHandle)
-    assert_type(mine.view(ctx)[own].total, int)
-    assert_type(await mine.view(ctx)[plan].exit_plan_mode(action="cancel"), str)
-    assert_type(ctx.memory["notes"], Any)
-    assert_type(ctx.memory[plain], Any)
-    await ctx.memory[notes].update(city="Rome")
-    await ctx.memory[notes].updat(city="Rome")  # error: attr-defined
-    await ctx.memory[plan].exit_plan_mode(action="stop")  # error: arg-type
-    await ctx.memory[plan].enter_plan_mode(gaol="x")  # error: call-arg
-"""
-
-
-def test_type_checkers_know_what_layers_provide(tmp_path: Path) -> None:
-    snippet = tmp_path / "snippet.py"
-    snippet.write_text(TYPED, encoding="utf-8")
-    # The cache of the project: without it all of it would be read anew.
-    command = [sys.executable, "-m", "mypy", "--config-file", str(PACKAGE / "pyproject.toml"), str(snippet)]
-
-    done = subprocess.run(command, cwd=PACKAGE, capture_output=True, text=True, check=False)
-
-    wanted = [
-        (number, line.rpartition("# error: ")[2])
-        for number, line in enumerate(TYPED.splitlines(), start=1)
-        if "# error: " in line
-    ]
-    found = [line for line in done.stdout.splitlines() if ": error: " in line]
-    assert len(found) == len(wanted), done.stdout + done.stderr
-    for (number, code), line in zip(wanted, found, strict=True):
-        assert f"snippet.py:{number}: error:" in line
-        assert line.endswith(f"[{code}]")
