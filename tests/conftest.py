@@ -22,6 +22,7 @@ from hypothesis.internal import entropy
 
 from noetic_nb.testing._clock import VirtualTimeLoop
 from tests.kernels import forked
+from tests.matrix import several
 from tests.notebooks.shown import SharedRun
 from tests.worker_reports import pytest_plugin_registered
 
@@ -36,7 +37,9 @@ os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
 # A shared machine may stall for a second; that is not a property of the code.
-settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=several(30, 500)
+)
 settings.load_profile("suite")
 
 # Nothing here draws from the random numbers that all of numpy shares (ruff's NPY002): hypothesis would read and set all 624 words
@@ -45,7 +48,7 @@ entropy.NP_RANDOM = random
 
 BROWSER = "tests/browser/"
 NOTEBOOKS = "notebooks/"  # and tests/notebooks/
-NOTEBOOK = re.compile(r"tests/notebooks/(?:test_pages|test_same_twice)\.py::\w+\[(\w+)\]|notebooks/(\w+)\.ipynb::.*")
+NOTEBOOK = re.compile(r"tests/notebooks/test_same_twice\.py::\w+\[(\w+)\]|notebooks/(\w+)\.ipynb::.*")
 """A test of what one notebook shows, or of nbmake: it is run once for all of them."""
 TOUR = "tests/notebooks/test_tour_file.py"
 WORKER_BYTES = 3 * 2**30
@@ -123,6 +126,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.timeout(LONG_S))
     if item.get_closest_marker("kill"):
         item.add_marker(pytest.mark.timeout(LONG_S))
+    if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+        item.add_marker(pytest.mark.matrix)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -12,6 +12,11 @@ IS_WHOLE: Final = os.environ.get("NOETIC_NB_WHOLE") == "1"
 """Set by `make fuzz`, which runs every test with the marker `matrix`."""
 
 
+def several(few: int, many: int) -> int:
+    """Return how many random cases a test tries: few, or many in `make fuzz`."""
+    return many if IS_WHOLE else few
+
+
 def sampled(cases: Iterable[Any], keep: int, start: int = 0) -> list[Any]:
     """Return so many of the cases, spread evenly from the first (moved on by `start`) to the last, or all in `make fuzz`."""
     every = list(cases)

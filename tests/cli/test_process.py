@@ -97,7 +97,7 @@ def test_texts_of_sources_stay_texts(command: Command, folder: Path, name: str) 
     assert [path.parent for path in folder.rglob("*.jsonl.gz")] == [folder / "kept"]
 
 
-@pytest.mark.parametrize("name", list(SHAPES))
+@matrix("name", list(SHAPES), keep=11)
 def test_secrets_stay_out_of_everything_that_is_written(command: Command, folder: Path, name: str) -> None:
     text, secret = made(name)
     messages = [{"role": "user", "content": f"look: {text}"}, {"role": "assistant", "content": text}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.interop.guard_tools import (
     function_tool,
     pay,
 )
+from tests.matrix import matrix
 
 
 @pytest.fixture(autouse=True)
@@ -280,8 +282,7 @@ def test_positional_arguments_missing_ones_and_unknown_ones() -> None:
 # Approval, judges, regulator
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("answer", [True, False, "Too much.", 1, None])
+@matrix("form,answer", product(FORMS, [True, False, "Too much.", 1, None]), keep=36)
 def test_a_question_to_a_person_is_a_no_unless_somebody_says_yes(form: str, answer: Any) -> None:
     make, call = FORMS[form]
     book = nn.RuleBook()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from itertools import product
 from typing import Any, Final
 
 import pytest
@@ -16,6 +17,7 @@ from noetic_nb.interop._guards.guarded_calls import Guard
 from noetic_nb.memory._enforcement import FAILED_GUIDANCE
 from noetic_nb.steering import SteeringRule
 from tests.interop.guard_tools import DONE, FORMS, pay, pay_later
+from tests.matrix import matrix
 from tests.steering.test_fault_matrix import FAULTS, HANG_S, TIMEOUTS
 
 
@@ -123,16 +125,12 @@ def check(form: str, fault: str, on_error: str, on_deny: str) -> None:
             assert "broken" not in str(value)
 
 
-@pytest.mark.parametrize("on_error", ["deny", "allow", "raise"])
-@pytest.mark.parametrize("form", ["function", "async function"])
-@pytest.mark.parametrize("fault", CASES)
+@matrix("fault,form,on_error", product(CASES, ["function", "async function"], ["deny", "allow", "raise"]), keep=60)
 def test_a_faulty_rule_passes_nothing_unrecorded(fault: str, form: str, on_error: str) -> None:
     check(form, fault, on_error, "raise")
 
 
-@pytest.mark.parametrize("on_deny", ["raise", "return"])
-@pytest.mark.parametrize("fault", FEW)
-@pytest.mark.parametrize("form", REPRESENTATIVE)
+@matrix("form,fault,on_deny", product(REPRESENTATIVE, FEW, ["raise", "return"]), keep=45)
 def test_in_every_form_of_tool(form: str, fault: str, on_deny: str) -> None:
     check(form, fault, "deny", on_deny)
 

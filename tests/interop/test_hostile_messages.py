@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.events import ToolCalled
 from noetic_nb.interop._formats import sources
 from noetic_nb.runs import Run
+from tests.matrix import matrix
 
 FORMATS = ("openai", "openai-responses", "anthropic", "langchain")
 USER = {"role": "user", "content": "x"}
@@ -90,8 +92,7 @@ PLACES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("value", VALUES)
-@pytest.mark.parametrize("place", PLACES)
+@matrix("place,value", product(PLACES, VALUES), keep=70)
 def test_anything_anywhere_is_a_run_or_an_error_of_the_source(place: str, value: str, tmp_path: Path) -> None:
     try:
         run = nn.import_run([USER, PLACES[place](VALUES[value]), USER])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import QualityGiven, ToolCalled
 from noetic_nb.runs import Run
+from tests.matrix import matrix
 
 META = {
     "source", "domain", "suite", "model", "task_id", "trial", "user_task", "injection_task", "attack", "attack_succeeded",
@@ -163,11 +165,10 @@ def is_read_or_refused(found: Run | nn.Failed) -> bool:
 HOSTILE: list[Any] = [None, 5, "x", [], {}, [[]], {"a": [None]}, True, float("nan"), "\ud800", [5], {"role": {}}]
 
 
-@pytest.mark.parametrize("value", HOSTILE)
-@pytest.mark.parametrize(
-    "key", ["role", "content", "tool_calls", "tool_call_id", "id", "usage", "cost", "timestamp", "error"]
-)
-@pytest.mark.parametrize("name", SOURCES)
+KEYS = ["role", "content", "tool_calls", "tool_call_id", "id", "usage", "cost", "timestamp", "error"]
+
+
+@matrix("name,key,value", product(SOURCES, KEYS, HOSTILE), keep=90)
 def test_values_of_other_types_are_read_or_refused(name: str, key: str, value: Any) -> None:
     for place in range(5):
         made = {"tau": lambda: [tau()], "tau2": lambda: tau2(simulation()), "agentdojo": dojo}[name]()

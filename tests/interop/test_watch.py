@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -572,7 +572,6 @@ def test_what_cannot_be_watched_with_is_refused(given: dict[str, Any], code: str
 # Any agent
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 2**32), st.integers(1, 3))
 def test_any_agent_watched_gives_the_run_of_its_finished_spans(seed: int, turns: int) -> None:
     """Turns with calls side by side that end in any order, results in either place, agents within tools and agents."""

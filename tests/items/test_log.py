@@ -187,4 +187,4 @@ class Forks(RuleBasedStateMachine):
 
 
 TestForks = Forks.TestCase
-TestForks.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestForks.settings = settings(stateful_step_count=30)

@@ -79,7 +79,7 @@ def row_of(found: Calibration, detector: str, split: str = "held out", domain: s
 def test_a_detector_that_tells_is_given_back_as_a_regulator_that_stops_those_runs() -> None:
     runs = telling({"shop": 0})
 
-    found = calibrate(CallBudget(), runs, max_stopped_good=0.05)
+    found = calibrate(CallBudget(), runs, max_stopped_good=0.05, samples=200)
 
     assert found.detector == "call_budget"
     (budget,) = found.regulator().settings.predicates
@@ -198,7 +198,7 @@ def test_what_only_tells_domains_apart_is_off() -> None:
         for task in range(40)
     ]
 
-    found = calibrate(CallBudget(), runs)
+    found = calibrate(CallBudget(), runs, samples=200)
 
     row = row_of(found, "call_budget")
     assert row.auc_low > 0.5
@@ -213,7 +213,7 @@ def test_what_only_tells_domains_apart_is_off() -> None:
 def test_what_tells_but_costs_too_many_good_runs_is_off() -> None:
     runs = [made(f"{task}", task % 4 if task % 2 else 3, task_id=task, outcome=bool(task % 2)) for task in range(80)]
 
-    found = calibrate(calls_of, runs, max_stopped_good=0.0)
+    found = calibrate(calls_of, runs, max_stopped_good=0.0, samples=200)
 
     assert row_of(found, "calls_of").auc_low > 0.5
     assert found.threshold is None
@@ -226,8 +226,8 @@ def test_of_several_the_best_is_chosen_and_each_is_corrected_for_all() -> None:
         f"noise {n}": lambda run, n=n: random.Random(f"{run.run_id}{n}").random() for n in range(15)
     }
 
-    found = calibrate({"budget": CallBudget(), **many}, runs)
-    alone = calibrate({"budget": CallBudget()}, runs)
+    found = calibrate({"budget": CallBudget(), **many}, runs, samples=200)
+    alone = calibrate({"budget": CallBudget()}, runs, samples=200)
 
     assert found.detector == "budget"
     assert set(found.reasons) == set(many)
@@ -254,7 +254,7 @@ def test_a_regulator_stops_or_does_not_and_is_given_back() -> None:
     runs = telling({"shop": 0})
     regulator = Regulator.for_user("ann").with_predicates(CallBudget(total=5))
 
-    found = calibrate(regulator, runs, max_stopped_good=0.1)
+    found = calibrate(regulator, runs, max_stopped_good=0.1, samples=100)
 
     assert (found.detector, found.threshold) == ("regulator", 1.0)
     assert found.regulator().settings == regulator.settings
@@ -268,7 +268,7 @@ def test_a_run_that_a_detector_cannot_score_is_named_and_the_rest_is_kept() -> N
             raise LookupError("no such thing")
         return float("nan") if run.run_id == "shop-4-0" else calls_of(run)
 
-    found = calibrate({"fragile": fragile, "whole": calls_of}, runs)
+    found = calibrate({"fragile": fragile, "whole": calls_of}, runs, samples=20)
 
     assert [(each.detector, each.run_id) for each in found.failures] == [
         ("fragile", "shop-3-1"),
@@ -360,7 +360,7 @@ def test_words_that_tell_are_learned_on_other_tasks_only() -> None:
         text = f"task{task} task{task} " + ("fine" if good != (rng.random() < 0.1) else "sorry")
         runs += [made(f"{task}-{n}", 1, text, task_id=task, outcome=good) for n in range(2)]
 
-    found = calibrate(noise, runs)
+    found = calibrate(noise, runs, samples=20)
     scrambled = [
         Run(
             run.run_id,
@@ -371,7 +371,7 @@ def test_words_that_tell_are_learned_on_other_tasks_only() -> None:
     ]
 
     assert row_of(found, "TF-IDF of the words").auc > 0.8
-    of_noise = calibrate(noise, scrambled)
+    of_noise = calibrate(noise, scrambled, samples=20)
     assert abs(row_of(of_noise, "TF-IDF of the words").auc - 0.5) < 0.3
     assert row_of(of_noise, "TF-IDF of the words", "in sample").auc < 0.9
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,10 +41,9 @@ from tests.lab.random_agents import (
     random_rules,
     storing_layer,
 )
+from tests.matrix import matrix
 
-AGENTS = int(os.environ.get("NOETIC_NB_REPLAYED_AGENTS", "30"))
-AT_ONCE = 10
-COUNTERS = (None, "o200k_base")
+AGENTS = [(seed, tokenizer) for seed in range(30) for tokenizer in (None, "o200k_base")]
 
 
 @pytest.fixture(autouse=True)
@@ -269,13 +267,9 @@ async def tried(seed: int, tokenizer: str | None) -> list[str]:
     return faults
 
 
-@pytest.mark.parametrize("tokenizer", COUNTERS)
-@pytest.mark.parametrize("first", range(0, AGENTS, AT_ONCE))
-async def test_a_replay_is_what_the_changed_agent_does_as_far_as_it_is_known(first: int, tokenizer: str | None) -> None:
-    faults: list[str] = []
-    for seed in range(first, min(first + AT_ONCE, AGENTS)):
-        faults += await tried(seed, tokenizer)
-    assert faults == []
+@matrix("agent", AGENTS, keep=10)
+async def test_a_replay_is_what_the_changed_agent_does_as_far_as_it_is_known(agent: tuple[int, str | None]) -> None:
+    assert await tried(*agent) == []
 
 
 def talked(*memory: Any, replies: Sequence[Any]) -> Run:

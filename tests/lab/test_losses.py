@@ -214,7 +214,6 @@ def test_facts_in_data_are_read_field_by_field() -> None:
     ]
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=80), max_size=6))
 def test_any_text_can_be_read(texts: list[str]) -> None:
     known = KnownFacts(texts)

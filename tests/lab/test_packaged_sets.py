@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ SETS: dict[str, Callable[[], list[Run]]] = {
     "agentdojo banking": lambda: datasets.agentdojo("banking"),
     "agentdojo workspace": lambda: datasets.agentdojo("workspace"),
 }
+
+
+@cache
+def packaged(name: str) -> list[Run]:
+    return SETS[name]()
 
 
 def test_the_table_says_what_the_package_holds() -> None:
@@ -54,7 +60,7 @@ def test_all_that_is_packaged_is_small_and_has_its_licences_beside_it() -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_every_run_says_what_it_is(name: str) -> None:
-    runs = SETS[name]()
+    runs = packaged(name)
 
     assert len({run.run_id for run in runs}) == len(runs)
     for run in runs:
@@ -85,7 +91,7 @@ def test_a_suite_that_does_not_ship_names_the_loader(suite: Any) -> None:
 
 
 def test_the_users_own_tools_of_telecom_are_no_calls_of_the_agent() -> None:
-    runs = datasets.telecom()
+    runs = packaged("telecom")
     agents = {call.name for run in runs for call in run.select(ToolCalled)}
     users = {entry["name"] for run in runs for entry in run.meta["unmapped"]}
 
@@ -106,7 +112,7 @@ def test_runs_are_new_at_each_call() -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_a_run_survives_its_file_but_for_its_secrets(name: str, tmp_path: Path) -> None:
-    run = SETS[name]()[0]
+    run = packaged(name)[0]
 
     again = load_run(run.save(tmp_path / "a.jsonl.gz"))
 
@@ -115,7 +121,7 @@ def test_a_run_survives_its_file_but_for_its_secrets(name: str, tmp_path: Path) 
 
 
 def test_the_passwords_of_tasks_are_part_of_them() -> None:
-    calls = [call for run in datasets.agentdojo("banking") for call in run.select(ToolCalled)]
+    calls = [call for run in packaged("agentdojo banking") for call in run.select(ToolCalled)]
 
     assert {"new_password"} <= {call.args["password"] for call in calls if call.name == "update_password"}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -420,7 +420,6 @@ def test_a_replay_says_what_it_is_and_is_the_same_each_time(tmp_path: Path) -> N
     assert load_run(replayed.save(tmp_path / "run.jsonl.gz")) == replayed
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 7), st.none() | st.floats(0, 1), st.sampled_from(["t1", "t2"])), max_size=6),
     st.none() | st.integers(1, 500),

@@ -23,12 +23,13 @@ from noetic_nb.memory import ExecutionContext, PastCall
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.steering import RuleBook, SteeringRule, deny
 from noetic_nb.steering._evaluation.evaluate import RuleSnapshot
+from tests.matrix import several
 
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
-BOOKS: Final = 40
-PAIRS: Final = 200
-CLAIMS: Final = 60
+BOOKS: Final = several(16, 40)
+PAIRS: Final = several(80, 200)
+CLAIMS: Final = several(16, 60)
 SCHEMA: Final = {
     "type": "object",
     "properties": {
@@ -147,6 +148,7 @@ def all_decisions(rules: RuleSnapshot) -> list[bool]:
     return [passes(rules, one) for one in domain()]
 
 
+@pytest.mark.matrix
 def test_differences_are_those_of_brute_force() -> None:
     draw = random.Random(11)
     books = [book(draw) for _ in range(BOOKS)]
@@ -162,9 +164,10 @@ def test_differences_are_those_of_brute_force() -> None:
             assert passes(as_snapshot(books[old]), found.call) is (found.old.action.value == "allow")
             assert passes(as_snapshot(books[new]), found.call) is (found.new.action.value == "allow")
             assert (found.old.action.value == "allow") is not (found.new.action.value == "allow")
-    assert 10 < equal < PAIRS - 10  # both answers are tried
+    assert PAIRS / 20 < equal < PAIRS * 19 / 20  # both answers are tried
 
 
+@pytest.mark.matrix
 def test_claims_are_true_of_every_call_that_passes() -> None:
     draw = random.Random(12)
     counts = {"proved": 0, "counterexample": 0}
@@ -177,7 +180,7 @@ def test_claims_are_true_of_every_call_that_passes() -> None:
         holds = all(each.error is None and each.decision.action.value == "deny" for each in truths)
         assert found.status == ("proved" if holds else "counterexample"), (list(rules), claim, found)
         counts[found.status] += 1
-    assert min(counts.values()) > CLAIMS / 10
+    assert min(counts.values()) >= CLAIMS / 10
 
 
 def send_money(recipient: str, amount: float, note: str | None = None, tags: tuple[str, ...] = ()) -> str:

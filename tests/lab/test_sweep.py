@@ -189,7 +189,9 @@ def test_nothing_counted_is_not_a_number() -> None:
 
 def _again(**options: Any) -> pandas.DataFrame:
     space = {"rules": [[], no_lookups_book()], "call_budget.total": [5, 10, 20]}
-    return sweep(space, _airline(), metrics={"denied": denied, "s": lambda run: stopped(run)}, regulator=ANN, **options)
+    return sweep(
+        space, _airline(4), metrics={"denied": denied, "s": lambda run: stopped(run)}, regulator=ANN, **options
+    )
 
 
 @functools.cache

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
@@ -20,6 +21,7 @@ from noetic_nb.memory import MemoryLayer
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
 from noetic_nb.tokens import estimate_tokens
 from tests.layers.layer_driver import Conversation
+from tests.matrix import matrix
 from tests.memory.stacks import boom
 
 PAGE = (Path(layers.__file__).parents[2] / "docs/behaviour/layers.md").read_text(encoding="utf-8")
@@ -147,8 +149,7 @@ async def test_state_survives_in_a_file_and_reads_back_the_same(name: str, tmp_p
         assert talk.stack.notes == again.stack.notes == []
 
 
-@pytest.mark.parametrize("budget", [0, 1, 5, 12, 40, 200])
-@pytest.mark.parametrize("name", PLACES)
+@matrix("name,budget", product(PLACES, [0, 1, 5, 12, 40, 200]), keep=40)
 async def test_a_layer_keeps_to_any_budget_without_being_cut(name: str, budget: int) -> None:
     talk = Conversation(made(name))
     for n in range(4):
@@ -164,7 +165,6 @@ async def test_a_layer_keeps_to_any_budget_without_being_cut(name: str, budget: 
 
 
 @given(text=st.text(max_size=400), budget=st.integers(0, 120))
-@settings(max_examples=60)
 def test_static_content_keeps_its_tags_whatever_the_budget(text: str, budget: int) -> None:
     import asyncio
 

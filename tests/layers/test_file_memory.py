@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
 from noetic_nb.layers import file_memory
 from noetic_nb.storage import InMemoryStorage
 from tests.layers.layer_driver import Conversation
+from tests.matrix import matrix
 
 ID = "file-memory"
 
@@ -135,8 +137,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", HOSTILE, ids=ascii)
-@pytest.mark.parametrize("name", ["create", "rename", "delete"])
+@matrix("name,path", product(["create", "rename", "delete"], HOSTILE), keep=44, ids=ascii)
 async def test_a_path_that_leads_out_or_hides_something_is_refused(path: str, name: str) -> None:
     talk = await talking(initial=FILES)
     args = {
@@ -194,7 +195,6 @@ CALLS = st.one_of(
 
 
 @given(st.lists(CALLS, max_size=20))
-@settings(max_examples=150)
 def test_whatever_is_called_the_files_stay_files_below_the_root(calls: list[tuple[str, dict[str, Any]]]) -> None:
     async def run() -> None:
         talk = await talking(max_files=4, max_file_chars=40, max_chars=90)

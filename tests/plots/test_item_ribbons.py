@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -29,9 +28,10 @@ from noetic_nb.plots._scene.scene import Mark, Scene
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.sent_request import sent_positions
 from noetic_nb.widgets import Selection, TokenAllocation
+from tests.matrix import several
 from tests.widgets.scenes import planned_run
 
-RUNS = int(os.environ.get("NOETIC_NB_FUZZ_RUNS", "40"))
+RUNS = several(15, 1_000)
 WHY = {"over_budget": "budget", "unresolved_call": "budget", "outside_window": "window"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from noetic_nb.redact import Redaction
 from noetic_nb.redact._levels import may_hold, spans_of
+from tests.matrix import matrix, several
 from tests.redaction.shapes import SHAPES, made
 
 KEY = "sk-proj-" + "aB3dE6gH9jK2mN5pQ8sT"
@@ -62,8 +64,7 @@ SPELLED: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("spelled", SPELLED)
-@pytest.mark.parametrize("shape", SHAPES)
+@matrix("shape,spelled", product(SHAPES, SPELLED), keep=66)
 def test_no_secret_is_without_a_sign(shape: str, spelled: str) -> None:
     for seed in range(3):
         text = SPELLED[spelled](made(shape, seed)[0])
@@ -83,7 +84,7 @@ PIECES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=1_500)
+@settings(max_examples=several(200, 10_000))
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 def test_a_text_without_a_sign_holds_nothing_that_would_be_replaced(text: str) -> None:
     assert may_hold(text.split("\n")) or not spans_of(text)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.regulator import (
@@ -59,7 +59,7 @@ some_events = st.lists(
 
 
 @given(some_events, st.integers(0, 30), st.floats(0, 1), st.integers(2, 6))
-@settings(RELAXED, max_examples=60)
+@RELAXED
 def test_a_recording_decides_like_a_regulator_that_had_these_thresholds(
     events: list[Any], cap: int, threshold: float, times: int
 ) -> None:

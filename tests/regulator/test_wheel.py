@@ -1,14 +1,10 @@
-"""Our compatibility module beside the compiled wheel: the same sessions, every observable, no difference.
-
-`NOETIC_NB_FUZZ_EVENTS` sets how many events the random test feeds (`make fuzz`: a million).
-"""
+"""Our compatibility module beside the compiled wheel: the same sessions, every observable, no difference."""
 
 from __future__ import annotations
 
 import gc
 import json
 import math
-import os
 import platform
 import sys
 from array import array
@@ -27,6 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from noetic_nb.compat import noos as ours
+from tests.matrix import several
 from tests.regulator.sessions import SCRIPTS, VOCABULARY, Pair, run_session
 
 try:
@@ -36,7 +33,7 @@ except ImportError:
         raise
     pytest.skip("There is no noos wheel for this platform.", allow_module_level=True)
 
-EVENTS = int(os.environ.get("NOETIC_NB_FUZZ_EVENTS", "20000"))
+EVENTS = several(5_000, 1_000_000)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -109,12 +106,13 @@ class SameSession(RuleBasedStateMachine):
         self.pair.compare_snapshots()
 
 
-TestSameSession = SameSession.TestCase
+TestSameSession = pytest.mark.matrix(SameSession.TestCase)
 TestSameSession.settings = settings(
-    max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=several(20, 400), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
+@pytest.mark.matrix
 def test_random_sessions_look_alike_after_every_event() -> None:
     fed, seed = 0, 0
 

@@ -113,7 +113,6 @@ def random_run(seed: int, rules: CacheRules) -> Run:
 
 @pytest.mark.parametrize("rules", [_SMALL, _EVERY, _MARKED], ids=["in blocks", "every token", "marked"])
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
 def test_the_cached_tokens_are_predicted_to_the_token(rules: CacheRules, seed: int) -> None:
     run = random_run(seed, rules)
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.lab.datasets import DATA, airline, load_tau2
@@ -155,7 +155,6 @@ def test_after_a_compaction_only_the_head_is_as_it_was() -> None:
 
 
 @given(inputs=st.lists(st.integers(1, 20_000), min_size=1, max_size=12), desk=st.booleans())
-@settings(max_examples=60, deadline=None)
 def test_no_part_has_more_tokens_shared_or_cached_than_it_has(inputs: list[int], desk: bool) -> None:
     run = told(*inputs, **({"head_sent_ms": 0.0} if desk else {}))
 

@@ -17,6 +17,7 @@ from noetic_nb.items import assistant_message, input_message
 from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
 from noetic_nb.runs._requests.recorded_requests import RequestIndex, recorded_request
 from noetic_nb.testing import SeededIds
+from tests.matrix import matrix
 
 
 @nn.tool
@@ -134,7 +135,7 @@ def check(run: nn.Run, model: nn.ScriptedModel) -> int:
     return len(asked)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@matrix("seed", range(60), keep=15)
 def test_a_plan_with_nothing_changed_is_the_recorded_one(seed: int, tmp_path: Path) -> None:
     run, model = asyncio.run(converse(seed))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -31,6 +31,7 @@ from noetic_nb.items import function_call, function_call_output
 from noetic_nb.runs import Run, load_run
 from noetic_nb.runs._events.event_json import EVENT_TYPES, WireError, dump_event, parse_event
 from noetic_nb.steering import deny, parse_rules
+from tests.matrix import several
 from tests.runs.factories import EVENTS, JSON, conversation, records, where
 
 KEY = "sk-abcdefghijklmnopqrstuvwx"
@@ -76,11 +77,12 @@ def test_a_saved_run_comes_back_equal(tmp_path: Path) -> None:
     assert load_run(path).log("t1") == run.log("t1")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("cls", EVENT_TYPES)
 def test_every_event_kind_survives_the_file(cls: type[Any], tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl.gz"
 
-    @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+    @settings(max_examples=several(8, 100))
     @given(records(cls))
     def survives(event: RunEvent) -> None:
         run = Run("r1", events=[event])
@@ -480,7 +482,6 @@ def test_a_damaged_part_is_refused(lines: list[Any], expected: str, tmp_path: Pa
 
 
 # What is seen of a damaged file is one of the library's errors, whatever the damage.
-@settings(max_examples=150, deadline=None)
 @given(
     place=st.integers(0, 15),
     key=st.text(max_size=9),

@@ -608,7 +608,6 @@ def test_what_a_rule_sees_is_what_the_tool_gets(case: str, data: st.DataObject) 
     assert json.loads(json.dumps(called.args)) == {"x": form}
 
 
-@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_a_default_counts_as_if_it_had_been_written(data: st.DataObject) -> None:
     annotation, raws = CASES[data.draw(st.sampled_from(["decimal", "date", "enum", "list", "nested", "bool"]))]

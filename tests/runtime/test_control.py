@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
@@ -220,7 +220,6 @@ def test_a_channel_that_cannot_be_is_refused(options: Any) -> None:
     assert caught.value.code == "INVALID_CHANNEL"
 
 
-@settings(max_examples=40, deadline=None)
 @given(sends=st.lists(st.integers(), max_size=12), capacity=st.integers(1, 4), readers=st.integers(1, 3))
 def test_a_queue_loses_and_doubles_nothing(sends: list[int], capacity: int, readers: int) -> None:
     pipe = channel("q", capacity=capacity)

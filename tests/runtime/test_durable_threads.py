@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
@@ -322,7 +322,6 @@ async def test_threads_are_listed_loaded_and_forgotten() -> None:
     assert list(texts(second.log("a"))) == told(["new"])
 
 
-@settings(max_examples=60)
 @given(names=st.lists(st.text(st.sampled_from("a~:01/%"), min_size=1, max_size=6), min_size=1, max_size=4, unique=True))
 def test_no_thread_reaches_into_another(names: list[str]) -> None:
     async def main() -> None:

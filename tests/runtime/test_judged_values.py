@@ -233,7 +233,7 @@ def test_recorded_calls_have_their_json_data_as_values() -> None:
 numbers = st.integers(-(10**6), 10**6)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=numbers, shown=numbers, depth=st.integers(0, 3), in_model=st.booleans())
 def test_no_serializer_gets_a_hidden_value_past_a_rule(value: int, shown: int, depth: int, in_model: bool) -> None:
     annotation: Any = Annotated[int, PlainSerializer(lambda _: shown)]
@@ -442,7 +442,6 @@ def spoil(value: Any) -> int:
     return sum(map(spoil, value)) if isinstance(value, tuple) else 0
 
 
-@settings(max_examples=80, deadline=None)
 @given(data=st.data(), plain=json_data)
 def test_nothing_that_others_hold_reaches_a_call_that_was_judged(data: Any, plain: Any) -> None:
     value = objects(plain, data.draw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import noetic_nb as nn
 from noetic_nb.memory import MemoryHooks, MemoryLayer, layer_fn
 from noetic_nb.steps import step
 from noetic_nb.testing import SeededIds
+from tests.matrix import matrix
 from tests.runtime.factories import make_harness, outputs, record_events
 
 WORKING = "working-memory/update"
@@ -47,11 +49,9 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("is_followed", [True, False], ids=["followed", "alone"])
-@pytest.mark.parametrize("is_streamed", [True, False], ids=["stream", "execute"])
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("emit", EMITS)
-@pytest.mark.parametrize("layer", LAYERS)
+@matrix(
+    "layer,emit,place,is_streamed,is_followed", product(LAYERS, EMITS, PLACES, [True, False], [True, False]), keep=40
+)
 async def test_the_model_calls_a_function_of_a_layer(
     layer: str, emit: str, place: str, is_streamed: bool, is_followed: bool
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable
+from itertools import product
 from typing import Any, Final
 
 import pytest
@@ -17,6 +18,7 @@ from noetic_nb.memory._enforcement import FAILED_GUIDANCE
 from noetic_nb.steering import SteeringRule
 from noetic_nb.steps import loop, until
 from noetic_nb.testing import drive_loop
+from tests.matrix import matrix
 from tests.runtime.test_resumed_turns import Cut, Once
 from tests.steering.steering_helpers import Bench
 
@@ -93,9 +95,7 @@ def drive(fault: str, coroutine: Any) -> Any:
     return asyncio.run(coroutine) if fault in REAL_TIME else drive_loop(coroutine)
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("on_error", ["deny", "allow", "raise"])
-@pytest.mark.parametrize("fault", FAULTS)
+@matrix("fault,on_error,point", product(FAULTS, ["deny", "allow", "raise"], POINTS), keep=60)
 def test_a_faulty_rule_passes_nothing_unrecorded(fault: str, on_error: str, point: str) -> None:
     fields, reply = FAULTS[fault]
     rule = SteeringRule(id="faulty", applies_to=POINTS, **fields)
@@ -378,10 +378,7 @@ def _harness(
     return harness, seen, call.name
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("on_error", ["deny", "allow", "raise"])
-@pytest.mark.parametrize("fault", PATH_FAULTS)
-@pytest.mark.parametrize("path", PATHS)
+@matrix("path,fault,on_error,point", product(PATHS, PATH_FAULTS, ["deny", "allow", "raise"], POINTS), keep=80)
 def test_a_faulty_rule_passes_nothing_unrecorded_on_any_path(path: str, fault: str, on_error: str, point: str) -> None:
     DONE.clear()
     fields, reply = PATH_FAULTS[fault]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
@@ -80,7 +80,6 @@ def play(steps: list[str], *, most: int) -> tuple[list[Any], list[Any], Any]:
     return drive_loop(run())
 
 
-@settings(max_examples=60, deadline=None)
 @given(STEPS, st.sampled_from([100, 3, 1, 0]))
 @example(["judge", "response", "response", "no judge", "response", "response"], 100)
 @example(["call", "response", "look", "call", "edit", "call", "dear call", "call"], 100)

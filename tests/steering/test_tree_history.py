@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
@@ -378,7 +378,6 @@ async def _fail() -> str:
 CALLS = {"slow": nn.tool(_slow), "fail": nn.tool(_fail)}
 
 
-@settings(max_examples=150, deadline=None)
 @given(tree=TREES, count=st.integers(0, 4), thinks=st.booleans(), form=st.sampled_from(["sequence", "python"]))
 def test_no_tree_makes_more_calls_than_allowed(tree: Any, count: int, thinks: bool, form: str) -> None:
     DONE.clear()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -368,7 +368,6 @@ def grown(inner: Any) -> Any:
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(tree=st.recursive(leaves, grown, max_leaves=6), value=st.integers(-20, 20))
 def test_a_loaded_step_behaves_as_the_one_that_was_dumped(tree: Any, value: int) -> None:
     async def run(one: Any) -> Any:

@@ -178,6 +178,6 @@ class SQLiteMachine(StoreMachine):
 
 
 TestInMemoryStorage = InMemoryMachine.TestCase
-TestInMemoryStorage.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestInMemoryStorage.settings = settings(stateful_step_count=25)
 TestSQLiteStorage = SQLiteMachine.TestCase
-TestSQLiteStorage.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestSQLiteStorage.settings = settings(stateful_step_count=25)

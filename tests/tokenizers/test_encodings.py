@@ -79,11 +79,11 @@ def reference(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> tiktok
     return tiktoken.get_encoding(name)
 
 
+@pytest.mark.matrix
 def test_counts_are_those_of_the_library(name: str, reference: tiktoken.Encoding) -> None:
     count = get(name)
 
     @given(ODD)
-    @settings(max_examples=300, deadline=None)
     def agree(text: str) -> None:
         assert count(text) == len(reference.encode_ordinary(text))
 

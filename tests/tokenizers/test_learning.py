@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
@@ -41,7 +41,6 @@ def told(calibration: TokenCalibration, sizes: Sequence[tuple[int, int]], user: 
 
 
 @given(seed=st.integers(0, 10_000), calls=st.integers(20, 40), user=FACTORS, tool=FACTORS)
-@settings(deadline=None, max_examples=40)
 def test_the_factors_that_made_the_usage_are_found(seed: int, calls: int, user: float, tool: float) -> None:
     rng = random.Random(seed)
     calibration = TokenCalibration()

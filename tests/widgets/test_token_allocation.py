@@ -22,6 +22,7 @@ from noetic_nb.widgets import Selection, TokenAllocation
 from noetic_nb.widgets._allocation.allocation_reading import AllocationReading
 from noetic_nb.widgets.base._feed import Feed
 from noetic_nb.widgets.base._moment import EVERYTHING
+from tests.matrix import several
 from tests.widgets.scenes import demo_run, planned_run, turn
 
 
@@ -38,12 +39,13 @@ def random_budget(rng: random.Random) -> tuple[Any, Any]:
     return rng.choice([(low, high), as_layer, [low, high]]), as_layer
 
 
-def test_what_if_is_the_real_allocation_in_ten_thousand_random_cases(planned: Run) -> None:
+@pytest.mark.matrix
+def test_what_if_is_the_real_allocation_in_random_cases(planned: Run) -> None:
     rng = random.Random(7)
     with TokenAllocation(planned) as view:
         recorded = {"notes": {"min": 20, "max": 60}, "policy": {"min": 0, "max": 120}}
         system = view.what_if(-1).system
-        for _ in range(10_000):
+        for _ in range(several(1_000, 10_000)):
             changed = {name: random_budget(rng) for name in recorded if rng.random() < 0.6}
             total = rng.choice([None, rng.randrange(3_000), 3_000 * rng.random()])
             reserve = rng.choice([None, rng.randrange(500)])

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import random
 import re
 from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -35,6 +34,7 @@ from noetic_nb.runs import Run
 from noetic_nb.runs._regulation.recorded_decisions import with_thresholds
 from noetic_nb.runs._regulation.thread_signals import ThreadSignals, TurnSignals
 from noetic_nb.widgets import RegulatorTrends
+from tests.matrix import several
 from tests.runs.factories import signals_of as read
 from tests.widgets.scenes import HOSTILE, demo_run, long_run, watched_run, watched_turn
 
@@ -289,7 +289,6 @@ def test_updates_stay_small_while_columns_are_shared_anew(sent: list[dict[str, A
             assert whole.snapshot == view.snapshot
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 5), st.none() | st.integers(0, 30), st.sampled_from([0, 10])), max_size=12))
 def test_a_scale_ends_at_the_greatest_that_is_there_however_it_came_and_went(
     steps: list[tuple[int, int | None, int]],
@@ -474,7 +473,7 @@ def test_conditions_are_those_that_the_regulator_decided_by() -> None:
     assert rows.loc[fired.index, "met"].groupby([fired["turn"], fired["predicate"]]).any().all()
 
 
-RUNS = int(os.environ.get("NOETIC_NB_FUZZ_RUNS", "40"))
+RUNS = several(15, 1_000)
 PREDICATE_OF = {
     "repeated_tool_call_loop": "tool_loop",
     "cost_cap_reached": "cost_cap",
