@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from noetic_nb.events import ContextCompacted
 from noetic_nb.plots._scene.scene import LANE_PX, Mark, Panel, Scene, Series
 from noetic_nb.plots._trends.trends_marks import nice_top
 from noetic_nb.runs._palette import CATEGORY, layer_colour
 from noetic_nb.runs._plain_text import count, plain_line
 from noetic_nb.runs._requests.context_parts import REST, ContextCall, ContextParts, size_of
-from noetic_nb.runs._requests.item_lives import LEFT
+from noetic_nb.runs._requests.item_lives import LEFT, Compactions
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 
 TITLE: Final = "Token allocation"
@@ -46,7 +45,7 @@ class ContextScene(Scene):
 def context_scene(
     parts: ContextParts,
     requests: Sequence[RecordedRequest],
-    compactions: Sequence[tuple[int, ContextCompacted]] = (),
+    compactions: Compactions = (),
     layers: Mapping[str, int] | None = None,
     part: range | None = None,
 ) -> ContextScene:
@@ -213,8 +212,3 @@ def _said(call: ContextCall, row: Mapping[str, int], left: Mapping[str, int], pl
         else []
     )
     return "\n".join([head, " · ".join([*parts, *bill]), *gone])
-
-
-def compactions_of(run: Any) -> list[tuple[int, ContextCompacted]]:
-    """Return the compactions of a run, with their places among its events."""
-    return [(seq, event) for seq, event in enumerate(run.events) if isinstance(event, ContextCompacted)]

@@ -7,14 +7,15 @@ from typing import Any, Final
 from matplotlib.axes import Axes
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.plots._context_scene import compactions_of, context_scene
+from noetic_nb.plots._context_scene import context_scene
 from noetic_nb.plots._figure_style import Theme, as_figure, axes_for, put_legend, put_title, say_empty
 from noetic_nb.plots._scene.axes import draw, handle_of
 from noetic_nb.plots._timeline_scene import timeline_scene
 from noetic_nb.runs._plain_text import count
 from noetic_nb.runs._requests.context_parts import ContextParts
+from noetic_nb.runs._requests.item_lives import compactions_of
 from noetic_nb.runs._requests.model_calls import Calls
-from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.recorded_requests import requests_of
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.runs._timeline.run_spans import Timeline, has_clock
 from noetic_nb.runs._timeline.span_window import QUIET, Windows
@@ -63,10 +64,7 @@ def context(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, t
     ['system', 'user', 'assistant', 'tool results']
     """
     recorded = run_of(run)
-    index = RequestIndex()
-    for event in recorded.events:
-        index.take(event)
-    requests = [each for each in index.requests if thread_id in (None, each.where.thread_id)]
+    requests = [each for each in requests_of(recorded).requests if thread_id in (None, each.where.thread_id)]
     if thread_id is not None and not requests and len(recorded.events):
         raise NoeticConfigError(
             "UNKNOWN_THREAD", "No model was called in such a thread.", given=thread_id, hint="Look at `run.threads`."

@@ -10,6 +10,7 @@ from noetic_nb.clock import SYSTEM_CLOCK
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent
 from noetic_nb.redact import redact_text
+from noetic_nb.runs._events.event_kinds import places_of
 from noetic_nb.runs._events.run_log import GrowingEvents, numbered
 from noetic_nb.runs._labels import Label, LabelStore, Value, agreed_value, codebook_of, in_force, shown_to
 
@@ -190,9 +191,10 @@ class LabelledEvents(GrowingEvents):
 
 def agent_calls(run: GrowingEvents) -> Iterator[tuple[int, ModelCalled]]:
     """Yield the agent's model calls of a run with their places among all that it has had."""
-    events, numbers = numbered(run)
+    events, numbers, kinds = numbered(run)
     place = 0
-    for at, event in enumerate(events):
+    for at in places_of(kinds, (ModelCalled,)):
+        event = events[at]
         if isinstance(event, ModelCalled) and event.purpose == "agent":
             yield place if numbers is None else numbers[1][at], event
             place += 1

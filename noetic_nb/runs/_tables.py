@@ -71,11 +71,12 @@ from noetic_nb.events import (
 from noetic_nb.items import item_text, item_tokens, thaw
 from noetic_nb.models._client import Usage
 from noetic_nb.runs._decision_faults import ledger_line
+from noetic_nb.runs._events.event_kinds import kinds_of, places_of
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction
 from noetic_nb.runs._requests.billing_differences import CallUsage, UsageIndex
-from noetic_nb.runs._requests.item_lives import context_of, item_lives
+from noetic_nb.runs._requests.item_lives import compactions_of, context_of, item_lives
 from noetic_nb.runs._requests.recorded_counter import item_counter, tool_tokens
-from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.recorded_requests import requests_of
 from noetic_nb.runs._turns import TurnSummary
 from noetic_nb.tokens import tokenizer_name
 
@@ -109,10 +110,9 @@ class _Table:
 
 
 def _events_of(run: Recorded, *kinds: type[Any]) -> Iterator[tuple[_Row, Any]]:
-    for seq, event in enumerate(run.events):
-        # Exact, and by far the quickest test: a table reads every event of a run.
-        if type(event) in kinds:
-            yield _head(run, event.where, seq, event.t_ms), event
+    for seq in places_of(kinds_of(run.events), kinds):
+        event = run.events[seq]
+        yield _head(run, event.where, seq, event.t_ms), event
 
 
 def _head(run: Recorded, where: Where, seq: int, t_ms: float) -> _Row:
@@ -187,13 +187,9 @@ def _tokens(run: Recorded) -> Iterator[_Row]:
 def _items(run: Recorded) -> Iterator[_Row]:
     counter = item_counter(run.events)
     counted_by = tokenizer_name(counter)
-    index, compactions = RequestIndex(), list[tuple[int, ContextCompacted]]()
-    for seq, event in enumerate(run.events):
-        index.take(event)
-        if type(event) is ContextCompacted:
-            compactions.append((seq, event))
-    places = [request.place for request in index.requests]
-    lives = {(*life.context, life.position, id(life.item)): life for life in item_lives(index.requests, compactions)}
+    requests = requests_of(run).requests
+    places = [request.place for request in requests]
+    lives = {(*life.context, life.position, id(life.item)): life for life in item_lives(requests, compactions_of(run))}
     for head, event in _events_of(run, ItemsAppended):
         context = context_of(event.where)
         for place, item in enumerate(event.items):

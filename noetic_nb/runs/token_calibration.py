@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item
-from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.recorded_requests import requests_of
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.tokenizers._factors import Tally
 from noetic_nb.tokenizers._learning import TokenCalibration
@@ -38,9 +38,7 @@ def counted_calls(run: Run, calibration: TokenCalibration) -> Iterator[CountedCa
     What a run of others does not have of a request (instructions, tools) is taken from the first call of each conversation: as
     much as that was billed beyond its items.
     """
-    index = RequestIndex()
-    for event in run.events:
-        index.take(event)
+    index = requests_of(run)
     last: dict[tuple[str, str], tuple[Sequence[Item], Tally, int, Tally]] = {}
     for at in index.places:
         request = index.requests[at]

@@ -28,6 +28,7 @@ from noetic_nb.events import (
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.runs import Run, record
 from noetic_nb.runs._events.event_json import EVENT_TYPES, dump_event, parse_event, size_of
+from noetic_nb.runs._events.event_kinds import kinds_of
 from noetic_nb.runs._recording.retained_turns import KeptTurns
 from noetic_nb.runs._recording.retention import RunKeeper, bound
 from tests.runs.factories import EVENTS, conversation
@@ -197,7 +198,8 @@ def test_turns_go_whole_and_numbers_stay() -> None:
     assert run._numbers.seqs == list(range(10, 25))
     assert run.append(step("late", 5)) == 15
     assert run._numbers.place_of(25) == 15
-    events, numbers = run._numbered()
+    events, numbers, kinds = run._numbered()
+    assert kinds == kinds_of(events)
     assert numbers is not None
     calls = [
         number
@@ -325,7 +327,8 @@ def test_every_event_keeps_its_number_and_is_read_once_whatever_goes(actions: li
                 expected = [each for each, stay in zip(expected, stays, strict=True) if stay]
         numbered += 1
 
-    events, numbers = run._numbered()
+    events, numbers, kinds = run._numbered()
+    assert kinds == kinds_of(events)
     assert numbers is not None
     assert [*zip(*numbers, [event.t_ms for event in events], strict=True)] == expected
     assert read + [event.t_ms for event in cursor.take()] == [float(number) for number in range(numbered)]

@@ -21,7 +21,7 @@ from noetic_nb.lab._statistics.labels import By
 from noetic_nb.redact import Redaction, redact, redact_text
 from noetic_nb.runs import Run
 from noetic_nb.runs._plain_text import plain_line
-from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.recorded_requests import requests_of
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runs._run import said_of
 from noetic_nb.runs._turns import TurnSummary
@@ -328,10 +328,7 @@ def _alike(a: Sequence[Any], b: Sequence[Any]) -> int:
 
 def _requests(run: Run) -> dict[int, RecordedRequest]:
     """Return the requests of a run by the identity of their views."""
-    index = RequestIndex()
-    for event in run.events:
-        index.take(event)
-    return {id(request.view): request for request in index.requests if request.view is not None}
+    return {id(request.view): request for request in requests_of(run).requests if request.view is not None}
 
 
 def _sent(turn: TurnSummary | None, known: Mapping[int, RecordedRequest]) -> list[str]:

@@ -22,6 +22,7 @@ from noetic_nb.items import Item
 from noetic_nb.items._origins import MODEL, Origin, with_origin
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs._events.event_json import EVENT_TYPES, PLAIN_TYPES, settled
+from noetic_nb.runs._events.event_kinds import kinds_of, places_of
 from noetic_nb.runs._turns import TurnBook, TurnSummary
 
 
@@ -149,10 +150,19 @@ class Numbering:
         return place if place < len(self.seqs) and self.seqs[place] == seq else None
 
 
-def numbered(run: object) -> tuple[list[RunEvent], Numbers | None]:
-    """Return the events of a run and their sequence numbers; None for numbers that are indices."""
+def numbered(run: object) -> tuple[list[RunEvent], Numbers | None, bytes]:
+    """Return the events of a run, their sequence numbers, and their kinds; None for numbers that are indices."""
     of_run = getattr(run, "_numbered", None)
-    return (list(run.events), None) if of_run is None else of_run()  # type: ignore[attr-defined]  # of whatever holds a run
+    if of_run is not None:
+        return of_run()  # type: ignore[no-any-return]
+    events = list(run.events)  # type: ignore[attr-defined]  # of whatever holds a run
+    return events, None, kinds_of(events)
+
+
+def placed(run: object, *kinds: type[Any]) -> list[tuple[int, Any]]:
+    """Return the events of some kinds of a run with their places among all."""
+    events, _, known = numbered(run)
+    return [(place, events[place]) for place in places_of(known, kinds)]
 
 
 def place_of(run: object, seq: int, event: RunEvent | None = None) -> int | None:
@@ -249,6 +259,7 @@ class GrowingEvents:
         self._lock = threading.RLock()
         self._book = TurnBook()
         self._numbers: Numbering | None = None
+        self._kinds = bytearray()
 
     # What comes
 
@@ -317,12 +328,14 @@ class GrowingEvents:
             for cursor in self._cursors:
                 cursor._dropping(before, len(self._events))
             self._book = TurnBook()
+            self._kinds = bytearray()
 
-    def _numbered(self) -> tuple[list[RunEvent], Numbers | None]:
-        """Return the events so far with their numbers, as of one moment; None for numbers that are places."""
+    def _numbered(self) -> tuple[list[RunEvent], Numbers | None, bytes]:
+        """Return the events so far with their numbers and kinds, as of one moment; None for numbers that are places."""
         with self._lock:
-            numbers = self._numbers
-            return list(self._events), None if numbers is None else (tuple(numbers.seqs), tuple(numbers.calls))
+            self._kinds += kinds_of(self._events[len(self._kinds) :])
+            numbers = None if self._numbers is None else (tuple(self._numbers.seqs), tuple(self._numbers.calls))
+            return list(self._events), numbers, bytes(self._kinds)
 
     def _keep_with(self, keeper: Keeper) -> None:
         """Use another retention policy from now on."""
@@ -353,7 +366,7 @@ class GrowingEvents:
                 given=unknown,
                 hint=f"Use {', '.join(kind.__name__ for kind in EVENT_TYPES)} from noetic_nb.events.",
             )
-        return tuple([event for event in self._events if not event_types or isinstance(event, event_types)])
+        return tuple([event for _, event in placed(self, *(event_types or EVENT_TYPES))])
 
     @property
     def turns(self) -> tuple[TurnSummary, ...]:

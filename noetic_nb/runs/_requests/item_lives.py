@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from noetic_nb.events import ContextCompacted, ViewAssembled
 from noetic_nb.items import Item
+from noetic_nb.runs._events.run_log import placed
 from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions
 
 LEFT: Final = ("budget", "window", "summary", "compaction", "cleared")
@@ -21,6 +22,11 @@ Compactions = Sequence[tuple[int, ContextCompacted]]
 def context_of(where: Any) -> Context:
     """Return the name of a log: a thread, and the execution of a child."""
     return where.thread_id, where.execution_id if where.depth else ""
+
+
+def compactions_of(run: Any) -> Compactions:
+    """Return the compactions of a run, with their places among its events."""
+    return placed(run, ContextCompacted)
 
 
 def reason_of(event: ContextCompacted) -> str:

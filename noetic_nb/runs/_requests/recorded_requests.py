@@ -26,6 +26,7 @@ from noetic_nb.events import (
 from noetic_nb.items import ItemLog
 from noetic_nb.items._log import ItemView
 from noetic_nb.items._registry import ANY_ITEMS
+from noetic_nb.runs._events.run_log import placed
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.tokenizers._named import asked_tokenizer
@@ -163,6 +164,14 @@ class RequestIndex:
         )
 
 
+def requests_of(run: Any, tokenizer: Tokenizer | None = None) -> RequestIndex:
+    """Return the requests of a run so far; `tokenizer` is what counted them, where their names alone do not say so."""
+    index = RequestIndex(tokenizer)
+    for seq, event in placed(run, *RequestIndex.reads):
+        index.take(event, seq=seq)
+    return index
+
+
 def recorded_request(
     run: Any, call: int | ModelCalled, *, thread_id: str | None = None, tokenizer: str | Tokenizer | None = None
 ) -> RecordedRequest:
@@ -170,10 +179,7 @@ def recorded_request(
 
     `call` is its event, or its place among the agent's model calls of the run or of a thread, from the end where negative.
     """
-    index = RequestIndex(asked_tokenizer(tokenizer))
-    for event in run.events:
-        index.take(event)
-    return index.find(call, thread_id=thread_id)
+    return requests_of(run, asked_tokenizer(tokenizer)).find(call, thread_id=thread_id)
 
 
 Outcome: TypeAlias = SteeringDecided | RegulatorDecided | ToolCalled | ErrorRaised | WarningRaised | ContextCompacted

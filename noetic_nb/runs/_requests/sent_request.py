@@ -47,7 +47,7 @@ class SentItem(NamedTuple):
     """Those of `tokens` that are around the text of a layer's item: a budget holds texts, and framing is a part of its own."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RecordedRequest:
     """One call of the agent's model, and its request; `seq` is the place of its first event in the run."""
 
@@ -64,7 +64,7 @@ class RecordedRequest:
 
     def ended(self, place: int, called: ModelCalled) -> RecordedRequest:
         """Return the request with its end."""
-        # Not `replace`, which takes five times as long: a long run has tens of thousands.
+        # Not `replace`, nor frozen, which take several times as long: a long run has tens of thousands.
         return RecordedRequest(
             place, self.seq, called, self.view, self.prepared, self.first, self.known, self.guidance, self.tokenizer
         )

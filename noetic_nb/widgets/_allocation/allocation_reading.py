@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ContextCompacted, ModelCalled, RunEvent
+from noetic_nb.events import ModelCalled, RunEvent
 from noetic_nb.plots._context_scene import (
     ContextScene,
     calls_a_column,
     columns_of,
-    compactions_of,
     context_scene,
     largest,
 )
@@ -20,8 +19,8 @@ from noetic_nb.plots._item_ribbons import RIBBONS, SERIES, ribbon_scene
 from noetic_nb.plots._scene.scene import PAD_PX, Scene, series_data
 from noetic_nb.runs._palette import ink_on, layer_colour
 from noetic_nb.runs._plain_text import sendable
-from noetic_nb.runs._requests.context_parts import REST, ContextParts, compactions_before, kind_of
-from noetic_nb.runs._requests.item_lives import ItemLife, context_of, item_lives
+from noetic_nb.runs._requests.context_parts import REST, ContextParts, kind_of
+from noetic_nb.runs._requests.item_lives import Compactions, ItemLife, compactions_of, context_of, item_lives
 from noetic_nb.runs._requests.model_calls import NO_PLANS, Calls
 from noetic_nb.runs._requests.prefix_reuse import CacheReader, PrefixReuse
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
@@ -267,8 +266,7 @@ class AllocationReading(Reading):
         parts = [part for part in request.get("parts") or () if isinstance(part, str | int)]
         if self._rows is None or self._rows[0] != (at, parts):
             recorded = self.requests()[at]
-            before = compactions_before(recorded, self._compactions)
-            found = rows_of(recorded, getattr(self.run, "meta", {}), self.calls, parts, before)
+            found = rows_of(recorded, getattr(self.run, "meta", {}), self.calls, parts, self._compactions)
             self._rows = (at, parts), found
         return self._rows[1]
 
@@ -291,7 +289,7 @@ class AllocationReading(Reading):
         return len(self._drawn) or self.snapshot["plain"]
 
     @property
-    def _compactions(self) -> list[tuple[int, ContextCompacted]]:
+    def _compactions(self) -> Compactions:
         return [] if self.run is None else compactions_of(self.run)
 
     def scene(self, part: range | None = None) -> ContextScene:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from noetic_nb.events import ContextCompacted
 from noetic_nb.items import Item, item_text
 from noetic_nb.runs._plain_text import count, plain_line
-from noetic_nb.runs._requests.context_parts import HISTORY, REST, replaced_in
+from noetic_nb.runs._requests.context_parts import HISTORY, REST, compactions_before, replaced_in
+from noetic_nb.runs._requests.item_lives import Compactions
 from noetic_nb.runs._requests.model_calls import Calls
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.widgets._transcript.call_content import ShownRows
@@ -59,20 +59,21 @@ def rows_of(
     meta: Mapping[str, Any],
     calls: Calls,
     parts: Collection[str | int],
-    compactions: Sequence[ContextCompacted] = (),
+    compactions: Compactions = (),
 ) -> ShownRows:
     """Return the rows of a request that belong to some parts, absent ones in their places.
 
-    `compactions` are those before a request of others: the items that they replaced are absent from it.
+    `compactions` are those of the run: the items that they replaced are absent from a request of others behind them.
     """
-    is_planned, gone, found = request.view is not None, replaced_in(compactions), []
+    before = compactions_before(request, compactions)
+    is_planned, gone, found = request.view is not None, replaced_in(before), []
     for row in request_rows(request, meta):
         is_of = part_of(row, calls, is_planned=is_planned) in parts
         # Older items of all kinds are one row.
         if is_of or (row.count > 1 and not {*parts}.isdisjoint(HISTORY)):
             found.append(replace(row, is_sent=False, reason="compacted") if row.position in gone else row)
     if REST in parts:
-        texts = [item_text(item) for event in compactions for item in event.items]
+        texts = [item_text(item) for event in before for item in event.items]
         found += [RequestRow("projection", "compaction", text, request.counter(text)) for text in texts]
     return ShownRows([DiffRow(row) for row in found], calls.numbers())
 

@@ -16,7 +16,6 @@ from noetic_nb.plots._compare_scene import INTERVALS, TITLE, differences_scene
 from noetic_nb.plots._scene.scene import Scene, series_data
 from noetic_nb.plots._scene.svg import legend_html, to_html
 from noetic_nb.runs import Run
-from noetic_nb.runs._events.run_log import numbered
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._run_source import RunLike, run_of
 from noetic_nb.widgets._compare.compare_reading import CompareReading
@@ -168,9 +167,8 @@ class Compare(PictureView):
         self._early: list[RunEvent] | None = []
         # First, so that no event is lost; what comes while the widget is being made waits for it.
         unsubscribe = self._follow(self.other, self._take_second)
-        events, numbers = numbered(self.other)
         self._second = Feed(_SecondSide(reading), moment)
-        self._second.take_all(events, numbers)
+        events = self._second.read(self.other)
         try:
             super().__init__(one, reading, moment=moment, selection=selection)
         except BaseException:

@@ -14,7 +14,6 @@ from noetic_nb.events import RunEvent
 from noetic_nb.redact import safe_logger
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.runs._events.run_log import numbered
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.runtime._context.reply import AgentReply
 from noetic_nb.steering import RuleBook
@@ -291,8 +290,7 @@ class Workbench(PanelHost):
             reading.parts["chat"] = reading.conversation.data()
         reading.show(self.moment)
         self._feed = Feed(reading, self.moment)
-        events, numbers = numbered(self.run)
-        self._feed.take_all(events, numbers)
+        events = self._feed.read(self.run)
         # It has read what may still wait here.
         self._behind.pop(OWN, None)
         if events and events[-1] is not self._last_taken:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent
-from noetic_nb.runs._events.run_log import Numbers
+from noetic_nb.runs._events.event_json import EVENT_TYPES
+from noetic_nb.runs._events.event_kinds import kinds_of, places_of
+from noetic_nb.runs._events.run_log import numbered
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 
 
@@ -127,29 +129,31 @@ class Feed:
         reads = self.reading.reads
         return self.reading.take(event, Place(seq, call)) if reads is None or type(event) in reads else None
 
-    def take_all(self, events: Iterable[RunEvent], numbers: Numbers | None = None) -> None:
-        """Hand over many events, of which no page is told: quicker than one by one.
-
-        `numbers` are theirs, where their run has dropped turns.
-        """
-        events = list(events)
+    def read(self, run: object) -> list[RunEvent]:
+        """Hand over the events of a run so far, of which no page is told; returns them."""
+        events, numbers, kinds = numbered(run)
         if numbers is None:
-            self._take_all(events)
+            self.take_all(events, kinds)
         else:
             for event, self._seq, self._calls in zip(events, *numbers, strict=True):
                 self.take(event)
+        return events
 
-    def _take_all(self, events: Iterable[RunEvent]) -> None:
+    def take_all(self, events: Iterable[RunEvent], kinds: bytes | None = None) -> None:
+        """Hand over many events, of which no page is told: quicker than one by one. `kinds` are theirs, where known."""
+        events = list(events)
         take, reads, place, is_whole = self.reading.take, self.reading.reads, tuple.__new__, self._is_whole
-        seq, calls = self._seq - 1, self._calls
-        for seq, event in enumerate(events, self._seq):
-            kind, call = type(event), None
-            if kind is ModelCalled and isinstance(event, ModelCalled) and event.purpose == "agent":
-                call = calls
-                calls += 1
+        # A moment is told by events of all kinds, calls are counted, and nothing else is looked at that nobody reads.
+        wanted: Collection[type[Any]] = EVENT_TYPES if reads is None or not is_whole else {*reads, ModelCalled}
+        for at in places_of(kinds_of(events) if kinds is None else kinds, wanted):
+            event, call = events[at], None
+            kind = type(event)
+            if isinstance(event, ModelCalled) and event.purpose == "agent":
+                call = self._calls
+                self._calls += 1
             if (is_whole or self._reaches(event)) and (reads is None or kind in reads):
-                take(event, place(Place, (seq, call)))  # in half the time that its own `__new__` takes
-        self._seq, self._calls = seq + 1, calls
+                take(event, place(Place, (self._seq + at, call)))  # in half the time that its own `__new__` takes
+        self._seq += len(events)
 
     def _reaches(self, event: RunEvent) -> bool:
         last = self.moment.last

@@ -20,11 +20,11 @@ from typing import Any, ClassVar, Final
 import anywidget
 import traitlets
 
+from noetic_nb._core.collector import resting_collector
 from noetic_nb._core.worker_threads import thread_time
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.redact import safe_logger
-from noetic_nb.runs._events.run_log import numbered
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, sendable
 from noetic_nb.runs._run import known_events, said_of
 from noetic_nb.runs._run_source import run_of
@@ -125,15 +125,14 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         self._unread: deque[RunEvent] = deque()
         self._asked_by: Any = None
         reading.snapshot["selection"] = sendable_fields(self.selection.fields)
-        with self._reading_lock:
+        with self._reading_lock, resting_collector():
             # First, so that no event is lost; what comes while the widget is being made waits for it.
             if not is_hosted():  # else its host hands it events and choices
                 self._unsubscribe = (
                     self._follow(self.run, self.take),
                     subscribe_weakly(self.selection.observe, self._selected),
                 )
-            events, numbers = numbered(self.run)
-            self._feed.take_all(events, numbers)
+            events = self._feed.read(self.run)
             self._last_read = events[-1] if events else None
             if events and not reading.has_any and not getattr(self.run, "is_recording", False):
                 part = (
@@ -326,8 +325,9 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
             return
         self.reading.is_followed = False
         try:
-            self._feed.take_all(events)
-            self.reading.begin()
+            with resting_collector():
+                self._feed.take_all(events)
+                self.reading.begin()
             self._send_all()
         except Exception as exc:
             self._fail(exc)
@@ -362,7 +362,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
-            with self.up_to_date():
+            with self.up_to_date(), resting_collector():
                 match request:
                     case {"what": "file", "kind": str(kind)} if kind in FILES:
                         return {"data": self._file(kind)}
