@@ -68,3 +68,8 @@ def inside_partial(function: Any) -> Any:
     while isinstance(function, partial):
         function = function.func
     return function
+
+
+def keys(*names: str | Iterable[str]) -> frozenset[str]:
+    """Return names, some of them in a text with blanks between them."""
+    return frozenset(name for each in names for name in (each.split() if isinstance(each, str) else each))

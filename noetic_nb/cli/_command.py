@@ -164,12 +164,7 @@ def noted_targets(output: Output) -> Iterator[None]:
 
 
 def runs_of(
-    given: Namespace,
-    output: Output,
-    *,
-    only: str | None = None,
-    one: bool = False,
-    keeps: bool = False,
+    given: Namespace, output: Output, *, only: str | None = None, one: bool = False, keeps: bool = False
 ) -> tuple[list[Run], list[dict[str, str | None]]]:
     """Return the runs that were named, and the records that cannot be read, each with its path and error.
 

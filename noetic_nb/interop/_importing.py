@@ -45,25 +45,11 @@ class Failed:
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """How documents of some formats are told from others, and read: lazily, so that a bad record spoils no other."""
-
-    formats: tuple[str, ...]
-    looks_like: Callable[[Document], bool]
-    read: Callable[[Document, str | None], Iterator[Callable[[], Run]]]
-    is_part: Callable[[Document], bool] = lambda _document: False
-    """Whether a file of a folder is read with another one."""
-
-
-# The surest sign first: a list of messages is what is left.
-_READERS: Final = (
-    *[_Reader(each.FORMATS, each.looks_like, each.read) for each in (langsmith, langfuse, mlflow, weave)],
-    _Reader(import_spans.FORMATS, import_spans.looks_like, import_spans.read),
-    _Reader(inspect_logs.FORMATS, inspect_logs.looks_like, inspect_logs.read),
-    *[_Reader(each.FORMATS, each.looks_like, each.read, each.is_part) for each in (claude_code, codex)],
-    *[_Reader(each.FORMATS, each.looks_like, each.read) for each in (atif, tau, tau2, agentdojo)],
-    _Reader(message_files.FORMATS, message_files.looks_like, message_files.read),
+# The surest sign first: a list of messages is what is left. Each has `FORMATS`, `looks_like` and `read`, which is lazy, so that a
+# bad record spoils no other; some have `is_part`: whether a file of a folder is read with another one.
+_READERS: Final[tuple[Any, ...]] = (
+    *(langsmith, langfuse, mlflow, weave, import_spans, inspect_logs, claude_code, codex, atif, tau, tau2, agentdojo),
+    message_files,
 )
 _OWN: Final = "noetic"
 _OWN_START: Final = (b'{"bundle":', b'{"events":')
@@ -73,7 +59,7 @@ _MOST_KEYS: Final = 10
 
 def formats() -> tuple[str, ...]:
     """Return the names of the formats."""
-    return (*[name for reader in _READERS for name in reader.formats], _OWN)
+    return (*[name for reader in _READERS for name in reader.FORMATS], _OWN)
 
 
 def _runs_of(source: Any, format: str | None) -> Iterator[tuple[Path | None, Callable[[], Run]]]:
@@ -116,7 +102,7 @@ def _readers_in(found: Path | Document, format: str | None, *, in_folder: bool) 
             return
         document = found if isinstance(found, Document) else _opened(found)
         reader = _reader(document, format)
-        if not (in_folder and reader.is_part(document)):
+        if not (in_folder and hasattr(reader, "is_part") and reader.is_part(document)):
             yield from reader.read(document, format)
     except NoeticError as error:
         yield partial(_raise, error)
@@ -159,17 +145,17 @@ def _is_own(path: Path) -> bool:
         return False
 
 
-def _reader(document: Document, format: str | None) -> _Reader:
+def _reader(document: Document, format: str | None) -> Any:
     for reader in _READERS:
-        if format in reader.formats if format is not None else _is_of(reader, document):
+        if format in reader.FORMATS if format is not None else _is_of(reader, document):
             return reader
     given, hint = _seen(document)
     raise refused(document, f"unrecognised format. Given: {given}", hint=f"{hint} Formats: {', '.join(formats())}.")
 
 
-def _is_of(reader: _Reader, document: Document) -> bool:
+def _is_of(reader: Any, document: Document) -> bool:
     try:
-        return reader.looks_like(document)
+        return bool(reader.looks_like(document))
     except NoeticError:  # its first record cannot be read: other readers look at more of them
         return False
 

@@ -12,29 +12,8 @@ from typing import Any, Final
 
 from msgspec import structs
 
+from noetic_nb import events as ev
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import (
-    BudgetsAllocated,
-    ChildEnded,
-    ChildStarted,
-    ContextCompacted,
-    ErrorRaised,
-    ItemsAppended,
-    LayersDropped,
-    LayerStateChanged,
-    MemoryTraceSpan,
-    ModelCalled,
-    RunEvent,
-    SteeringDecided,
-    StepEnded,
-    StepStarted,
-    ToolCalled,
-    TurnCompleted,
-    TurnStarted,
-    ViewAssembled,
-    WarningRaised,
-    Where,
-)
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.items import Item, item_text, thaw
 from noetic_nb.items._origins import MODEL, with_origin
@@ -51,19 +30,19 @@ _MOST_OPEN: Final = 1_024
 _OPERATIONS: Final = {"recall": "search_memory", "store": "update_memory"}
 # What a trace may know of a run without its texts: sizes, times, names and how things ended.
 _WITHOUT_TEXTS: Final[Mapping[type[Any], Mapping[str, Any]]] = {
-    TurnStarted: {"query": "", "memory": ()},
-    TurnCompleted: {"text": "", "stopped": None},
-    StepStarted: {},
-    StepEnded: {},
-    ChildStarted: {"items": (), "handed": {}, "memory": ()},
-    ChildEnded: {"text": ""},
-    ModelCalled: {"items": (), "logprobs": ()},
-    ContextCompacted: {"items": ()},
-    ToolCalled: {"args": None, "raw_args": None, "output": ""},
-    MemoryTraceSpan: {"attributes": None, "notes": ()},
-    BudgetsAllocated: {},
-    ViewAssembled: {"layer_items": (), "unsent": (), "projection": None, "appended": ()},
-    LayersDropped: {},
+    ev.TurnStarted: {"query": "", "memory": ()},
+    ev.TurnCompleted: {"text": "", "stopped": None},
+    ev.StepStarted: {},
+    ev.StepEnded: {},
+    ev.ChildStarted: {"items": (), "handed": {}, "memory": ()},
+    ev.ChildEnded: {"text": ""},
+    ev.ModelCalled: {"items": (), "logprobs": ()},
+    ev.ContextCompacted: {"items": ()},
+    ev.ToolCalled: {"args": None, "raw_args": None, "output": ""},
+    ev.MemoryTraceSpan: {"attributes": None, "notes": ()},
+    ev.BudgetsAllocated: {},
+    ev.ViewAssembled: {"layer_items": (), "unsent": (), "projection": None, "appended": ()},
+    ev.LayersDropped: {},
 }
 
 
@@ -127,50 +106,50 @@ class OTelExporter:
         # By execution: the messages of the turn so far, its question, and recalls that wait for what was recalled.
         self._messages: dict[str, list[dict[str, Any]]] = {}
         self._queries: dict[str, str] = {}
-        self._recalls: dict[str, list[tuple[Any, MemoryTraceSpan]]] = {}
+        self._recalls: dict[str, list[tuple[Any, ev.MemoryTraceSpan]]] = {}
 
-    def emit(self, event: RunEvent) -> None:
+    def emit(self, event: ev.RunEvent) -> None:
         """Take one event."""
         match event:
-            case TurnStarted():
+            case ev.TurnStarted():
                 self._turn_started(event)
-            case TurnCompleted():
-                self._turn_completed(event)
-            case StepStarted():
+            case ev.TurnCompleted():
+                self._ended(event, "turn", {"noetic.outcome": event.outcome})
+            case ev.StepStarted():
                 self._step_started(event)
-            case StepEnded():
+            case ev.StepEnded():
                 self._step_ended(event)
-            case ChildStarted():
+            case ev.ChildStarted():
                 self._child_started(event)
-            case ChildEnded():
-                self._child_ended(event)
-            case ModelCalled():
+            case ev.ChildEnded():
+                self._ended(event, "child", {"noetic.layers_out": list(event.returned)})
+            case ev.ModelCalled():
                 self._model_called(event)
-            case ToolCalled():
+            case ev.ToolCalled():
                 self._tool_called(event)
             # A hook that was never called has no duration to show.
-            case MemoryTraceSpan() if event.status != "skipped":
+            case ev.MemoryTraceSpan() if event.status != "skipped":
                 self._hook_called(event)
             case _:
                 self._without_span(event)
 
-    def _without_span(self, event: RunEvent) -> None:
+    def _without_span(self, event: ev.RunEvent) -> None:
         match event:
-            case LayersDropped():
+            case ev.LayersDropped():
                 self._note(event.where, "layers_dropped", event.t_ms, {"layers": list(event.layer_ids)})
-            case ErrorRaised():
+            case ev.ErrorRaised():
                 self._note(event.where, "error", event.t_ms, {"error.type": event.error_kind, "message": event.message})
-            case WarningRaised():
+            case ev.WarningRaised():
                 facts = {"code": event.code, "message": event.text, "layer": event.layer_id or ""}
                 self._note(event.where, "warning", event.t_ms, facts)
-            case SteeringDecided():
+            case ev.SteeringDecided():
                 about = {"action": event.action, "rules": list(event.rule_ids), "tool": event.tool_name or ""}
                 self._note(event.where, f"steering.{event.hook}", event.t_ms, about)
-            case ItemsAppended() if self._content:
+            case ev.ItemsAppended() if self._content:
                 self._items_appended(event)
-            case ViewAssembled() if self._content:
+            case ev.ViewAssembled() if self._content:
                 self._end_recalls(event.where.execution_id, event)
-            case LayerStateChanged():
+            case ev.LayerStateChanged():
                 return  # as large as the memory is, and written again with every change
             case _:
                 pass
@@ -180,7 +159,7 @@ class OTelExporter:
 
     # What every span has
 
-    def _wire(self, event: RunEvent) -> list[Any] | None:
+    def _wire(self, event: ev.RunEvent) -> list[Any] | None:
         """Return an event as data, with its number; None where all that it says are texts, and these are left out."""
         self._count += 1
         blank = _WITHOUT_TEXTS.get(type(event))
@@ -190,7 +169,7 @@ class OTelExporter:
             event = structs.replace(event, **blank)
         return [self._count, dump_event(event)]
 
-    def _start(self, where: Where, name: str, t_ms: float, parent: Any = None, kind: Any = None) -> Any:
+    def _start(self, where: ev.Where, name: str, t_ms: float, parent: Any = None, kind: Any = None) -> Any:
         stack = self._open.get(where.execution_id)
         parent = stack[-1] if parent is None and stack else parent
         context = None if parent is None else self._trace.set_span_in_context(parent)
@@ -226,7 +205,7 @@ class OTelExporter:
         """Return a span for an event that was reported when it was over."""
         return self._start(event.where, name, event.t_ms - (event.duration_ms or 0.0), kind=kind)
 
-    def _note(self, where: Where, name: str, t_ms: float, about: dict[str, Any]) -> None:
+    def _note(self, where: ev.Where, name: str, t_ms: float, about: dict[str, Any]) -> None:
         stack = self._open.get(where.execution_id)
         if stack:
             clean = self._redaction.data(about)
@@ -234,7 +213,7 @@ class OTelExporter:
 
     # Turns, steps, children
 
-    def _turn_started(self, event: TurnStarted) -> None:
+    def _turn_started(self, event: ev.TurnStarted) -> None:
         span = self._start(event.where, f"invoke_agent {self._agent}", event.t_ms)
         self._put(
             span,
@@ -251,24 +230,25 @@ class OTelExporter:
         self._put_json(span, "noetic.started", self._wire(event))
         self._open[event.where.execution_id] = [span]
 
-    def _items_appended(self, event: ItemsAppended) -> None:
+    def _items_appended(self, event: ev.ItemsAppended) -> None:
         sent = _of(self._messages, event.where.execution_id)
-        sent.extend(written(_authored(event)))
+        # Items that name their author where their role does not.
+        of_parent = event.where.depth and event.origin == "user"
+        sent.extend(written(_of_parent(event.items) if of_parent else named_items(event)))
         stack = self._open.get(event.where.execution_id)
         # A layer has changed the question before anybody answered it: what the turn was asked is not all the user's.
         if event.origin == "layer" and stack and not any(message["role"] == "assistant" for message in sent):
             self._put_json(stack[0], "gen_ai.input.messages", sent)
 
-    def _turn_completed(self, event: TurnCompleted) -> None:
+    def _ended(self, event: ev.TurnCompleted | ev.ChildEnded, what: str, about: dict[str, Any]) -> None:
         stack = self._closed(event)
         if stack:
-            turn = stack[0]
-            self._put(turn, {**_spent(event), "noetic.outcome": event.outcome})
+            self._put(stack[0], {**_spent(event), **about})
             if self._content:
-                self._put_json(turn, "gen_ai.output.messages", _text_message("assistant", event.text))
-            self._end(turn, event, "the turn failed" if event.outcome == "failure" else None, event.outcome)
+                self._put_json(stack[0], "gen_ai.output.messages", _text_message("assistant", event.text))
+            self._end(stack[0], event, f"the {what} failed" if event.outcome == "failure" else None, event.outcome)
 
-    def _closed(self, event: TurnCompleted | ChildEnded) -> list[Any]:
+    def _closed(self, event: ev.TurnCompleted | ev.ChildEnded) -> list[Any]:
         """Return the spans of an execution that is over, its own first; steps whose end was not reported end with it."""
         execution_id = event.where.execution_id
         self._end_recalls(execution_id)
@@ -281,7 +261,7 @@ class OTelExporter:
         self._queries.pop(execution_id, None)
         return stack
 
-    def _step_started(self, event: StepStarted) -> None:
+    def _step_started(self, event: ev.StepStarted) -> None:
         execution_id = event.where.execution_id
         around = self._steps.get((execution_id, event.path.rpartition("/")[0]))
         stack = self._open.setdefault(execution_id, [])
@@ -292,7 +272,7 @@ class OTelExporter:
         stack.append(span)
         self._steps[execution_id, event.path] = span
 
-    def _step_ended(self, event: StepEnded) -> None:
+    def _step_ended(self, event: ev.StepEnded) -> None:
         execution_id = event.where.execution_id
         # By path, not from the top of the stack: steps side by side end in any order.
         span = self._steps.pop((execution_id, event.path), None)
@@ -305,7 +285,7 @@ class OTelExporter:
         self._put(span, {"noetic.status": event.status})
         self._end(span, event, event.error if event.status == "error" else None, event.status)
 
-    def _child_started(self, event: ChildStarted) -> None:
+    def _child_started(self, event: ev.ChildStarted) -> None:
         parent = self._open.get(event.parent_id) or [None]
         span = self._start(event.where, f"{event.step_kind} {event.step_id}", event.t_ms, parent[-1])
         about = {"noetic.items_in": len(event.items), "noetic.layers_in": list(event.handed)}
@@ -319,17 +299,9 @@ class OTelExporter:
         self._put_json(span, "noetic.started", self._wire(event))
         self._open[event.where.execution_id] = [span]
 
-    def _child_ended(self, event: ChildEnded) -> None:
-        stack = self._closed(event)
-        if stack:
-            self._put(stack[0], {**_spent(event), "noetic.layers_out": list(event.returned)})
-            if self._content:
-                self._put_json(stack[0], "gen_ai.output.messages", _text_message("assistant", event.text))
-            self._end(stack[0], event, "the child failed" if event.outcome == "failure" else None, event.outcome)
-
     # Calls
 
-    def _model_called(self, event: ModelCalled) -> None:
+    def _model_called(self, event: ev.ModelCalled) -> None:
         execution_id = event.where.execution_id
         self._end_recalls(execution_id)
         span = self._whole(event, f"chat {event.model}", self._trace.SpanKind.CLIENT)
@@ -357,7 +329,7 @@ class OTelExporter:
                 self._put_json(span, "gen_ai.input.messages", self._messages.get(execution_id, []))
         self._end(span, event, event.error if event.status == "error" else None, event.status)
 
-    def _tool_called(self, event: ToolCalled) -> None:
+    def _tool_called(self, event: ev.ToolCalled) -> None:
         span = self._whole(event, f"execute_tool {event.name}")
         self._put(
             span,
@@ -376,7 +348,7 @@ class OTelExporter:
         problem = None if event.status == "ok" else event.error or event.status
         self._end(span, event, problem, event.error_type or event.status)
 
-    def _hook_called(self, event: MemoryTraceSpan) -> None:
+    def _hook_called(self, event: ev.MemoryTraceSpan) -> None:
         operation = _OPERATIONS.get(event.hook)
         name = f"{operation} {event.layer_id}" if operation else f"memory {event.layer_id}.{event.hook}"
         span = self._whole(event, name)
@@ -401,7 +373,7 @@ class OTelExporter:
         else:
             self._end(span, event, event.error, event.status)
 
-    def _end_recalls(self, execution_id: str, view: ViewAssembled | None = None) -> None:
+    def _end_recalls(self, execution_id: str, view: ev.ViewAssembled | None = None) -> None:
         for span, event in self._recalls.pop(execution_id, ()):
             recalled = [item for layer_id, item in view.layer_items if layer_id == event.layer_id] if view else []
             if recalled:
@@ -422,18 +394,13 @@ def _text_message(role: str, text: str) -> list[dict[str, Any]]:
     return [{"role": role, "parts": [{"type": "text", "content": text}]}]
 
 
-def _spent(event: TurnCompleted | ChildEnded | ModelCalled) -> dict[str, Any]:
+def _spent(event: ev.TurnCompleted | ev.ChildEnded | ev.ModelCalled) -> dict[str, Any]:
     spent = {
         "gen_ai.usage.input_tokens": event.input_tokens,
         "gen_ai.usage.output_tokens": event.output_tokens,
         "noetic.cost_usd": event.cost,
     }
     return {name: value for name, value in spent.items() if value is not None}
-
-
-def _authored(event: ItemsAppended) -> Iterable[Item]:
-    """Return logged items that name their author where their role does not."""
-    return _of_parent(event.items) if event.where.depth and event.origin == "user" else named_items(event)
 
 
 def _of_parent(items: Iterable[Item]) -> list[Item]:

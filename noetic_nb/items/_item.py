@@ -10,26 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from noetic_nb._core.cards import Card, with_card
+from noetic_nb._core.names import keys
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.items._frozen import FrozenDict, freeze, thaw
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-BASE_TYPES: Final = frozenset(
-    {
-        "message",
-        "function_call",
-        "function_call_output",
-        "reasoning",
-        "web_search_call",
-        "file_search_call",
-        "image_generation_call",
-        "compaction",
-        "mcp_list_tools",
-        "mcp_approval_request",
-        "mcp_approval_response",
-        "additional_tools",
-    }
+BASE_TYPES: Final = keys(
+    "message function_call function_call_output reasoning web_search_call file_search_call image_generation_call"
+    " compaction mcp_list_tools mcp_approval_request mcp_approval_response additional_tools"
 )
 """Item types known without registration; types that begin with ``openrouter:`` are known too."""
 

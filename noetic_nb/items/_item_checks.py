@@ -175,12 +175,9 @@ def _check_parts(item: Item, name: str, parts: Any, *, others_pass: bool = False
 def _call(item: Item) -> Item:
     for field in ("name", "arguments", "callId"):
         if not isinstance(item.get(field), str) or (field == "callId" and not item[field]):
-            raise MalformedItem(
-                "function_call",
-                f"a call needs text under {field!r}.",
-                given=item.get(field),
-                hint="Arguments are JSON text." if field == "arguments" else "",
-            )
+            what = f"a call needs text under {field!r}."
+            hint = "Arguments are JSON text." if field == "arguments" else ""
+            raise MalformedItem("function_call", what, given=item.get(field), hint=hint)
     return item
 
 

@@ -157,10 +157,8 @@ def _is_argument(value: str, word: str, *, quoted: bool) -> bool:
 
 
 def _given(match: re.Match[str]) -> tuple[str, str]:
-    for group in ("double", "single", "bare"):
-        if match[group] is not None:
-            return group, match[group]
-    raise AssertionError(match)  # one of them is in every match
+    group = next(group for group in ("double", "single", "bare") if match[group] is not None)
+    return group, match[group]
 
 
 def placed(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
@@ -177,7 +175,7 @@ def placed(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
         yield from _pairs(text, raw)
     if '"' in text or "'" in text:
         for match in _LIST.finditer(text):
-            group, value = _given_quoted(match)
+            group, value = _given(match)
             if in_pair(match["name"], value):
                 yield Span(*match.span(group), value)
     if "</" in text or "]]" in text:
@@ -190,10 +188,6 @@ def placed(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
             value = match["value"]
             if ((match["login"] or match["after"]) and not PLACEHOLDER.fullmatch(value)) or _worth(value, "password"):
                 yield Span(*match.span("value"), value)
-
-
-def _given_quoted(match: re.Match[str]) -> tuple[str, str]:
-    return ("double", match["double"]) if match["double"] is not None else ("single", match["single"])
 
 
 def _options(text: str) -> Iterator[Span]:
@@ -265,13 +259,13 @@ def _blocks(text: str) -> Iterator[Span]:
             if inner.strip():
                 lines.append((end - len(inner), place + len(line.rstrip())))
             place = end + 1
-        if any(_worth(text[start:end], word) or _any_word(text[start:end], word) for start, end in lines):
+        if any(_worth(text[start:end], word) or _any_word(text[start:end]) for start, end in lines):
             start, end = lines[0][0], lines[-1][1]
             end -= len(_CLOSING.search(text, max(start, end - 64), end)[0])  # type: ignore[index]
             yield Span(start, end, text[start:end])
 
 
-def _any_word(line: str, word: str) -> bool:
+def _any_word(line: str) -> bool:
     return any(is_mixed(each) for each in line.split()) and not PLACEHOLDER.search(line)
 
 

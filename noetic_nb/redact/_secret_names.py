@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
+from noetic_nb._core.names import keys
+
 REDACTED: Final = "[redacted]"
 PLACEHOLDER: Final = re.compile(r"\[redacted(?: [0-9]+)?\]")
 Placeholder: TypeAlias = Callable[[str], str]
@@ -25,37 +27,10 @@ class Span(NamedTuple):
 
 _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 # The last words of a name say what it is: a `reset_password_token` is a token, a `token_count` is a number.
-_ENDINGS: Final = frozenset(
-    [
-        "password",
-        "passwords",
-        "passwd",
-        "pwd",
-        "pass",
-        "passphrase",
-        "passcode",
-        "passcodes",
-        "secret",
-        "secrets",
-        "token",
-        "apikey",
-        "credential",
-        "credentials",
-        "creds",
-        "auth",
-        "authorization",
-        "bearer",
-        "cookie",
-        "cookies",
-        "sessionid",
-        "dsn",
-        "pin",
-        "otp",
-        "webhook",
-        "accesskey",
-        "privatekey",
-        "connectionstring",
-    ]
+_ENDINGS: Final = keys(
+    "password passwords passwd pwd pass passphrase passcode passcodes secret secrets token apikey credential"
+    " credentials creds auth authorization bearer cookie cookies sessionid dsn pin otp webhook accesskey privatekey"
+    " connectionstring"
 )
 _PAIRS: Final = frozenset(
     [
@@ -72,75 +47,17 @@ _PAIRS: Final = frozenset(
         "session id",
     ]
 )
-_MODIFIERS: Final = frozenset(
-    [
-        "value",
-        "hash",
-        "old",
-        "new",
-        "current",
-        "previous",
-        "confirm",
-        "confirmation",
-        "again",
-        "repeat",
-        "prod",
-        "production",
-        "dev",
-        "test",
-        "staging",
-        "live",
-        "header",
-        "plain",
-        "plaintext",
-        "raw",
-        "base64",
-        "b64",
-        "pem",
-    ]
+_MODIFIERS: Final = keys(
+    "value hash old new current previous confirm confirmation again repeat prod production dev test staging live"
+    " header plain plaintext raw base64 b64 pem"
 )
-_CLAIMS: Final = frozenset(
-    [
-        "has",
-        "is",
-        "are",
-        "needs",
-        "need",
-        "requires",
-        "require",
-        "required",
-        "use",
-        "uses",
-        "no",
-        "without",
-        "with",
-        "max",
-        "min",
-        "num",
-    ]
-)
+_CLAIMS: Final = keys("has is are needs need requires require required use uses no without with max min num")
 # In names without a sign between their words.
 _IN_ONE_WORD: Final = (
     "password", "passwd", "passphrase", "passcode", "apikey", "secretkey", "accesskey", "privatekey", "apisecret", "apitoken",
     "authtoken", "accesstoken", "refreshtoken", "clientsecret", "sessiontoken", "connectionstring",
 )  # fmt: skip
-NAME_KEYS: Final = frozenset(
-    [
-        "name",
-        "key",
-        "header",
-        "field",
-        "variable",
-        "var",
-        "env",
-        "id",
-        "property",
-        "parameter",
-        "param",
-        "option",
-        "setting",
-    ]
-)
+NAME_KEYS: Final = keys("name key header field variable var env id property parameter param option setting")
 """What a name is called where it stands beside its value, in lower case."""
 VALUE_KEYS: Final = frozenset(["value", "val", "default"])
 _ADDRESSES: Final = frozenset({"url", "uri"})

@@ -37,18 +37,16 @@ _STATE: Final = {"ledger": (), "pendingAsync": ()}
 _NO_ARGS: Final = freeze({})
 
 
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """The clock as it stood at a call."""
+@dataclass(slots=True)
+class RecordedClock:
+    """A clock that stands where it is set, such as at a call; no time passes."""
 
-    t_ms: float
+    t_ms: float = 0.0
 
     def now_ms(self) -> float:
-        """Milliseconds of the run's clock."""
         return self.t_ms
 
     def monotonic_ms(self) -> float:
-        """Return the same: no time passes."""
         return self.t_ms
 
 
@@ -96,7 +94,7 @@ class CallParams:
             token_usage=known.usage,
             cost=known.cost,
             turn=where.turn,
-            clock=_Clock(t_ms),
+            clock=RecordedClock(t_ms),
         )
 
     def of_tool(

@@ -95,12 +95,8 @@ def made_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise NoeticConfigError(
-            "CANNOT_WRITE",
-            f"The folder cannot be made: {error.strerror or error}.",
-            given=str(path),
-            hint="Name another one.",
-        ) from error
+        what = f"The folder cannot be made: {error.strerror or error}."
+        raise NoeticConfigError("CANNOT_WRITE", what, given=str(path), hint="Name another one.") from error
 
 
 def _run_import(given: Namespace, output: Output) -> int:

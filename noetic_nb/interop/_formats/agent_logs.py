@@ -9,25 +9,14 @@ from typing import Any, Final
 from noetic_nb.interop._formats.unread import NOTHING, WRONG, Keys, Unread
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._item import Item
-from noetic_nb.items._messages.message import (
-    Child,
-    Compaction,
-    Message,
-    call_output,
-    input_text,
-    output_text,
-    result_text,
-    shown,
-    text_message,
-    thought,
-)
+from noetic_nb.items._messages import message as msg
 from noetic_nb.items._origins import MODEL, Origin, with_origin
 from noetic_nb.redact import Redaction
 from noetic_nb.runs import Run
 from noetic_nb.runs._conversation import conversation_events
 from noetic_nb.runs._run import run_of_settled
 
-Talk = list[Message | Compaction | Child]
+Talk = list[msg.Message | msg.Compaction | msg.Child]
 
 _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
 
@@ -46,7 +35,7 @@ class Notes:
     def add(self, place: str, value: object, what: str = "no place in a run") -> None:
         """Note a value, unless it says nothing."""
         if value not in NOTHING:
-            self._said.append({"place": place, "what": what, "value": shown(value)})
+            self._said.append({"place": place, "what": what, "value": msg.shown(value)})
 
     @contextmanager
     def line(self, number: int, value: Mapping[str, Any]) -> Iterator[None]:
@@ -63,16 +52,6 @@ class Notes:
         self._unread.look(place, value, known, path)
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a mapping, an empty one for any other value."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def records(value: Any) -> list[Mapping[str, Any]]:
-    """Return the mappings of a list, none for any other value."""
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list | tuple) else []
-
-
 def text_of(value: Any) -> str | None:
     """Return text that is not empty, None for any other value."""
     return value if isinstance(value, str) and value else None
@@ -81,58 +60,60 @@ def text_of(value: Any) -> str | None:
 def input_parts(content: Any, notes: Notes, place: str) -> tuple[FrozenDict, ...]:
     """Return the parts of a message to the model: texts and pictures; other media are named in a text and noted."""
     if isinstance(content, str):
-        return (input_text(content),) if content else ()
+        return (msg.input_text(content),) if content else ()
     if content not in NOTHING and not isinstance(content, list | tuple):
         notes.add(place, content, "content of no known form")
     parts = []
-    for number, part in enumerate(records(content)):
+    for number, part in enumerate(msg.records(content)):
         kind, text = str(part.get("type")), part.get("text")
-        source = mapping(part.get("source"))
+        source = msg.mapping(part.get("source"))
         url = part.get("image_url", source.get("url", source.get("path")))
-        url = mapping(url).get("url") if isinstance(url, Mapping) else url
+        url = msg.mapping(url).get("url") if isinstance(url, Mapping) else url
         if isinstance(source.get("data"), str):
             url = f"data:{source.get('media_type', 'image/png')};base64,{source['data']}"
         if kind in _TEXTS and isinstance(text, str):
-            parts.append(input_text(text))
+            parts.append(msg.input_text(text))
         elif "image" in kind and isinstance(url, str):
             parts.append(FrozenDict(type="input_image", imageUrl=url, detail="auto"))
         else:
-            parts.append(input_text(f"[{kind}]"))
+            parts.append(msg.input_text(f"[{kind}]"))
             notes.add(f"{place}[{number}]", part, "a part that a message of a run has no form for")
     return tuple(parts)
 
 
-def user(content: Any, notes: Notes, place: str, **known: Any) -> Message:
-    return Message("user", (text_message("user", input_parts(content, notes, place)),), **known)
+def user(content: Any, notes: Notes, place: str, **known: Any) -> msg.Message:
+    return msg.Message("user", (msg.text_message("user", input_parts(content, notes, place)),), **known)
 
 
-def system(text: str, **known: Any) -> Message:
-    return Message("system", (text_message("system", (input_text(text),)),), **known)
+def system(text: str, **known: Any) -> msg.Message:
+    return msg.Message("system", (msg.text_message("system", (msg.input_text(text),)),), **known)
 
 
-def feedback(text: str, **known: Any) -> Message:
+def feedback(text: str, **known: Any) -> msg.Message:
     """Make a message of the environment in which an agent works: its text is no better than a tool's."""
-    return Message("system", (with_origin(text_message("system", (input_text(text),)), Origin("tool")),), **known)
+    return msg.Message(
+        "system", (with_origin(msg.text_message("system", (msg.input_text(text),)), Origin("tool")),), **known
+    )
 
 
-def by_program(parts: tuple[FrozenDict, ...], **known: Any) -> Message:
+def by_program(parts: tuple[FrozenDict, ...], **known: Any) -> msg.Message:
     """Make a message in the role of the user that a program wrote, perhaps with what a tool had returned."""
-    return Message("system", (with_origin(text_message("user", parts), MODEL),), **known)
+    return msg.Message("system", (with_origin(msg.text_message("user", parts), MODEL),), **known)
 
 
-def answer(text: str, calls: Sequence[Item], *, thoughts: str | None = None, **known: Any) -> Message:
+def answer(text: str, calls: Sequence[Item], *, thoughts: str | None = None, **known: Any) -> msg.Message:
     """Make an answer of a model: its reasoning, its text where there is any, then its calls."""
-    items = [thought(thoughts)] if thoughts else []
+    items = [msg.thought(thoughts)] if thoughts else []
     if text or not calls:
-        items.append(text_message("assistant", (output_text(text),)))
-    return Message("assistant", (*items, *calls), **known)
+        items.append(msg.text_message("assistant", (msg.output_text(text),)))
+    return msg.Message("assistant", (*items, *calls), **known)
 
 
-def result(call_id: str, content: Any, *, error: str | None = None, known: bool = True, **more: Any) -> Message:
+def result(call_id: str, content: Any, *, error: str | None = None, known: bool = True, **more: Any) -> msg.Message:
     """Make the result of a call; `error` is why it failed, `known` whether the source says whether it did."""
-    text, _ = result_text(content)
+    text, _ = msg.result_text(content)
     errors = {} if error is None else {call_id: error}
-    return Message("tool", (call_output(call_id, text),), errors=errors, statuses_known=known, **more)
+    return msg.Message("tool", (msg.call_output(call_id, text),), errors=errors, statuses_known=known, **more)
 
 
 def agent_run(

@@ -6,18 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from noetic_nb.interop._formats.graded import (
-    REMEMBERED,
-    Calls,
-    assistant,
-    graded_run,
-    refuser,
-    said,
-    talk_of,
-    task_meta,
-    user,
-)
-from noetic_nb.interop._formats.sources import Document, record
+from noetic_nb.interop._formats import graded
+from noetic_nb.interop._formats.sources import Document, first_value, record
 from noetic_nb.items._messages.message import Message
 from noetic_nb.redact import Redaction
 from noetic_nb.runs import Run
@@ -30,8 +20,7 @@ _NAMES: Final = ("suite_name", "pipeline_name", "user_task_id", "attack_type", "
 
 def looks_like(document: Document) -> bool:
     """Tell whether a document is a run, a list of runs, or a run a line."""
-    data = document.data
-    first = record(document, 0) if document.by_line else data[0] if isinstance(data, list) and data else data
+    first = first_value(document)
     return isinstance(first, Mapping) and all(key in first for key in _NAMES[:3])
 
 
@@ -39,14 +28,14 @@ def read(
     document: Document, format: str | None = None, redaction: Redaction | None = None
 ) -> Iterator[Callable[[], Run]]:
     """Yield a reader for each run of a document."""
-    redaction = Redaction(remembered=REMEMBERED) if redaction is None else redaction
+    redaction = Redaction(remembered=graded.REMEMBERED) if redaction is None else redaction
     is_list = document.by_line or isinstance(document.data, list)
     for index in range(len(document.data)) if is_list else [None]:
         yield partial(_run, document, index, redaction)
 
 
 def _run(document: Document, index: int | None, redaction: Redaction) -> Run:
-    refuse = refuser(document, index, _HINT)
+    refuse = graded.refuser(document, index, _HINT)
     entry: Any = document.data if index is None else None
     if index is not None:
         entry = record(document, index) if document.by_line else document.data[index]
@@ -59,9 +48,9 @@ def _run(document: Document, index: int | None, redaction: Redaction) -> Run:
     done, security = entry.get("utility"), entry.get("security")
     if any(each is not None and not isinstance(each, bool) for each in (done, security)):
         refuse("`utility` and `security` must be true, false or null")
-    messages = talk_of(entry, "messages", refuse)
+    messages = graded.talk_of(entry, "messages", refuse)
     meta = {
-        **task_meta(_SOURCE, suite, model, user_task, None),
+        **graded.task_meta(_SOURCE, suite, model, user_task, None),
         "user_task": user_task,
         "injection_task": injection_task,
         "attack": attack is not None,
@@ -69,21 +58,23 @@ def _run(document: Document, index: int | None, redaction: Redaction) -> Run:
         # Without an attack the original writes true: nothing could fail.
         "attack_succeeded": security if attack is not None else None,
     }
-    policy = "\n\n".join([said(_text(m.get("content")), refuse) for m in messages if m.get("role") == "system"])
-    calls = Calls(refuse)
+    policy = "\n\n".join([graded.said(_text(m.get("content")), refuse) for m in messages if m.get("role") == "system"])
+    calls = graded.Calls(refuse)
     # A run that was cut off before its first answer has no messages at all, which is no conversation.
     made = [_message(m, calls, model, refuse) for m in messages if m.get("role") != "system"]
     name = "-".join([str(each or "none") for each in names])
     reward = None if done is None else float(done)
-    return graded_run(made, name, meta, reward, policy=policy, refuse=refuse, redaction=redaction)
+    return graded.run_of_task(made, name, meta, reward, policy=policy, refuse=refuse, redaction=redaction)
 
 
-def _message(message: Mapping[str, Any], calls: Calls, model: str | None, refuse: Callable[[str], NoReturn]) -> Message:
+def _message(
+    message: Mapping[str, Any], calls: graded.Calls, model: str | None, refuse: Callable[[str], NoReturn]
+) -> Message:
     role, text = message.get("role"), message.get("content")
     if type(text) is not str:
-        text = said(_text(text), refuse)
+        text = graded.said(_text(text), refuse)
     if role == "user":
-        return user(text)
+        return graded.user(text)
     if role == "tool":
         error = message.get("error")
         if error is not None and not isinstance(error, str):
@@ -100,7 +91,7 @@ def _message(message: Mapping[str, Any], calls: Calls, model: str | None, refuse
         if not isinstance(each, dict) or not isinstance(each.get("function"), str):
             refuse(f"a tool call lacks its function: {each!r:.80}")
         made.append(calls.make(each["function"], each.get("args") or {}, each.get("id")))
-    return assistant(text, made, model=model)
+    return graded.assistant(text, made, model=model)
 
 
 def _text(content: Any) -> Any:

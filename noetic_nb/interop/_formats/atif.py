@@ -7,23 +7,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from noetic_nb.interop._formats.agent_logs import (
-    Notes,
-    Talk,
-    agent_run,
-    answer,
-    feedback,
-    input_parts,
-    mapping,
-    records,
-    result,
-    text_of,
-    user,
-)
-from noetic_nb.interop._formats.sources import Document, read_document, record, refused
-from noetic_nb.interop._formats.unread import EVERYTHING, Keys, keys
+from noetic_nb._core.names import keys
+from noetic_nb.interop._formats import agent_logs as logs
+from noetic_nb.interop._formats.sources import Document, first_value, read_document, record, refused
+from noetic_nb.interop._formats.unread import EVERYTHING, Keys
 from noetic_nb.items import Item
-from noetic_nb.items._messages.message import Child, Compaction, Message, call, money, text_message, time_ms, usage_of
+from noetic_nb.items._messages.message import (
+    Child,
+    Compaction,
+    Message,
+    call,
+    mapping,
+    money,
+    records,
+    text_message,
+    time_ms,
+    usage_of,
+)
 from noetic_nb.items._messages.usage_fields import USAGE
 from noetic_nb.items._origins import origin_named, with_origin
 from noetic_nb.runs import Run
@@ -71,8 +71,7 @@ _DEEPEST: Final = 20
 
 def looks_like(document: Document) -> bool:
     """Tell whether a document is a trajectory, or a list of them."""
-    data = document.data
-    first = record(document, 0) if document.by_line else data[0] if isinstance(data, list | tuple) and data else data
+    first = first_value(document)
     return isinstance(first, Mapping) and "steps" in first and str(first.get("schema_version")).startswith("ATIF")
 
 
@@ -88,7 +87,7 @@ def _run(document: Document, place: int) -> Run:
     entry = record(document, place) if document.by_line else data[place] if isinstance(data, list | tuple) else data
     if not isinstance(entry, Mapping) or not isinstance(entry.get("steps"), list):
         raise refused(document, "a trajectory has a list of `steps`", index=place)
-    notes, agent = Notes(), mapping(entry.get("agent"))
+    notes, agent = logs.Notes(), mapping(entry.get("agent"))
     reader = _Reader(document, entry, notes)
     talk = reader.talk(entry)
     for name, inner in reader.embedded.items():
@@ -99,9 +98,9 @@ def _run(document: Document, place: int) -> Run:
     own = {name: extra.pop(name) for name in ("meta", "estimated", "quality", "closing_tools") if name in extra}
     meta = {
         "source": "atif",
-        "model": text_of(agent.get("model_name")),
-        "agent": text_of(agent.get("name")),
-        "agent_version": text_of(agent.get("version")),
+        "model": logs.text_of(agent.get("model_name")),
+        "agent": logs.text_of(agent.get("name")),
+        "agent_version": logs.text_of(agent.get("version")),
         "tools": agent.get("tool_definitions") or None,
         "outcome": extra.pop("outcome", None) if isinstance(extra.get("outcome"), bool) else None,
         "final_metrics": entry.get("final_metrics"),
@@ -111,17 +110,17 @@ def _run(document: Document, place: int) -> Run:
     # As `Run.to_atif` writes them.
     meta = {**mapping(own.get("meta")), **{key: value for key, value in meta.items() if value is not None}}
     notes.rest("", {**entry, "extra": None}, _KEYS)
-    run_id = text_of(entry.get("session_id")) or text_of(entry.get("trajectory_id"))
+    run_id = logs.text_of(entry.get("session_id")) or logs.text_of(entry.get("trajectory_id"))
     quality = money(own.get("quality"))
     estimated = [name for name in own.get("estimated") or () if isinstance(name, str)]
     closing = [name for name in own.get("closing_tools") or () if isinstance(name, str)]
-    return agent_run(run_id, talk, meta, notes, quality=quality, estimated=estimated, closing_tools=closing)
+    return logs.agent_run(run_id, talk, meta, notes, quality=quality, estimated=estimated, closing_tools=closing)
 
 
 class _Reader:
     """Reads the steps of a trajectory, and of those that its calls refer to."""
 
-    def __init__(self, document: Document, root: Mapping[str, Any], notes: Notes) -> None:
+    def __init__(self, document: Document, root: Mapping[str, Any], notes: logs.Notes) -> None:
         self.document = document
         self.notes = notes
         self.embedded: dict[str, Mapping[str, Any]] = {}
@@ -131,14 +130,14 @@ class _Reader:
 
     def _collect(self, entry: Mapping[str, Any], depth: int) -> None:
         for inner in records(entry.get("subagent_trajectories")) if depth < _DEEPEST else ():
-            if (name := text_of(inner.get("trajectory_id"))) is not None:
+            if (name := logs.text_of(inner.get("trajectory_id"))) is not None:
                 self.embedded.setdefault(name, inner)
             self._collect(inner, depth + 1)
 
-    def talk(self, entry: Mapping[str, Any]) -> Talk:
+    def talk(self, entry: Mapping[str, Any]) -> logs.Talk:
         """Return the steps of a trajectory as messages."""
-        model = text_of(mapping(entry.get("agent")).get("model_name"))
-        talk: Talk = []
+        model = logs.text_of(mapping(entry.get("agent")).get("model_name"))
+        talk: logs.Talk = []
         for number, step in enumerate(records(entry.get("steps"))):
             place = f"steps[{number}]"
             about = mapping(step.get("extra"))
@@ -148,7 +147,7 @@ class _Reader:
             elif step.get("source") == "agent":
                 talk += self._answer(step, model, place)
             elif step.get("source") == "user" and not step.get("is_copied_context"):
-                message = user(step.get("message"), self.notes, f"{place}.message", t_ms=_at(step))
+                message = logs.user(step.get("message"), self.notes, f"{place}.message", t_ms=_at(step))
                 message.items = tuple([_authored(item, about) for item in message.items])
                 talk.append(message)
             else:
@@ -158,13 +157,13 @@ class _Reader:
     def _seeded(self, step: Mapping[str, Any], place: str) -> Iterator[Message]:
         """Yield a step that is no act of this conversation: of the system, or copied from an earlier one."""
         role = "user" if step.get("source") == "user" else "system"
-        parts = input_parts(step.get("message"), self.notes, f"{place}.message")
+        parts = logs.input_parts(step.get("message"), self.notes, f"{place}.message")
         yield Message("system", (_authored(text_message(role, parts), mapping(step.get("extra"))),), t_ms=_at(step))
         for text in self._observed(step, set()):
-            yield feedback(text, t_ms=_at(step))
+            yield logs.feedback(text, t_ms=_at(step))
 
-    def _compaction(self, step: Mapping[str, Any], about: Mapping[str, Any], place: str, talk: Talk) -> Compaction:
-        parts = input_parts(step.get("message"), self.notes, f"{place}.message")
+    def _compaction(self, step: Mapping[str, Any], about: Mapping[str, Any], place: str, talk: logs.Talk) -> Compaction:
+        parts = logs.input_parts(step.get("message"), self.notes, f"{place}.message")
         last = talk[-1] if talk else None
         wrote = None
         if about.get("summary_call") and isinstance(last, Message) and last.role == "assistant":
@@ -176,10 +175,10 @@ class _Reader:
             _count(about, "tokens_before"),
             _count(about, "tokens_after"),
             opaque=bool(about.get("opaque")),
-            trigger=text_of(about.get("trigger")),
+            trigger=logs.text_of(about.get("trigger")),
             items_removed=_count(about, "items_removed"),
             answer=wrote,
-            model=text_of(about.get("model")),
+            model=logs.text_of(about.get("model")),
             usage=_billed(mapping(about.get("usage"))),
             t_ms=_at(step),
         )
@@ -193,36 +192,36 @@ class _Reader:
         about = mapping(step.get("extra"))
         reason = mapping(metrics.get("extra")).get("finish_reason", about.get("finish_reason"))
         effort = step.get("reasoning_effort")
-        parts = input_parts(step.get("message"), self.notes, f"{place}.message")
+        parts = logs.input_parts(step.get("message"), self.notes, f"{place}.message")
         text = "".join([str(part.get("text", f"[{part['type']}]")) for part in parts])
         if step.get("is_copied_context"):
-            made = answer(text, calls)
+            made = logs.answer(text, calls)
             yield Message("system", made.items, t_ms=_at(step))
             return
         count = step.get("llm_call_count")
         if type(count) is int and count > 1:
             self.notes.add(f"{place}.llm_call_count", count, "several model calls are told as one")
-        yield answer(
+        yield logs.answer(
             text,
             calls,
-            thoughts=text_of(step.get("reasoning_content")),
-            model=text_of(step.get("model_name")) or model,
+            thoughts=logs.text_of(step.get("reasoning_content")),
+            model=logs.text_of(step.get("model_name")) or model,
             usage=_usage(metrics),
             cost=money(metrics.get("cost_usd")),
             finish_reason=reason if reason in ("stop", "tool_calls", "length", "content_filter") else None,
             params=None if effort is None else {"reasoning_effort": effort},
             t_ms=_at(step),
             is_called=count != 0,
-            error=text_of(about.get("model_error")),
+            error=logs.text_of(about.get("model_error")),
             duration_ms=money(about.get("duration_ms")),
         )
         yield from self._results(step, {str(each["callId"]) for each in calls}, place)
 
     def _results(self, step: Mapping[str, Any], calls: set[str], place: str) -> Iterator[Message]:
         said = records(mapping(step.get("observation")).get("results"))
-        orphans = [each for each in said if text_of(each.get("source_call_id")) not in calls]
+        orphans = [each for each in said if logs.text_of(each.get("source_call_id")) not in calls]
         for number, each in enumerate(said):
-            call_id = text_of(each.get("source_call_id"))
+            call_id = logs.text_of(each.get("source_call_id"))
             if call_id not in calls:
                 # The only result of the only call needs no id.
                 if len(calls) == len(said) == 1 and each is orphans[0]:
@@ -234,7 +233,7 @@ class _Reader:
             failed = next((about[name] for name in _FAILED if name in about), None)
             if failed is None and isinstance(about.get("status"), str):
                 failed = about["status"] not in ("ok", "success", "completed")
-            parts = input_parts(each.get("content"), self.notes, f"{place}.observation.results[{number}].content")
+            parts = logs.input_parts(each.get("content"), self.notes, f"{place}.observation.results[{number}].content")
             text = "".join([str(part.get("text", f"[{part['type']}]")) for part in parts])
             error = (failed if isinstance(failed, str) else text or "failed") if failed else None
             children = {}
@@ -246,23 +245,23 @@ class _Reader:
                 "t_ms": _at(step),
                 "duration_ms": money(about.get("duration_ms")),
             }
-            yield result(call_id, text, error=error, children=children, **facts)
+            yield logs.result(call_id, text, error=error, children=children, **facts)
         for text in self._observed(step, calls):
             if not (len(calls) == len(said) == 1):
-                yield feedback(text, t_ms=_at(step))
+                yield logs.feedback(text, t_ms=_at(step))
 
     def _observed(self, step: Mapping[str, Any], calls: set[str]) -> Iterator[str]:
         """Yield the texts of results that answer no call: feedback of the environment."""
         for each in records(mapping(step.get("observation")).get("results")):
-            if text_of(each.get("source_call_id")) not in calls:
-                parts = input_parts(each.get("content"), self.notes, "observation")
+            if logs.text_of(each.get("source_call_id")) not in calls:
+                parts = logs.input_parts(each.get("content"), self.notes, "observation")
                 if text := "".join([str(part.get("text", f"[{part['type']}]")) for part in parts]):
                     yield text
 
     def _child(self, reference: Mapping[str, Any], place: str) -> Child | None:
-        name = text_of(reference.get("trajectory_id")) or text_of(reference.get("session_id")) or ""
+        name = logs.text_of(reference.get("trajectory_id")) or logs.text_of(reference.get("session_id")) or ""
         entry: Any = self.embedded.get(name)
-        path = text_of(reference.get("trajectory_path"))
+        path = logs.text_of(reference.get("trajectory_path"))
         if entry is None and path is not None:
             entry = self._beside(path)
             self.notes.rest(path, entry, _KEYS)

@@ -8,35 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from noetic_nb.interop._formats.agent_logs import (
-    Notes,
-    Talk,
-    agent_run,
-    answer,
-    by_program,
-    input_parts,
-    mapping,
-    records,
-    result,
-    text_of,
-    user,
-)
+from noetic_nb._core.names import keys
+from noetic_nb.interop._formats import agent_logs as logs
 from noetic_nb.interop._formats.sources import Document, first_lines, lines_of, read_document
-from noetic_nb.interop._formats.unread import EVERYTHING, Keys, keys
+from noetic_nb.interop._formats.unread import EVERYTHING, Keys
 from noetic_nb.items import Item
-from noetic_nb.items._messages.message import (
-    FINISH,
-    Child,
-    Compaction,
-    Message,
-    call,
-    count,
-    money,
-    output_text,
-    result_text,
-    text_message,
-    time_ms,
-)
+from noetic_nb.items._messages import message as msg
 from noetic_nb.items._messages.usage_fields import USAGE, known_usage
 from noetic_nb.runs import Run
 
@@ -78,7 +55,7 @@ _DEEPEST: Final = 10
 def looks_like(document: Document) -> bool:
     """Tell whether a document is a session: lines with the id of one, of the types that the program writes."""
     lines = first_lines(document, _LOOKED_AT)
-    return any(text_of(line.get("type")) in _LINES and "sessionId" in line and "uuid" in line for line in lines)
+    return any(logs.text_of(line.get("type")) in _LINES and "sessionId" in line and "uuid" in line for line in lines)
 
 
 def is_part(document: Document) -> bool:
@@ -89,22 +66,22 @@ def is_part(document: Document) -> bool:
 
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
     """Yield a reader for each session of a document."""
-    notes = Notes()
+    notes = logs.Notes()
     sessions: dict[str, list[Mapping[str, Any]]] = {}
     last = None
     waiting = []
     for line in lines_of(document, notes.add):
-        last = text_of(line.get("sessionId")) or last
+        last = logs.text_of(line.get("sessionId")) or last
         if last is None:
             waiting.append(line)
         else:  # some lines name no session: they belong to the one around them
             sessions.setdefault(last, waiting).append(line)
             waiting = []
     for number, lines in enumerate(sessions.values() if sessions else [waiting]):
-        yield partial(_run, document, lines, notes if number == 0 else Notes())
+        yield partial(_run, document, lines, notes if number == 0 else logs.Notes())
 
 
-def _run(document: Document, lines: list[Mapping[str, Any]], notes: Notes) -> Run:
+def _run(document: Document, lines: list[Mapping[str, Any]], notes: logs.Notes) -> Run:
     reader = _Reader(document.path, notes)
     sides = {id(line) for line in lines if line.get("isSidechain")}
     main = [line for line in lines if id(line) not in sides] if len(sides) < len(lines) else lines
@@ -113,14 +90,14 @@ def _run(document: Document, lines: list[Mapping[str, Any]], notes: Notes) -> Ru
     reader.forgotten()
     said = next((line for line in lines if line.get("sessionId")), {})
     costs = [line for line in lines if line.get("type") == "cost-state"]
-    models = [message.model for message in talk if isinstance(message, Message) and message.model]
+    models = [message.model for message in talk if isinstance(message, msg.Message) and message.model]
     meta = {
         "source": "claude-code",
         "model": models[0] if models else None,
         "agent": "claude-code",
-        "agent_version": text_of(next((line["version"] for line in lines if line.get("version")), None)),
-        "title": text_of(next((line.get("summary") for line in lines if line.get("type") == "summary"), None)),
-        "cost": money(costs[-1].get("totalCostUSD")) if costs else None,
+        "agent_version": logs.text_of(next((line["version"] for line in lines if line.get("version")), None)),
+        "title": logs.text_of(next((line.get("summary") for line in lines if line.get("type") == "summary"), None)),
+        "cost": msg.money(costs[-1].get("totalCostUSD")) if costs else None,
     }
     if costs:
         notes.add(
@@ -128,13 +105,15 @@ def _run(document: Document, lines: list[Mapping[str, Any]], notes: Notes) -> Ru
         )
     for kind, number in reader.skipped.items():
         notes.add(kind, number, "lines of a type that has no place in a run")
-    return agent_run(text_of(said.get("sessionId")), talk, {key: value for key, value in meta.items() if value}, notes)
+    return logs.agent_run(
+        logs.text_of(said.get("sessionId")), talk, {key: value for key, value in meta.items() if value}, notes
+    )
 
 
 class _Reader:
     """Reads the lines of one agent, and of the agents that it started."""
 
-    def __init__(self, path: Path | None, notes: Notes) -> None:
+    def __init__(self, path: Path | None, notes: logs.Notes) -> None:
         self.path = path
         self.notes = notes
         self.skipped: Counter[str] = Counter()
@@ -145,15 +124,15 @@ class _Reader:
         self.told: set[str] = set()
         """The ids of the sub-agents that calls have named."""
 
-    def talk(self, lines: Sequence[Mapping[str, Any]]) -> Talk:
+    def talk(self, lines: Sequence[Mapping[str, Any]]) -> logs.Talk:
         """Return lines as messages."""
-        self.by_id = {text_of(line.get("uuid")): line for line in lines}
+        self.by_id = {logs.text_of(line.get("uuid")): line for line in lines}
         # An answer has a line for each of its blocks, with results of early calls between them.
         answers: dict[str, list[Mapping[str, Any]]] = {}
         for line in lines:
             if line.get("type") == "assistant":
                 answers.setdefault(_message_id(line), []).append(line)
-        talk: Talk = []
+        talk: logs.Talk = []
         self.boundary = None
         for number, line in enumerate(lines):
             with self.notes.line(number, line):
@@ -161,13 +140,13 @@ class _Reader:
         talk += self._end()
         return talk
 
-    def _end(self) -> Iterator[Compaction]:
+    def _end(self) -> Iterator[msg.Compaction]:
         if self.boundary is not None:
             yield self._compaction(self.boundary, None, "")
 
     def _line(
         self, line: Mapping[str, Any], place: str, answers: dict[str, list[Mapping[str, Any]]]
-    ) -> Iterator[Message | Compaction | Child]:
+    ) -> Iterator[msg.Message | msg.Compaction | msg.Child]:
         kind, boundary = str(line.get("type")), self.boundary
         if kind in _LINES:
             self.notes.rest(place, line, _KEYS, kind)
@@ -188,7 +167,7 @@ class _Reader:
         else:
             self.skipped[kind] += 1
 
-    def _answer(self, lines: Sequence[Mapping[str, Any]]) -> Message:
+    def _answer(self, lines: Sequence[Mapping[str, Any]]) -> msg.Message:
         texts, thoughts, calls = [], [], []
         for line in lines:
             for block in _blocks(line):
@@ -198,40 +177,40 @@ class _Reader:
                 elif kind in ("thinking", "redacted_thinking"):
                     thoughts.append(str(block.get("thinking", "")))
                 elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
-                    calls.append(call(str(block.get("name")), block.get("input"), str(block.get("id"))))
+                    calls.append(msg.call(str(block.get("name")), block.get("input"), str(block.get("id"))))
                 else:
                     self.notes.add(
                         f"message {_message_id(line)}", block, "a block that a message of a run has no form for"
                     )
         last = lines[-1]
-        message = mapping(last.get("message"))
-        model = text_of(message.get("model"))
+        message = msg.mapping(last.get("message"))
+        model = logs.text_of(message.get("model"))
         is_error = bool(last.get("isApiErrorMessage"))
-        return answer(
+        return logs.answer(
             "".join(texts),
             calls,
             thoughts="".join(thoughts) or None,
             model=model,
             usage=_usage(lines),
-            finish_reason=FINISH.get(str(message.get("stop_reason"))),
-            t_ms=time_ms(last.get("timestamp")),
+            finish_reason=msg.FINISH.get(str(message.get("stop_reason"))),
+            t_ms=msg.time_ms(last.get("timestamp")),
             # The program writes some answers itself, under a model that is none.
             is_called=is_error or model != "<synthetic>",
             error="".join(texts) if is_error else None,
         )
 
-    def _user(self, line: Mapping[str, Any], place: str) -> Iterator[Message]:
-        content, t_ms = mapping(line.get("message")).get("content"), time_ms(line.get("timestamp"))
+    def _user(self, line: Mapping[str, Any], place: str) -> Iterator[msg.Message]:
+        content, t_ms = msg.mapping(line.get("message")).get("content"), msg.time_ms(line.get("timestamp"))
         about = line.get("toolUseResult")
         rest = []
-        for block in records(content):
+        for block in msg.records(content):
             if block.get("type") != "tool_result":
                 rest.append(block)
                 continue
             call_id = str(block.get("tool_use_id"))
-            text, _ = result_text(block.get("content"))
-            child = self._child(mapping(about), call_id)
-            yield result(
+            text, _ = msg.result_text(block.get("content"))
+            child = self._child(msg.mapping(about), call_id)
+            yield logs.result(
                 call_id,
                 block.get("content"),
                 error=(text or "failed") if block.get("is_error") else None,
@@ -243,33 +222,37 @@ class _Reader:
             return
         said = given if isinstance(given, str) else "".join([str(part.get("text", "")) for part in rest])
         if line.get("isMeta") or said.lstrip().startswith(_NOT_SAID):
-            parts = input_parts(given, self.notes, place)
-            yield by_program(parts, t_ms=t_ms)
+            parts = logs.input_parts(given, self.notes, place)
+            yield logs.by_program(parts, t_ms=t_ms)
         else:
-            yield user(given, self.notes, place, t_ms=t_ms)
+            yield logs.user(given, self.notes, place, t_ms=t_ms)
 
-    def _compaction(self, boundary: Mapping[str, Any] | None, line: Mapping[str, Any] | None, place: str) -> Compaction:
+    def _compaction(
+        self, boundary: Mapping[str, Any] | None, line: Mapping[str, Any] | None, place: str
+    ) -> msg.Compaction:
         first = boundary or line or {}
-        about = mapping(first.get("compactMetadata", first.get("microcompactMetadata")))
-        parts = () if line is None else input_parts(mapping(line.get("message")).get("content"), self.notes, place)
-        kept = mapping(about.get("preservedMessages")).get("uuids")
+        about = msg.mapping(first.get("compactMetadata", first.get("microcompactMetadata")))
+        parts = (
+            () if line is None else logs.input_parts(msg.mapping(line.get("message")).get("content"), self.notes, place)
+        )
+        kept = msg.mapping(about.get("preservedMessages")).get("uuids")
         lines = [self.by_id[name] for name in kept if name in self.by_id] if isinstance(kept, list) else []
-        return Compaction(
+        return msg.Compaction(
             "claude-code",
-            (*((text_message("user", parts),) if parts else ()), *[self._kept(line) for line in lines]),
-            count(about.get("preTokens")),
-            count(about.get("postTokens")),
-            trigger=text_of(about.get("trigger")),
-            t_ms=time_ms(first.get("timestamp")),
+            (*((msg.text_message("user", parts),) if parts else ()), *[self._kept(line) for line in lines]),
+            msg.count(about.get("preTokens")),
+            msg.count(about.get("postTokens")),
+            trigger=logs.text_of(about.get("trigger")),
+            t_ms=msg.time_ms(first.get("timestamp")),
         )
 
     def _kept(self, line: Mapping[str, Any]) -> Item:
         """Return a message that goes on standing behind the summary, which the log has as well."""
-        content = mapping(line.get("message")).get("content")
+        content = msg.mapping(line.get("message")).get("content")
         if line.get("type") != "assistant":
-            return text_message("user", input_parts(content, self.notes, "preservedMessages"))
+            return msg.text_message("user", logs.input_parts(content, self.notes, "preservedMessages"))
         texts = [str(block.get("text", "")) for block in _blocks(line) if block.get("type") == "text"]
-        return text_message("assistant", (output_text("\n".join(texts)),))
+        return msg.text_message("assistant", (msg.output_text("\n".join(texts)),))
 
     def forgotten(self) -> None:
         """Note the sub-agents that no call names, as those that were at work when the session was killed."""
@@ -279,8 +262,8 @@ class _Reader:
         for name in sorted(names - self.told):
             self.notes.add("subagents", name, "the log of a sub-agent that no call names")
 
-    def _child(self, about: Mapping[str, Any], call_id: str) -> Child | None:
-        agent_id = text_of(about.get("agentId"))
+    def _child(self, about: Mapping[str, Any], call_id: str) -> msg.Child | None:
+        agent_id = logs.text_of(about.get("agentId"))
         if agent_id is None or self.depth >= _DEEPEST or not agent_id.isalnum():
             return None
         self.told.add(agent_id)
@@ -300,20 +283,20 @@ class _Reader:
         finally:
             self.depth -= 1
         failed = about.get("status") in ("failed", "error", "killed")
-        return Child(str(about.get("agentType") or "agent"), talk, failed=failed)
+        return msg.Child(str(about.get("agentType") or "agent"), talk, failed=failed)
 
 
 def _message_id(line: Mapping[str, Any]) -> str:
-    return str(mapping(line.get("message")).get("id") or line.get("uuid"))
+    return str(msg.mapping(line.get("message")).get("id") or line.get("uuid"))
 
 
 def _blocks(line: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    content = mapping(line.get("message")).get("content")
-    return [{"type": "text", "text": content}] if isinstance(content, str) else records(content)
+    content = msg.mapping(line.get("message")).get("content")
+    return [{"type": "text", "text": content}] if isinstance(content, str) else msg.records(content)
 
 
 def _usage(lines: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
     """Return the usage of an answer: all its lines have it, the last one as it was at the end."""
-    found = [mapping(mapping(line.get("message")).get("usage")) for line in lines]
-    usage = max(found, key=lambda each: count(each.get("output_tokens")) or 0)
+    found = [msg.mapping(msg.mapping(line.get("message")).get("usage")) for line in lines]
+    usage = max(found, key=lambda each: msg.count(each.get("output_tokens")) or 0)
     return known_usage(usage, "anthropic")

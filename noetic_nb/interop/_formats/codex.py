@@ -11,33 +11,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from noetic_nb.interop._formats.agent_logs import (
-    Notes,
-    Talk,
-    agent_run,
-    answer,
-    by_program,
-    input_parts,
-    mapping,
-    records,
-    result,
-    system,
-    text_of,
-    user,
-)
+from noetic_nb._core.names import keys
+from noetic_nb.interop._formats import agent_logs as logs
 from noetic_nb.interop._formats.sources import Document, first_lines, first_record, lines_of, read_document
-from noetic_nb.interop._formats.unread import EVERYTHING, Keys, keys
+from noetic_nb.interop._formats.unread import EVERYTHING, Keys
 from noetic_nb.items import Item
-from noetic_nb.items._messages.message import (
-    Child,
-    Compaction,
-    Message,
-    call,
-    result_text,
-    text_message,
-    time_ms,
-    usage_of,
-)
+from noetic_nb.items._messages import message as msg
 from noetic_nb.runs import Run
 
 FORMATS: Final = ("codex",)
@@ -100,23 +79,23 @@ _DEEPEST: Final = 10
 def looks_like(document: Document) -> bool:
     """Tell whether a document is a rollout: lines of a type with a payload."""
     lines = first_lines(document, _LOOKED_AT)
-    return any(text_of(line.get("type")) in _TYPES and isinstance(line.get("payload"), Mapping) for line in lines)
+    return any(logs.text_of(line.get("type")) in _TYPES and isinstance(line.get("payload"), Mapping) for line in lines)
 
 
 def is_part(document: Document) -> bool:
     """Tell whether a file of a folder is the rollout of a sub-agent, whose parent's rollout lies beside it."""
-    about = mapping(next(first_lines(document, 1), {}).get("payload"))
-    parent = text_of(about.get("parent_thread_id"))
+    about = msg.mapping(next(first_lines(document, 1), {}).get("payload"))
+    parent = logs.text_of(about.get("parent_thread_id"))
     return parent is not None and document.path is not None and _rollout_of(parent, document.path) is not None
 
 
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
     """Yield a reader for each rollout of a document."""
-    notes = Notes()
+    notes = logs.Notes()
     parts: list[list[Mapping[str, Any]]] = [[]]
     known: set[str] = set()
     for line in lines_of(document, notes.add):
-        about = mapping(line.get("payload")) if line.get("type") == "session_meta" else {}
+        about = msg.mapping(line.get("payload")) if line.get("type") == "session_meta" else {}
         # One that was forked off another begins with the head of that, too.
         if parts[-1] and about and str(about.get("id")) not in known:
             parts.append([])
@@ -124,31 +103,31 @@ def read(document: Document, format: str | None = None) -> Iterator[Callable[[],
         known |= {value for value in about.values() if isinstance(value, str)}
         parts[-1].append(line)
     for number, lines in enumerate(parts):
-        yield partial(_run, document, lines, notes if number == 0 else Notes())
+        yield partial(_run, document, lines, notes if number == 0 else logs.Notes())
 
 
-def _run(document: Document, lines: list[Mapping[str, Any]], notes: Notes) -> Run:
+def _run(document: Document, lines: list[Mapping[str, Any]], notes: logs.Notes) -> Run:
     reader = _Reader(document.path, notes)
     talk = reader.talk(lines)
     about = reader.about
     prompt = about.get("base_instructions", about.get("instructions"))
-    policy = text_of(mapping(prompt).get("text")) if isinstance(prompt, Mapping) else text_of(prompt)
+    policy = logs.text_of(msg.mapping(prompt).get("text")) if isinstance(prompt, Mapping) else logs.text_of(prompt)
     meta = {
         "source": "codex",
         "model": reader.model,
-        "agent": text_of(about.get("originator")) or "codex",
-        "agent_version": text_of(about.get("cli_version")),
+        "agent": logs.text_of(about.get("originator")) or "codex",
+        "agent_version": logs.text_of(about.get("cli_version")),
     }
     for kind, number in reader.skipped.items():
         reader.notes.add(kind, number, "lines of a type that has no place in a run")
     known = {key: value for key, value in meta.items() if value}
-    return agent_run(text_of(about.get("id")), talk, known, reader.notes, policy=policy or "")
+    return logs.agent_run(logs.text_of(about.get("id")), talk, known, reader.notes, policy=policy or "")
 
 
 class _Reader:
     """Reads the lines of one agent, and of the agents that it started."""
 
-    def __init__(self, path: Path | None, notes: Notes, depth: int = 0) -> None:
+    def __init__(self, path: Path | None, notes: logs.Notes, depth: int = 0) -> None:
         self.path = path
         self.notes = notes
         self.depth = depth
@@ -156,23 +135,23 @@ class _Reader:
         self.model: str | None = None
         self.effort: str | None = None
         self.skipped: Counter[str] = Counter()
-        self._talk: Talk = []
+        self._talk: logs.Talk = []
         # The items of the answer that is being read: its texts, its reasoning and its calls.
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._calls: list[Item] = []
         self._ended_ms: float | None = None
-        self._unpaid: list[Message] = []
+        self._unpaid: list[msg.Message] = []
         self._total: Any = None
         self._failed: dict[str, str] = {}
         self._spawned: dict[str, str] = {}
 
-    def talk(self, lines: Sequence[Mapping[str, Any]]) -> Talk:
+    def talk(self, lines: Sequence[Mapping[str, Any]]) -> logs.Talk:
         """Return a rollout as messages."""
         has_records = any(line.get("type") == "token_usage_record" for line in lines)
         for line in lines:
             # A program is said to have ended beside its output, which may come first.
-            item = mapping(mapping(line.get("payload")).get("item"))
+            item = msg.mapping(msg.mapping(line.get("payload")).get("item"))
             if item.get("type") == "CommandExecution" and type(item.get("exit_code")) is int and item["exit_code"]:
                 self._failed[str(item.get("id"))] = f"exit code {item['exit_code']}"
             if item.get("tool") == "spawn_agent" and isinstance(item.get("receiver_thread_ids"), list):
@@ -184,23 +163,23 @@ class _Reader:
         return self._talk
 
     def _line(self, line: Mapping[str, Any], place: str, has_records: bool) -> None:
-        payload = mapping(line.get("payload", line))
-        t_ms = time_ms(line.get("timestamp")) if isinstance(line.get("timestamp"), str) else None
+        payload = msg.mapping(line.get("payload", line))
+        t_ms = msg.time_ms(line.get("timestamp")) if isinstance(line.get("timestamp"), str) else None
         kind, about = str(line.get("type")), str(payload.get("type"))
         if kind == "session_meta":
             self.about = self.about or payload
         elif kind == "turn_context":
-            self.model = text_of(payload.get("model")) or self.model
-            self.effort = text_of(payload.get("effort")) or self.effort
+            self.model = logs.text_of(payload.get("model")) or self.model
+            self.effort = logs.text_of(payload.get("effort")) or self.effort
         elif kind == "response_item":
             self._item(payload, t_ms, place)
         elif kind == "compacted":
             self._compacted(payload, t_ms)
         elif kind == "token_usage_record":
             self._flush(empty=True)
-            self._pay(mapping(payload.get("usage")))
+            self._pay(msg.mapping(payload.get("usage")))
         elif kind == "event_msg" and about == "token_count" and not has_records:
-            self._counted(mapping(payload.get("info")))
+            self._counted(msg.mapping(payload.get("info")))
         elif kind == "event_msg" and about in ("error", "stream_error", "turn_aborted"):
             self.notes.add(place, payload, "an event of the program")
         elif kind != "event_msg":
@@ -214,45 +193,47 @@ class _Reader:
         kind, role = str(item.get("type")), item.get("role")
         if kind == "message" and role == "assistant":
             self._ended_ms = t_ms
-            self._texts += [str(part.get("text", "")) for part in records(item.get("content"))]
+            self._texts += [str(part.get("text", "")) for part in msg.records(item.get("content"))]
         elif kind == "message":
             self._flush()
             self._talk.append(self._said(item, t_ms, place))
         elif kind == "reasoning":
             self._ended_ms = t_ms
-            parts = [*records(item.get("summary")), *records(item.get("content"))]
+            parts = [*msg.records(item.get("summary")), *msg.records(item.get("content"))]
             self._thoughts += [str(part["text"]) for part in parts if isinstance(part.get("text"), str)]
         elif kind in _CALLS:
             self._ended_ms = t_ms
             given = next((item[key] for key in ("arguments", "input", "action") if item.get(key) is not None), None)
             name = item.get("name") or str(kind).removesuffix("_call")
-            self._calls.append(call(str(name), given, str(item.get("call_id") or item.get("id"))))
+            self._calls.append(msg.call(str(name), given, str(item.get("call_id") or item.get("id"))))
         elif kind in _OUTPUTS:
             self._flush()
             self._talk.append(self._output(item, t_ms))
         elif kind in ("compaction", "compaction_summary", "context_compaction"):
             self._flush()
-            self._talk.append(Compaction("codex", opaque=item.get("encrypted_content") is not None, t_ms=t_ms))
+            self._talk.append(msg.Compaction("codex", opaque=item.get("encrypted_content") is not None, t_ms=t_ms))
         else:
             self.notes.add(place, item, "an item that a run has no form for")
 
-    def _said(self, item: Mapping[str, Any], t_ms: float | None, place: str) -> Message:
+    def _said(self, item: Mapping[str, Any], t_ms: float | None, place: str) -> msg.Message:
         content = item.get("content")
-        text = "".join([str(part.get("text", "")) for part in records(content)])
+        text = "".join([str(part.get("text", "")) for part in msg.records(content)])
         if item.get("role") != "user":
-            return system(text, t_ms=t_ms)
-        about = mapping(item.get("internal_chat_message_metadata_passthrough"))
-        origins = [mapping(each.get("provenance")).get("type") for each in records(about.get("content_item_metadata"))]
+            return logs.system(text, t_ms=t_ms)
+        about = msg.mapping(item.get("internal_chat_message_metadata_passthrough"))
+        origins = [
+            msg.mapping(each.get("provenance")).get("type") for each in msg.records(about.get("content_item_metadata"))
+        ]
         is_user = "user" in origins if origins else not text.lstrip().startswith(_NOT_SAID)
         if is_user and not text.lstrip().startswith(_NOT_SAID):
-            return user(content, self.notes, place, t_ms=t_ms)
-        return by_program(input_parts(content, self.notes, place), t_ms=t_ms)
+            return logs.user(content, self.notes, place, t_ms=t_ms)
+        return logs.by_program(logs.input_parts(content, self.notes, place), t_ms=t_ms)
 
     def _flush(self, *, empty: bool = False) -> None:
         """Write the answer that was read, if there is one, or where a call is known that answered nothing."""
         if not (self._texts or self._calls or self._thoughts or (empty and not self._unpaid)):
             return
-        message = answer(
+        message = logs.answer(
             "".join(self._texts),
             self._calls,
             thoughts="\n\n".join(self._thoughts) or None,
@@ -267,7 +248,7 @@ class _Reader:
 
     def _pay(self, usage: Mapping[str, Any]) -> None:
         if self._unpaid:
-            self._unpaid.pop(0).usage = usage_of(
+            self._unpaid.pop(0).usage = msg.usage_of(
                 usage,
                 read="input_tokens",
                 written="output_tokens",
@@ -283,14 +264,14 @@ class _Reader:
             return
         self._total = total
         self._flush()
-        self._pay(mapping(info.get("last_token_usage")))
+        self._pay(msg.mapping(info.get("last_token_usage")))
 
-    def _output(self, item: Mapping[str, Any], t_ms: float | None) -> Message:
+    def _output(self, item: Mapping[str, Any], t_ms: float | None) -> msg.Message:
         call_id, output = str(item.get("call_id") or item.get("id")), item.get("output")
         success = None
         if isinstance(output, Mapping):
             success, output = output.get("success"), output.get("content", output.get("output"))
-        text, _ = result_text(output)
+        text, _ = msg.result_text(output)
         error = self._failed.get(call_id)
         known = error is not None or isinstance(success, bool)
         if success is False:
@@ -299,52 +280,52 @@ class _Reader:
         if error is None and exited is not None:
             known, error = True, None if exited[1] == "0" else f"exit code {exited[1]}"
         if error is None and not known and text.startswith("{"):
-            code = mapping(mapping(_parsed(text)).get("metadata")).get("exit_code")
+            code = msg.mapping(msg.mapping(_parsed(text)).get("metadata")).get("exit_code")
             if type(code) is int:
                 known, error = True, f"exit code {code}" if code else None
         if error is None and text.startswith(("unsupported ", "failed ", "error:")):
             known, error = True, text
         child = self._child(call_id, text)
         children = {} if child is None else {call_id: child}
-        return result(call_id, output, error=error, known=known, children=children, t_ms=t_ms)
+        return logs.result(call_id, output, error=error, known=known, children=children, t_ms=t_ms)
 
     def _compacted(self, payload: Mapping[str, Any], t_ms: float | None) -> None:
         self._flush()
-        summary = text_of(payload.get("message"))
+        summary = logs.text_of(payload.get("message"))
         last = self._talk[-1] if self._talk else None
         wrote = None
-        if isinstance(last, Message) and last.role == "assistant" and summary is not None:
+        if isinstance(last, msg.Message) and last.role == "assistant" and summary is not None:
             said = "".join([str(part.get("text", "")) for item in last.items for part in item.get("content") or ()])
             if said and said.strip() in summary:
                 wrote = last
                 self._talk.pop()
-        history = records(payload.get("replacement_history"))
-        if isinstance(last, Compaction):  # its item stands just before the line
+        history = msg.records(payload.get("replacement_history"))
+        if isinstance(last, msg.Compaction):  # its item stands just before the line
             self._talk.pop()
         opaque = any(each.get("encrypted_content") for each in history if "compaction" in str(each.get("type")))
         # Messages of the user that go on standing there, each as it was; the summary is the last of them.
         kept = [
-            text_message("user", input_parts(each.get("content"), self.notes, "compacted"))
+            msg.text_message("user", logs.input_parts(each.get("content"), self.notes, "compacted"))
             for each in history
             if each.get("type") == "message" and each.get("role") == "user"
         ]
         if summary is not None:
-            told = text_message("user", input_parts(summary, self.notes, "compacted"))
+            told = msg.text_message("user", logs.input_parts(summary, self.notes, "compacted"))
             kept = [*[item for item in kept if item["content"] != told["content"]], told]
         self._talk.append(
-            Compaction(
+            msg.Compaction(
                 "codex",
                 tuple(kept),
                 (wrote.usage or {}).get("input_tokens") if wrote is not None else None,
-                opaque=opaque or (summary is None and isinstance(last, Compaction) and last.opaque),
+                opaque=opaque or (summary is None and isinstance(last, msg.Compaction) and last.opaque),
                 trigger="auto",
                 answer=wrote,
                 t_ms=t_ms,
             )
         )
 
-    def _child(self, call_id: str, output: str) -> Child | None:
-        agent_id = self._spawned.get(call_id) or text_of(mapping(_parsed(output)).get("agent_id"))
+    def _child(self, call_id: str, output: str) -> msg.Child | None:
+        agent_id = self._spawned.get(call_id) or logs.text_of(msg.mapping(_parsed(output)).get("agent_id"))
         if agent_id is None or self.path is None or self.depth >= _DEEPEST:
             return None
         file = _rollout_of(agent_id, self.path)
@@ -355,7 +336,7 @@ class _Reader:
         talk = inner.talk(list(lines_of(read_document(file), self.notes.add)))
         self.skipped += inner.skipped
         name = inner.about.get("agent_nickname") or inner.about.get("agent_role") or "agent"
-        return Child(str(name), talk)
+        return msg.Child(str(name), talk)
 
 
 def _parsed(text: str) -> Any:
@@ -372,6 +353,6 @@ def _rollout_of(thread_id: str, path: Path) -> Path | None:
     files = [file for file in islice(path.parent.glob("*.jsonl"), _MOST_SIBLINGS) if file != path]
     for file in sorted(files, key=lambda each: thread_id not in each.name):
         first = first_record(file)
-        if first.get("type") == "session_meta" and mapping(first.get("payload")).get("id") == thread_id:
+        if first.get("type") == "session_meta" and msg.mapping(first.get("payload")).get("id") == thread_id:
             return file
     return None

@@ -119,7 +119,7 @@ def task_meta(source: str, domain: str | None, model: str | None, task_id: objec
     }
 
 
-def graded_run(
+def run_of_task(
     messages: Sequence[Message],
     name: str,
     meta: Mapping[str, Any],

@@ -7,23 +7,13 @@ from functools import partial
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.interop._formats.agent_logs import Talk, mapping, records, text_of
+from noetic_nb.interop._formats.agent_logs import Talk, text_of
 from noetic_nb.interop._formats.inspect_messages import measure, messages_of, params_of, resolved
 from noetic_nb.interop._formats.sources import Document, refused
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._item import Item
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.items._messages.message import (
-    Child,
-    Compaction,
-    Message,
-    count,
-    input_text,
-    output_text,
-    shown,
-    text_message,
-    time_ms,
-)
+from noetic_nb.items._messages import message as msg
 from noetic_nb.items._origins import MODEL, with_origin
 from noetic_nb.runs import Run
 from noetic_nb.runs._conversation import conversation_events
@@ -43,9 +33,9 @@ class Story:
         self.texts, self.unmapped = texts, unmapped
         self.params: dict[str, Any] = {}
         self._waiting: list[str] = []
-        pool = mapping(sample.get("events_data")).get("messages")
+        pool = msg.mapping(sample.get("events_data")).get("messages")
         self._pool: Sequence[Any] = pool if isinstance(pool, list) else ()
-        events = _flat(records(sample.get("events")))
+        events = _flat(msg.records(sample.get("events")))
         self._places = self._matched(events)
         self._spans = {str(event.get("id")): event for event in events if event.get("event") == "span_begin"}
         self._starts = {str(event["agent_span_id"]) for event in events if text_of(event.get("agent_span_id"))}
@@ -59,7 +49,7 @@ class Story:
             scoring = scoring or (kind == "step" and event.get("type") == "scorer")  # logs before there were spans
             if kind == _BRANCH and owner == event.get("span_id"):
                 self._groups[owner] = []  # until here it did again what was done before
-                outer = self._owner({"span_id": mapping(self._spans.get(owner)).get("parent_id")})
+                outer = self._owner({"span_id": msg.mapping(self._spans.get(owner)).get("parent_id")})
                 self._groups.setdefault(outer, []).append(event)
             elif kind in _TOLD:
                 self._groups.setdefault(_SCORING if scoring else owner, []).append(event)
@@ -72,36 +62,36 @@ class Story:
             entries.append([*messages_of(message, self.texts, f"messages[{place}]", self.unmapped, self._waiting)])
             if _is_summary(message):
                 entries[-1] = [_compacted({}, entries[-1])]
-            elif mapping(message).get("source") == "input":
+            elif msg.mapping(message).get("source") == "input":
                 for one in entries[-1]:
-                    if isinstance(one, Message):
+                    if isinstance(one, msg.Message):
                         one.is_called = False  # given with the question
-            elif is_agent and mapping(message).get("role") == "user" and mapping(message).get("source") is None:
+            elif is_agent and msg.mapping(message).get("role") == "user" and msg.mapping(message).get("source") is None:
                 for one in entries[-1]:
-                    if isinstance(one, Message) and one.role == "user":
+                    if isinstance(one, msg.Message) and one.role == "user":
                         one.role = "system"  # an agent's program wrote it, to go on or to hand over
                         one.items = tuple([with_origin(item, MODEL) for item in one.items])
         for event in self._groups.get(_SCORING, ()):
             if event.get("event") == "model":
-                value = {"model": event.get("model"), "usage": mapping(event.get("output")).get("usage")}
-                self.unmapped.append({"place": "events", "what": "a model call of a scorer", "value": shown(value)})
+                value = {"model": event.get("model"), "usage": msg.mapping(event.get("output")).get("usage")}
+                self.unmapped.append({"place": "events", "what": "a model call of a scorer", "value": msg.shown(value)})
         return self._with_events(entries)
 
     def _is_agent(self) -> bool:
         """Tell whether an agent of the package made the calls, and the log says which messages it was given."""
         spans = {str(event.get("span_id")) for event in self._groups.get("", ()) if event.get("event") == "model"}
-        given = any(mapping(message).get("source") == "input" for message in self.messages)
-        return given and any(mapping(self._spans.get(span)).get("type") == "agent" for span in spans)
+        given = any(msg.mapping(message).get("source") == "input" for message in self.messages)
+        return given and any(msg.mapping(self._spans.get(span)).get("type") == "agent" for span in spans)
 
     def _with_events(self, entries: list[Talk]) -> Talk:
         """Return messages with the measurements of their events, and the facts that only events have."""
-        is_answer = [any(isinstance(one, Message) and one.role == "assistant" for one in each) for each in entries]
-        results = {str(mapping(message).get("tool_call_id")): place for place, message in enumerate(self.messages)}
+        is_answer = [any(isinstance(one, msg.Message) and one.role == "assistant" for one in each) for each in entries]
+        results = {str(msg.mapping(message).get("tool_call_id")): place for place, message in enumerate(self.messages)}
         at = next((place for place, found in enumerate(is_answer) if found), len(entries)) - 1
         begin: Talk = []
         after: list[Talk] = [[] for _ in entries]
-        closing: dict[int, list[Message]] = {}
-        beside: list[Message] = []
+        closing: dict[int, list[msg.Message]] = {}
+        beside: list[msg.Message] = []
         events = self._groups.get("", [])
         for number, event in enumerate(events):
             kind, there = str(event.get("event")), begin if at < 0 else after[at]
@@ -121,7 +111,7 @@ class Story:
                     continue
                 at = max(at, place)
                 for message in entries[place]:
-                    if isinstance(message, Message):
+                    if isinstance(message, msg.Message):
                         self._measure_result(message, event)
             elif kind == "compaction":
                 answer = beside.pop() if beside and event.get("type") == "summary" else None
@@ -141,20 +131,20 @@ class Story:
             talk += [*each, *after[place]]
             for one in closing.get(place, []):
                 last = talk[-1]
-                one.t_ms = None if isinstance(last, Child) else last.t_ms
+                one.t_ms = None if isinstance(last, msg.Child) else last.t_ms
                 talk.append(one)
         return [*talk, *beside]
 
-    def _answered(self, entry: Talk, event: Mapping[str, Any]) -> tuple[Talk, list[Message]]:
+    def _answered(self, entry: Talk, event: Mapping[str, Any]) -> tuple[Talk, list[msg.Message]]:
         """Return a message with its measurements, and the text that stands for a call it omits.
 
         The agent of Inspect that submits its answer with a tool keeps the answer in place of the call.
         """
-        kept = next((one for one in entry if isinstance(one, Message) and one.role == "assistant"), None)
+        kept = next((one for one in entry if isinstance(one, msg.Message) and one.role == "assistant"), None)
         if kept is None:
             return entry, []
         given = _message(event)
-        calls = [call.get("id") for call in records(given.get("tool_calls"))]
+        calls = [call.get("id") for call in msg.records(given.get("tool_calls"))]
         own = {item.get("callId") for item in kept.items}
         if all(call_id in own for call_id in calls):
             measure(kept, event)
@@ -165,15 +155,15 @@ class Story:
         rest = whole.removeprefix(said).strip() if whole.startswith(said) else ""
         return [answer], [_said(rest)] if rest else []
 
-    def _answer(self, event: Mapping[str, Any], *, is_kept: bool = True) -> Message:
+    def _answer(self, event: Mapping[str, Any], *, is_kept: bool = True) -> msg.Message:
         """Return the answer of a model call as its event has it."""
         made = _message(event)
         found = [
             one
             for one in (messages_of(made, self.texts, "events", self.unmapped, []) if made else ())
-            if isinstance(one, Message) and one.role == "assistant"
+            if isinstance(one, msg.Message) and one.role == "assistant"
         ]
-        message = found[0] if found else Message("assistant", ())
+        message = found[0] if found else msg.Message("assistant", ())
         message.is_kept, message.error = is_kept, text_of(event.get("error"))
         message.model = text_of(event.get("model"))
         if isinstance(event.get("output"), Mapping):
@@ -187,37 +177,37 @@ class Story:
         wire = {"role": "tool", "tool_call_id": event.get("id"), "content": content, "error": event.get("error")}
         found = messages_of(wire, self.texts, "events", self.unmapped, [])
         for message in found:
-            if isinstance(message, Message):
+            if isinstance(message, msg.Message):
                 self._measure_result(message, event)
         return [*found]
 
-    def _measure_result(self, message: Message, event: Mapping[str, Any]) -> None:
-        message.t_ms, began = time_ms(event.get("completed")), time_ms(event.get("timestamp"))
+    def _measure_result(self, message: msg.Message, event: Mapping[str, Any]) -> None:
+        message.t_ms, began = msg.time_ms(event.get("completed")), msg.time_ms(event.get("timestamp"))
         if message.t_ms is not None and began is not None and message.t_ms >= began:
             message.duration_ms = message.t_ms - began
         span_id = str(event.get("agent_span_id"))
         events = self._groups.pop(span_id, None) if span_id in self._starts else None
         if events and message.items:
-            name = mapping(self._spans.get(span_id)).get("name") or event.get("agent") or event.get("function")
+            name = msg.mapping(self._spans.get(span_id)).get("name") or event.get("agent") or event.get("function")
             talk = self._own_talk(events)
             last, output = (talk[-1] if talk else None), _text(message.items)
-            if isinstance(last, Message) and last.role == "tool" and (said := _text(last.items)):
+            if isinstance(last, msg.Message) and last.role == "tool" and (said := _text(last.items)):
                 talk += [_said(said, last.t_ms)] if output.endswith(said) else []
-            message.children = {str(message.items[0].get("callId")): Child(str(name), talk)}
+            message.children = {str(message.items[0].get("callId")): msg.Child(str(name), talk)}
 
     def _branch(self, event: Mapping[str, Any]) -> Talk:
         """Return another way that the conversation took, as a child that forked from it."""
         span_id = str(event.get("span_id"))
         talk = self._own_talk(self._groups.pop(span_id, []))
-        name = text_of(mapping(self._spans.get(span_id)).get("name")) or _BRANCH
-        return [Child(name, talk, kind="fork")] if talk else []
+        name = text_of(msg.mapping(self._spans.get(span_id)).get("name")) or _BRANCH
+        return [msg.Child(name, talk, kind="fork")] if talk else []
 
     def _own_talk(self, events: Sequence[Mapping[str, Any]]) -> Talk:
         """Return the conversation of an agent of which there are only events."""
         talk: Talk = []
         seen: set[str] = set()
         sent = [{str(message.get("id")) for message in self._input(event)} for event in events]
-        answer: Message | None = None
+        answer: msg.Message | None = None
         for number, event in enumerate(events):
             kind = str(event.get("event"))
             if kind == "model":
@@ -246,16 +236,16 @@ class Story:
         found = messages_of(message, self.texts, "events", self.unmapped, [])
         if _is_summary(message):
             items = tuple(item for one in found for item in one.items)
-            last = next((one for one in reversed(talk) if isinstance(one, Compaction)), None)
+            last = next((one for one in reversed(talk) if isinstance(one, msg.Compaction)), None)
             return [] if last is not None and last.items == items else [_compacted({}, [*found])]
         for one in found:
-            if isinstance(one, Message) and one.role == "assistant":
+            if isinstance(one, msg.Message) and one.role == "assistant":
                 one.is_called = False  # written before this agent began
         return [*found]
 
     def _compaction(
-        self, event: Mapping[str, Any], later: Sequence[Mapping[str, Any]], answer: Message | None
-    ) -> Compaction:
+        self, event: Mapping[str, Any], later: Sequence[Mapping[str, Any]], answer: msg.Message | None
+    ) -> msg.Compaction:
         """Return a compaction; the request of the next call holds the text that replaced the context."""
         call = next((each for each in later if each.get("event") == "model"), {})
         sent = self._input(call)
@@ -263,20 +253,20 @@ class Story:
         if summary is not None and event.get("type") == "summary":
             return _compacted(event, [*messages_of(summary, self.texts, "events", self.unmapped, [])], answer)
         made = _compacted(event, [], answer)
-        for part in (part for message in sent for part in records(message.get("content"))):
-            about = mapping(part.get("data")).get("compaction_metadata")
+        for part in (part for message in sent for part in msg.records(message.get("content"))):
+            about = msg.mapping(part.get("data")).get("compaction_metadata")
             if part.get("type") == "data" and isinstance(about, Mapping):
                 told = text_of(about.get("content"))
-                made.items = () if told is None else (text_message("user", (input_text(told),)),)
+                made.items = () if told is None else (msg.text_message("user", (msg.input_text(told),)),)
                 made.opaque = told is None
         return made
 
     def _input(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        given = records(event.get("input"))
+        given = msg.records(event.get("input"))
         refs = event.get("input_refs")
         for ref in refs if not given and isinstance(refs, list) else ():
             if isinstance(ref, list | tuple) and len(ref) == 2 and all(type(place) is int for place in ref):
-                given += records(self._pool[ref[0] : ref[1]])
+                given += msg.records(self._pool[ref[0] : ref[1]])
         return given
 
     def _place(self, event: Mapping[str, Any]) -> int | None:
@@ -303,7 +293,7 @@ class Story:
         return found
 
     def _words(self, message: Mapping[str, Any]) -> str:
-        calls = [call.get("id") for call in records(message.get("tool_calls"))]
+        calls = [call.get("id") for call in msg.records(message.get("tool_calls"))]
         try:
             return compact_json([resolved(message.get("content"), self.texts), calls])
         except (ValueError, TypeError, RecursionError):
@@ -313,7 +303,7 @@ class Story:
         """Return the span of the agent that an event belongs to, nothing for the agent of the sample."""
         span_id = str(event.get("span_id"))
         for _ in range(_DEEPEST):
-            span = mapping(self._spans.get(span_id))
+            span = msg.mapping(self._spans.get(span_id))
             if span.get("type") in ("scorer", "scorers"):
                 return _SCORING
             if span_id in self._starts:
@@ -327,7 +317,7 @@ def _flat(events: Iterable[Mapping[str, Any]], inside: str = "", depth: int = 0)
     found: list[Mapping[str, Any]] = []
     for event in events:
         event = {**event, "span_id": inside} if inside else event
-        inner = records(event.get("events")) if event.get("event") in ("tool", "subtask") else []
+        inner = msg.records(event.get("events")) if event.get("event") in ("tool", "subtask") else []
         if inner and depth < _DEEPEST:
             span_id = f"{inside}/{event.get('id') or len(found)}" if event.get("event") == "tool" else inside
             found.append({**event, "agent_span_id": span_id} if event.get("event") == "tool" else event)
@@ -338,28 +328,30 @@ def _flat(events: Iterable[Mapping[str, Any]], inside: str = "", depth: int = 0)
 
 
 def _message(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    choices = records(mapping(event.get("output")).get("choices"))
-    return mapping(choices[0].get("message")) if choices else {}
+    choices = msg.records(msg.mapping(event.get("output")).get("choices"))
+    return msg.mapping(choices[0].get("message")) if choices else {}
 
 
 def _is_summary(message: Any) -> bool:
     return (
-        isinstance(message, Mapping) and message.get("role") == "user" and "summary" in mapping(message.get("metadata"))
+        isinstance(message, Mapping)
+        and message.get("role") == "user"
+        and "summary" in msg.mapping(message.get("metadata"))
     )
 
 
-def _compacted(event: Mapping[str, Any], summary: Talk, answer: Message | None = None) -> Compaction:
-    about = mapping(event.get("metadata"))
+def _compacted(event: Mapping[str, Any], summary: Talk, answer: msg.Message | None = None) -> msg.Compaction:
+    about = msg.mapping(event.get("metadata"))
     trigger = text_of(about.get("trigger"))
-    return Compaction(
+    return msg.Compaction(
         text_of(event.get("source")) or "inspect",
-        tuple(item for one in summary if not isinstance(one, Child) for item in one.items),
-        count(event.get("tokens_before")),
-        count(event.get("tokens_after")),
+        tuple(item for one in summary if not isinstance(one, msg.Child) for item in one.items),
+        msg.count(event.get("tokens_before")),
+        msg.count(event.get("tokens_after")),
         opaque="Native" in str(about.get("strategy_applied", about.get("strategy"))),
         trigger="auto" if trigger == "threshold" else trigger,
         answer=answer,
-        t_ms=time_ms(event.get("timestamp")),
+        t_ms=msg.time_ms(event.get("timestamp")),
     )
 
 
@@ -370,8 +362,10 @@ def _text(items: Sequence[Item]) -> str:
     )
 
 
-def _said(text: str, t_ms: float | None = None) -> Message:
-    return Message("assistant", (text_message("assistant", (output_text(text),)),), t_ms=t_ms, is_called=False)
+def _said(text: str, t_ms: float | None = None) -> msg.Message:
+    return msg.Message(
+        "assistant", (msg.text_message("assistant", (msg.output_text(text),)),), t_ms=t_ms, is_called=False
+    )
 
 
 FORMATS: Final = ("inspect",)
@@ -448,8 +442,8 @@ def _run(document: Document, sample: Any, about: Mapping[str, Any], place: int) 
     unmapped: list[dict[str, Any]] = []
     story = Story(sample, texts, unmapped)
     talk = story.talk()
-    if talk and not isinstance(talk[0], Child):
-        talk[0].t_ms = time_ms(sample.get("started_at"))
+    if talk and not isinstance(talk[0], msg.Child):
+        talk[0].t_ms = msg.time_ms(sample.get("started_at"))
     scores = sample.get("scores")
     scores = scores if isinstance(scores, Mapping) else {}
     values = [score.get("value") if isinstance(score, Mapping) else score for score in scores.values()]
@@ -464,7 +458,7 @@ def _run(document: Document, sample: Any, about: Mapping[str, Any], place: int) 
         "params": {**params_of(about.get("model_generate_config")), **story.params} or None,
     }
     rest = [
-        {"place": str(key), "what": "no place in a run", "value": shown(value)}
+        {"place": str(key), "what": "no place in a run", "value": msg.shown(value)}
         for key, value in sample.items()
         if key not in _READ and value not in (None, [], {}, "")
     ]

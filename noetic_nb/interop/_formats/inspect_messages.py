@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from noetic_nb.interop._formats.agent_logs import records
 from noetic_nb.items._messages.formats import decode_into
-from noetic_nb.items._messages.message import Compaction, Message, Reading, money, shown, time_ms
+from noetic_nb.items._messages.message import Compaction, Message, Reading, money, records, shown, time_ms
 from noetic_nb.items._messages.usage_fields import known_usage
 
 _PREFIX: Final = "attachment://"

@@ -196,17 +196,13 @@ def as_rows(source: Any) -> Any:
         source = [dict(zip(names, row, strict=False)) for row in zip(*[source[name] for name in names], strict=False)]
     if not isinstance(source, list) or not source or not all(isinstance(row, Mapping) for row in source):
         return source
-    if any(map(_has_gaps, source)):
+    if any(_is_missing(value) for row in source for value in row.values()):
         source = [{key: value for key, value in row.items() if not _is_missing(value)} for row in source]
     name = next((name for name in _CONVERSATIONS if "role" in source[0] and name in source[0]), None)
     talks: dict[str, list[Any]] = {}
     for row in source if name is not None else ():
         talks.setdefault(str(row.get(name)), []).append(row)
     return list(talks.values()) if len(talks) > 1 else source
-
-
-def _has_gaps(row: Mapping[str, Any]) -> bool:
-    return any(map(_is_missing, row.values()))
 
 
 def _is_missing(value: Any) -> bool:
@@ -222,6 +218,12 @@ def _is_json(text: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def first_value(document: Document) -> Any:
+    """Return the first record of a document, the document itself where it is no list of them."""
+    data = document.data
+    return record(document, 0) if document.by_line else data[0] if isinstance(data, list | tuple) and data else data
 
 
 def first_lines(document: Document, most: int) -> Iterator[Mapping[str, Any]]:

@@ -6,18 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from noetic_nb.interop._formats.graded import (
-    REMEMBERED,
-    Calls,
-    assistant,
-    graded_run,
-    refuser,
-    said,
-    talk_of,
-    task_meta,
-    user,
-)
-from noetic_nb.interop._formats.sources import Document, record
+from noetic_nb.interop._formats import graded
+from noetic_nb.interop._formats.sources import Document, first_value, record
 from noetic_nb.items._messages.message import Message, money
 from noetic_nb.items._messages.usage_fields import known_usage
 from noetic_nb.redact import Redaction
@@ -29,8 +19,7 @@ _HINT: Final = "Pass a list of trajectories in the form of tau-bench, as .json o
 
 def looks_like(document: Document) -> bool:
     """Tell whether a document is a trajectory, or a list of them."""
-    data = document.data
-    first = record(document, 0) if document.by_line else data[0] if isinstance(data, list) and data else data
+    first = first_value(document)
     return isinstance(first, Mapping) and "traj" in first and "reward" in first
 
 
@@ -38,7 +27,7 @@ def read(
     document: Document, format: str | None = None, redaction: Redaction | None = None
 ) -> Iterator[Callable[[], Run]]:
     """Yield a reader for each trajectory of a document."""
-    redaction = Redaction(remembered=REMEMBERED) if redaction is None else redaction
+    redaction = Redaction(remembered=graded.REMEMBERED) if redaction is None else redaction
     for index in range(len(entries(document))):
         yield partial(trajectory, document, index, redaction)
 
@@ -48,7 +37,7 @@ def entries(document: Document) -> Sequence[Any]:
     if isinstance(document.data, Mapping) and "traj" in document.data:
         return [document.data]
     if not document.by_line and not isinstance(document.data, list):
-        refuser(document, None, _HINT)("it holds no list")
+        graded.refuser(document, None, _HINT)("it holds no list")
     found: Sequence[Any] = document.data
     return found
 
@@ -57,36 +46,38 @@ def trajectory(
     document: Document, place: int, redaction: Redaction, domain: str | None = None, model: str | None = None
 ) -> Run:
     """Read one trajectory of a document as a run; `domain` and `model` are not in the file."""
-    refuse = refuser(document, place, _HINT)
+    refuse = graded.refuser(document, place, _HINT)
     entry = record(document, place) if document.by_line else entries(document)[place]
     if not isinstance(entry, Mapping):
         refuse("it is no trajectory")
     index = entry.get("index", place)
     if type(index) is not int:
         refuse(f"its `index` must be a whole number, but is {index!r:.80}")
-    messages = talk_of(entry, "traj", refuse)
+    messages = graded.talk_of(entry, "traj", refuse)
     if "reward" not in entry:
         refuse("it has no `reward`; null is one that nobody knows")
     info = entry.get("info")
     task = info.get("task") if isinstance(info, dict) else None
     source = "tau-bench" if domain is None else "tau-bench airline" if domain == "airline" else domain
     meta = {
-        **task_meta(source, domain, model, entry.get("task_id"), entry.get("trial")),
+        **graded.task_meta(source, domain, model, entry.get("task_id"), entry.get("trial")),
         "index": index,
         "task": task.get("instruction") if isinstance(task, dict) else None,
     }
-    policy = "\n\n".join([said(m.get("content"), refuse) for m in messages if m.get("role") == "system"])
-    calls = Calls(refuse)
+    policy = "\n\n".join([graded.said(m.get("content"), refuse) for m in messages if m.get("role") == "system"])
+    calls = graded.Calls(refuse)
     made = [_message(m, calls, model, refuse) for m in messages if m.get("role") != "system"]
-    return graded_run(
+    return graded.run_of_task(
         made, f"{domain or 'tau'}-{index}", meta, entry["reward"], policy=policy, refuse=refuse, redaction=redaction
     )
 
 
-def _message(message: Mapping[str, Any], calls: Calls, model: str | None, refuse: Callable[[str], NoReturn]) -> Message:
-    role, text = message.get("role"), said(message.get("content"), refuse)
+def _message(
+    message: Mapping[str, Any], calls: graded.Calls, model: str | None, refuse: Callable[[str], NoReturn]
+) -> Message:
+    role, text = message.get("role"), graded.said(message.get("content"), refuse)
     if role == "user":
-        return user(text)
+        return graded.user(text)
     if role == "tool":
         return calls.result(message.get("tool_call_id"), text, message.get("error"))
     if role != "assistant":
@@ -103,6 +94,6 @@ def _message(message: Mapping[str, Any], calls: Calls, model: str | None, refuse
         if not all(isinstance(part, str) for part in (call_id, name, arguments)):
             refuse(f"a tool call's id, name and arguments must be text: {each!r:.80}")
         made.append(calls.make(name, arguments, call_id))
-    return assistant(
+    return graded.assistant(
         text, made, model=model, usage=known_usage(message.get("usage"), "openai"), cost=money(message.get("cost"))
     )

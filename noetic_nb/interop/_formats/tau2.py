@@ -7,17 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from noetic_nb.interop._formats.graded import (
-    REMEMBERED,
-    Calls,
-    assistant,
-    graded_run,
-    refuser,
-    said,
-    talk_of,
-    task_meta,
-    user,
-)
+from noetic_nb.interop._formats import graded
 from noetic_nb.interop._formats.sources import Document
 from noetic_nb.items._messages.message import Message, money, time_ms
 from noetic_nb.items._messages.usage_fields import known_usage
@@ -41,8 +31,8 @@ def read(
     document: Document, format: str | None = None, redaction: Redaction | None = None
 ) -> Iterator[Callable[[], Run]]:
     """Yield a reader for each simulation of a document."""
-    redaction = Redaction(remembered=REMEMBERED) if redaction is None else redaction
-    refuse = refuser(document, None, _HINT)
+    redaction = Redaction(remembered=graded.REMEMBERED) if redaction is None else redaction
+    refuse = graded.refuser(document, None, _HINT)
     data = document.data
     simulations = data.get("simulations") if isinstance(data, Mapping) else None
     if not isinstance(simulations, list):
@@ -107,18 +97,20 @@ def _run(
     redaction: Redaction,
     sent: Mapping[str, float | None],
 ) -> Run:
-    refuse = refuser(document, index, _HINT)
+    refuse = graded.refuser(document, index, _HINT)
     domain, model = about
     entry = document.data["simulations"][index]
     if not isinstance(entry, dict):
         refuse("it is no simulation")
-    made, unmapped = _messages(talk_of(entry, "messages", refuse), model, refuse)
-    meta = {**task_meta(_SOURCE, domain, model, entry.get("task_id"), entry.get("trial")), **sent}
+    made, unmapped = _messages(graded.talk_of(entry, "messages", refuse), model, refuse)
+    meta = {**graded.task_meta(_SOURCE, domain, model, entry.get("task_id"), entry.get("trial")), **sent}
     if (simulated := _simulated_user(entry["messages"])) is not None:
         meta["user_model"] = simulated
     name = f"{domain or 'tau2'}-{entry.get('id') or index}"
     reward = _part(entry, "reward_info").get("reward")
-    return graded_run(made, name, meta, reward, policy=policy, refuse=refuse, redaction=redaction, unmapped=unmapped)
+    return graded.run_of_task(
+        made, name, meta, reward, policy=policy, refuse=refuse, redaction=redaction, unmapped=unmapped
+    )
 
 
 def _messages(
@@ -126,7 +118,7 @@ def _messages(
 ) -> tuple[list[Message], list[dict[str, Any]]]:
     """Return the agent's side of a conversation, and the tool calls of the user."""
     made: list[Message] = []
-    calls = Calls(refuse)
+    calls = graded.Calls(refuse)
     beside: list[dict[str, Any]] = []
     open_beside: dict[Any, dict[str, Any]] = {}
     turn = 0
@@ -142,13 +134,13 @@ def _messages(
                 refuse(f"a tool result answers no call: {message.get('id')!r:.80}")
             asked.update(output=content, failed=message.get("error"))
         elif role == "tool":
-            text = said(content, refuse)
+            text = graded.said(content, refuse)
             made.append(calls.result(message.get("id"), text, message.get("error"), t_ms=t_ms))
         elif role == "user":
             # A message that only uses the user's own tools is never seen by the agent: it opens no turn.
             if content or not made:
                 turn += not made or made[-1].role != "user"
-                made.append(user(said(content, refuse), t_ms=t_ms))
+                made.append(graded.user(graded.said(content, refuse), t_ms=t_ms))
             for each in given:
                 asked = {
                     "turn": turn,
@@ -165,7 +157,9 @@ def _messages(
                     refuse(f"a tool call lacks its name or arguments: {each!r:.80}")
                 own.append(calls.make(each["name"], each["arguments"], each.get("id")))
             counted, cost = known_usage(message.get("usage"), "openai"), money(message.get("cost"))
-            made.append(assistant(said(content, refuse), own, model=model, usage=counted, cost=cost, t_ms=t_ms))
+            made.append(
+                graded.assistant(graded.said(content, refuse), own, model=model, usage=counted, cost=cost, t_ms=t_ms)
+            )
         elif role != "system":
             refuse(f"a message has the role {role!r:.80}, which is none of system, user, assistant, tool")
     return made, beside

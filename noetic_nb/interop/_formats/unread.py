@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -56,11 +56,6 @@ class Keys:
                     yield from self._unread(each, path, depth + 1)
                 elif is_of_records and each not in NOTHING:
                     yield f"{path}[]", each
-
-
-def keys(*names: str | Iterable[str]) -> frozenset[str]:
-    """Return names, some of them in a text with blanks between them."""
-    return frozenset(name for each in names for name in (each.split() if isinstance(each, str) else each))
 
 
 class Unread:

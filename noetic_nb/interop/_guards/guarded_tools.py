@@ -364,12 +364,9 @@ def _kind_of(tool: Any) -> Callable[[Any, Guard], Any] | None:
         return None
     if callable(getattr(tool, "invoke", None)) or callable(getattr(tool, "ainvoke", None)):
         # A runnable with settings of its own answers for its tool, too.
-        return _runnable if inspect.getattr_static(tool, "_run", None) is None else langchain_tool
+        is_tool = inspect.getattr_static(tool, "_run", None) is not None
+        return langchain_tool if is_tool else lambda tool, guard: runnable(tool, guard, _guarded)
     return None
-
-
-def _runnable(tool: Any, guard: Guard) -> Any:
-    return runnable(tool, guard, _guarded)
 
 
 def _again(made: functools.partial[Any], tool: Any, guard: Guard) -> functools.partial[Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from noetic_nb.interop._spans.dialect import Dialect, History, Kind, counted, read_history
+from noetic_nb.interop._spans.dialect import Dialect, History, Kind, read_history
 from noetic_nb.interop._spans.genai import GenAI, GenAIEvents
 from noetic_nb.interop._spans.openinference import OpenInference, by_name, messages
 from noetic_nb.interop._spans.span_messages import (
@@ -22,14 +22,22 @@ from noetic_nb.interop._spans.span_record import MAPPINGS, Span
 
 _KINDS: Final[Mapping[str, Kind]] = {"tool": "tool", "agent": "agent", "workflow": "other", "task": "other"}
 _REQUESTS: Final = frozenset(["chat", "completion"])
-_USAGE: Final = {"input_tokens": ("llm.usage.prompt_tokens",), "output_tokens": ("llm.usage.completion_tokens",)}
 _SESSION: Final = "traceloop.association.properties."
 
 
 class Traceloop(Dialect):
     """Spans of OpenLLMetry, before and beside OpenTelemetry's conventions."""
 
-    name = "Traceloop"
+    texts: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "conversation": tuple([f"{_SESSION}{name}" for name in ("conversation_id", "thread_id", "session_id")]),
+        "agent_name": ("traceloop.entity.name",),
+        "model": ("llm.request.model", "llm.response.model"),
+        "finish": ("gen_ai.completion.0.finish_reason", "llm.completions.0.finish_reason"),
+    }
+    tokens: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "input_tokens": ("llm.usage.prompt_tokens",),
+        "output_tokens": ("llm.usage.completion_tokens",),
+    }
 
     def kind(self, span: Span) -> Kind | None:
         """Return the kind of the entity, or of the request."""
@@ -40,10 +48,6 @@ class Traceloop(Dialect):
         if isinstance(request, str):
             return "model" if request in _REQUESTS else "other"
         return None
-
-    def conversation(self, span: Span) -> str | None:
-        """Return the thread or session of the properties."""
-        return span.text(*[f"{_SESSION}{name}" for name in ("conversation_id", "thread_id", "session_id")])
 
     def inputs(self, span: Span) -> History | None:
         """Return the prompts; of an entity its input."""
@@ -85,21 +89,6 @@ class Traceloop(Dialect):
         """Return the name of the entity."""
         return span.text("traceloop.entity.name") if self.kind(span) == "tool" else None
 
-    def agent_name(self, span: Span) -> str | None:
-        """Return the name of the entity."""
-        return span.text("traceloop.entity.name")
-
-    def model(self, span: Span) -> str | None:
-        """Return the model, by the older names."""
-        return span.text("llm.request.model", "llm.response.model")
-
-    def usage(self, span: Span) -> Mapping[str, int] | None:
-        """Return the tokens, by the older names."""
-        return counted(span, _USAGE)
-
-    def finish(self, span: Span) -> str | None:
-        return span.text("gen_ai.completion.0.finish_reason", "llm.completions.0.finish_reason")
-
 
 def _inner(value: Any, key: str) -> Any:
     found = parsed(value)
@@ -110,10 +99,14 @@ def _inner(value: Any, key: str) -> Any:
 DIALECTS: Final[tuple[Dialect, ...]] = (GenAI(), GenAIEvents(), OpenInference(), Traceloop())
 
 
-def first(method: str, span: Span) -> Any:
+def first(field: str, span: Span) -> Any:
     """Return the first answer of a dialect that is not None."""
     for dialect in DIALECTS:
-        found = getattr(dialect, method)(span)
+        if (names := dialect.texts.get(field)) is not None:
+            found = span.text(*names)
+        else:
+            read = getattr(dialect, field, None)
+            found = None if read is None else read(span)
         if found is not None:
             return found
     return None

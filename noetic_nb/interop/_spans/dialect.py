@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from noetic_nb.interop._spans.span_messages import ROLES, Result, SpanMessage, parsed, read_messages
 from noetic_nb.interop._spans.span_record import Span
@@ -113,68 +113,22 @@ Kind: TypeAlias = Literal["model", "tool", "agent", "memory", "plan", "check", "
 class Dialect:
     """One way to write the calls of an agent on spans.
 
-    Every method answers None where this way does not say it, so that the next one is tried.
+    A field is read by the method of its name, or is the first text of the attributes in `texts`; the first of several ways that
+    says it counts. Fields are ``kind`` (`Kind`; "other" for structure around calls), ``conversation``, ``system`` (a prompt that
+    was sent apart), ``inputs`` and ``outputs`` (the messages of a model or an agent), ``tool_name``, ``call_id``, ``tool_input``,
+    ``tool_output``, ``agent_name``, ``model``, ``usage``, ``cost`` (US dollars), ``params``, and ``finish``: why an answer ended.
     """
 
-    name = ""
-
-    def kind(self, span: Span) -> Kind | None:
-        """Return the kind of a span; "other" for structure around calls."""
-        return None
-
-    def conversation(self, span: Span) -> str | None:
-        """Return the id of the conversation."""
-        return None
-
-    def system(self, span: Span) -> str | None:
-        """Return the system prompt that was sent apart."""
-        return None
-
-    def inputs(self, span: Span) -> History | None:
-        """Return the messages sent to a model or an agent."""
-        return None
-
-    def outputs(self, span: Span) -> list[SpanMessage] | None:
-        """Return the messages of the answer."""
-        return None
-
-    def tool_input(self, span: Span) -> Any:
-        """Return the arguments of a tool call, as they are written."""
-        return None
-
-    def tool_output(self, span: Span) -> Any:
-        """Return the result of the tool."""
-        return None
-
-    def tool_name(self, span: Span) -> str | None:
-        return None
-
-    def call_id(self, span: Span) -> str | None:
-        """Return the id of the tool call."""
-        return None
-
-    def agent_name(self, span: Span) -> str | None:
-        return None
-
-    def model(self, span: Span) -> str | None:
-        """Return the name of the model."""
-        return None
+    texts: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    tokens: ClassVar[Mapping[str, Sequence[str]]] = {}
+    costs: tuple[str, ...] = ()
 
     def usage(self, span: Span) -> Mapping[str, int] | None:
-        """Return the tokens by the names of `models.Usage`, as far as they are known."""
-        return None
+        """Return the tokens of a call by the names of `models.Usage`; of an agent its totals."""
+        return counted(span, self.tokens)
 
     def cost(self, span: Span) -> float | None:
-        """Return the cost of a call, in US dollars."""
-        return None
-
-    def params(self, span: Span) -> Mapping[str, Any] | None:
-        """Return the parameters of the model."""
-        return None
-
-    def finish(self, span: Span) -> str | None:
-        """Return why an answer ended, in the provider's word."""
-        return None
+        return amount(span, *self.costs)
 
 
 def counted(span: Span, numbers: Mapping[str, Sequence[str]]) -> dict[str, int] | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from noetic_nb.interop._spans.dialect import Dialect, History, Kind, amount, counted, read_history
+from noetic_nb.interop._spans.dialect import Dialect, History, Kind, read_history
 from noetic_nb.interop._spans.span_messages import SpanMessage, parsed, read_messages, result_of, words_of
 from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.items._messages.usage_fields import USAGE
@@ -31,15 +31,19 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "plan": "plan",
 }
 _PARAMS: Final = {name: f"gen_ai.request.{name}" for name in ("temperature", "top_p", "max_tokens", "seed")}
-_MODELS: Final = ("gen_ai.request.model", "gen_ai.response.model")
-_COSTS: Final = ("operation.cost", "gen_ai.usage.cost")
-_USAGE: Final = USAGE["genai"].read
 
 
 class GenAI(Dialect):
     """Attributes of today, on the span or on its event of details, which may come as a log record."""
 
-    name = "OTel GenAI"
+    texts: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "conversation": ("gen_ai.conversation.id",),
+        "call_id": ("gen_ai.tool.call.id",),
+        "agent_name": ("gen_ai.agent.name", "agent_name"),
+        "model": ("gen_ai.request.model", "gen_ai.response.model"),
+    }
+    tokens = USAGE["genai"].read
+    costs = ("operation.cost", "gen_ai.usage.cost")
 
     def kind(self, span: Span) -> Kind | None:
         """Return the kind of the operation; spans of early versions have names only."""
@@ -54,10 +58,6 @@ class GenAI(Dialect):
         if "gcp.vertex.agent.tool_call_args" in about:
             return "tool"
         return "agent" if "agent_name" in about and "model_name" in about else None
-
-    def conversation(self, span: Span) -> str | None:
-        """Return ``gen_ai.conversation.id``."""
-        return span.text("gen_ai.conversation.id")
 
     def _detail(self, span: Span, name: str) -> Any:
         found = span.attributes.get(name)
@@ -113,26 +113,6 @@ class GenAI(Dialect):
         _, _, name = span.name.partition("execute_tool ")
         return span.text("gen_ai.tool.name") or name or None
 
-    def call_id(self, span: Span) -> str | None:
-        """Return ``gen_ai.tool.call.id``."""
-        return span.text("gen_ai.tool.call.id")
-
-    def agent_name(self, span: Span) -> str | None:
-        """Return ``gen_ai.agent.name``."""
-        return span.text("gen_ai.agent.name", "agent_name")
-
-    def model(self, span: Span) -> str | None:
-        """Return the model that was asked for, else the one that answered."""
-        return span.text(*_MODELS)
-
-    def usage(self, span: Span) -> Mapping[str, int] | None:
-        """Return the tokens of a call; of an agent its totals."""
-        return counted(span, _USAGE)
-
-    def cost(self, span: Span) -> float | None:
-        """Return the cost that some instrumentations add."""
-        return amount(span, *_COSTS)
-
     def params(self, span: Span) -> Mapping[str, Any] | None:
         about = span.attributes
         return {
@@ -166,8 +146,6 @@ _ROLES: Final[Mapping[str, str]] = {
 
 class GenAIEvents(Dialect):
     """Messages as events of before: one event a message, on the span, as a log record, or listed in an attribute."""
-
-    name = "GenAI events"
 
     def _events(self, span: Span) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for event in span.events:

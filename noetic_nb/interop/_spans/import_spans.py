@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 
 from noetic_nb._core.atomic_write import regular_file
 from noetic_nb._core.long_work import counted
+from noetic_nb._core.names import keys
 from noetic_nb.errors import NoeticError
 from noetic_nb.interop._formats.sources import Document, record, refused
 from noetic_nb.interop._spans.own_spans import is_own, run_of_own
@@ -36,18 +37,9 @@ _NEAR_END: Final = 64
 _GZIP: Final = b"\x1f\x8b"
 _BLANK: Final = " \t\r\n"
 # Containers around spans and log records, by the names of the SDK's JSON, OTLP's JSON and protobuf's.
-_AROUND: Final = frozenset(
-    [
-        "resourceSpans",
-        "resource_spans",
-        "scopeSpans",
-        "scope_spans",
-        "instrumentationLibrarySpans",
-        "resourceLogs",
-        "resource_logs",
-        "scopeLogs",
-        "scope_logs",
-    ]
+_AROUND: Final = keys(
+    "resourceSpans resource_spans scopeSpans scope_spans instrumentationLibrarySpans resourceLogs resource_logs"
+    " scopeLogs scope_logs"
 )
 _SPANS: Final = "spans"
 _LOGS: Final = frozenset(["logs", "logRecords", "log_records"])

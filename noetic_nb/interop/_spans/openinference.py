@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from noetic_nb.interop._spans.dialect import Dialect, History, Kind, amount, counted, read_history
+from noetic_nb.interop._spans.dialect import Dialect, History, Kind, read_history
 from noetic_nb.interop._spans.span_messages import SpanMessage, parsed, read_messages
 from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.items._messages.usage_fields import USAGE
@@ -22,7 +22,6 @@ _KINDS: Final[Mapping[str, Kind]] = {
 }
 # No message list is longer; a hostile index must not make a reader allocate.
 _MOST_MESSAGES: Final = 100_000
-_USAGE: Final = USAGE["openinference"].read
 _PARAMS: Final = ("temperature", "top_p", "max_tokens", "max_completion_tokens")
 
 
@@ -91,16 +90,20 @@ def by_name(value: Any, parameters: Any = None) -> dict[str, Any] | None:
 class OpenInference(Dialect):
     """Spans with an ``openinference.span.kind``."""
 
-    name = "OpenInference"
+    texts: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "conversation": ("session.id",),
+        "call_id": ("tool_call.id", "tool.id"),
+        "agent_name": ("agent.name", "graph.node.id"),
+        "model": ("llm.model_name", "embedding.model_name"),
+        "finish": ("llm.finish_reason",),
+    }
+    tokens = USAGE["openinference"].read
+    costs = ("llm.cost.total",)
 
     def kind(self, span: Span) -> Kind | None:
         """Return the kind that is written on the span."""
         kind = span.attributes.get("openinference.span.kind")
         return None if not isinstance(kind, str) else _KINDS.get(kind.upper(), "other")
-
-    def conversation(self, span: Span) -> str | None:
-        """Return the session."""
-        return span.text("session.id")
 
     def inputs(self, span: Span) -> History | None:
         """Return the messages that were sent; of an agent the task it was given."""
@@ -149,27 +152,8 @@ class OpenInference(Dialect):
         """Return the attribute, else the name of the span."""
         return span.text("tool.name", "tool_call.function.name") or (span.name if self.kind(span) == "tool" else None)
 
-    def call_id(self, span: Span) -> str | None:
-        return span.text("tool_call.id", "tool.id")
-
-    def agent_name(self, span: Span) -> str | None:
-        return span.text("agent.name", "graph.node.id")
-
-    def model(self, span: Span) -> str | None:
-        return span.text("llm.model_name", "embedding.model_name")
-
-    def usage(self, span: Span) -> Mapping[str, int] | None:
-        """Return the tokens of a call; of an agent its totals."""
-        return counted(span, _USAGE)
-
-    def cost(self, span: Span) -> float | None:
-        return amount(span, "llm.cost.total")
-
     def params(self, span: Span) -> Mapping[str, Any] | None:
         found = parsed(span.attributes.get("llm.invocation_parameters"))
         if not isinstance(found, Mapping):
             return None
         return {key: found[key] for key in _PARAMS if found.get(key) is not None} or None
-
-    def finish(self, span: Span) -> str | None:
-        return span.text("llm.finish_reason")

@@ -32,6 +32,8 @@ _THOUGHTS: Final = frozenset(["reasoning", "thinking", "reasoning_text"])
 _WORDS: Final = _THOUGHTS | {"text", "input_text", "output_text"}
 _CALL_KEYS: Final = frozenset(["toolUse", "function_call", "functionCall"])
 _WRAPPERS: Final = _CALL_KEYS | {"toolResult", "function_response", "functionResponse", "reasoningContent"}
+# How a text begins that is a list of blocks.
+_BLOCKS: Final = ('[{"text"', '[{"toolUse"', '[{"toolResult"', '[{"type"', '[{"reasoningContent"')
 _LONGEST_LITERAL: Final = 100_000
 
 
@@ -192,7 +194,7 @@ def _message(value: Mapping[str, Any], role: str) -> SpanMessage:
     if not is_of_today and isinstance(thoughts := value.get("reasoning_content"), str) and thoughts:
         blocks.append(Text(thoughts, is_thought=True))
     if isinstance(content, str):
-        content = parsed(content) if _holds_blocks(content) else [content] if content else []
+        content = parsed(content) if content.startswith(_BLOCKS) else [content] if content else []
     if ROLES.get(known) == "tool" and not _has_results(content):
         failed = value.get("status") == "error" if "status" in value else None
         call_id = value.get("tool_call_id", value.get("id"))
@@ -222,17 +224,9 @@ def _unwrapped(value: Mapping[str, Any]) -> Mapping[str, Any]:
     return value
 
 
-def _holds_blocks(content: str) -> bool:
-    return content.startswith(('[{"text"', '[{"toolUse"', '[{"toolResult"', '[{"type"', '[{"reasoningContent"'))
-
-
 def _has_results(content: Any) -> bool:
-    for part in content if isinstance(content, list | tuple) else ():
-        if isinstance(part, MAPPINGS) and (
-            _kind(part) in _RESULTS or "toolResult" in part or "function_response" in part
-        ):
-            return True
-    return False
+    parts = [part for part in content if isinstance(part, MAPPINGS)] if isinstance(content, list | tuple) else ()
+    return any(_kind(part) in _RESULTS or "toolResult" in part or "function_response" in part for part in parts)
 
 
 def _kind(part: Mapping[str, Any]) -> str | None:

@@ -6,17 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from noetic_nb.events import (
-    ChildEnded,
-    ChildStarted,
-    ItemsAppended,
-    RunEvent,
-    StepEnded,
-    StepStarted,
-    TurnCompleted,
-    TurnStarted,
-    Where,
-)
+from noetic_nb import events as ev
 from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.interop._spans.span_tree import Execution
 from noetic_nb.redact import Redaction
@@ -27,21 +17,21 @@ _NS_PER_MS: Final = 1_000_000
 class _Part(NamedTuple):
     """The events of one turn, or of one child: those from `first` to before `last`, and their times."""
 
-    where: Where
+    where: ev.Where
     first: int
     last: int
     start_ms: float
     end_ms: float
 
 
-def with_nodes(events: Sequence[RunEvent], root: Execution, redaction: Redaction) -> list[RunEvent]:
+def with_nodes(events: Sequence[ev.RunEvent], root: Execution, redaction: Redaction) -> list[ev.RunEvent]:
     """Return the events of a recording with a step for each of its nodes, at its times; calls stay in their order.
 
     A node whose times are not those of its turn is left out.
     """
-    found: list[tuple[int, float, int, int, RunEvent]] = []
+    found: list[tuple[int, float, int, int, ev.RunEvent]] = []
     times = [event.t_ms for event in events]
-    parts: dict[Where | None, list[_Part]] = {}
+    parts: dict[ev.Where | None, list[_Part]] = {}
     for part in _parts(events):
         parts.setdefault(part.where if part.where.depth else None, []).append(part)
     for execution in _all(root):
@@ -61,11 +51,11 @@ def with_nodes(events: Sequence[RunEvent], root: Execution, redaction: Redaction
             begun, done = (max(part.first, min(bisect_right(times, moment), part.last)) for moment in (start, end))
             error = redaction.text(node.problem or "failed") if node.failed else None
             took, status = ((node.end_ns or 0) - (node.start_ns or 0)) / _NS_PER_MS, "error" if node.failed else "ok"
-            found.append((begun, start, 1, depth, StepStarted(part.where, start, name, "node", path)))
-            ended = StepEnded(part.where, end, name, "node", path, took, status, error)  # type: ignore[arg-type]
+            found.append((begun, start, 1, depth, ev.StepStarted(part.where, start, name, "node", path)))
+            ended = ev.StepEnded(part.where, end, name, "node", path, took, status, error)  # type: ignore[arg-type]
             # What ends where another begins does so first, unless it began there itself.
             found.append((done, end, 0 if end > start else 2, -depth, ended))
-    merged: list[RunEvent] = []
+    merged: list[ev.RunEvent] = []
     before = 0
     for place, *_, event in sorted(found, key=lambda each: each[:4]):
         merged += events[before:place]
@@ -81,15 +71,15 @@ def _all(execution: Execution) -> Iterator[Execution]:
             yield from _all(child)
 
 
-def _parts(events: Sequence[RunEvent]) -> Iterator[_Part]:
-    begun: dict[Where, int] = {}
+def _parts(events: Sequence[ev.RunEvent]) -> Iterator[_Part]:
+    begun: dict[ev.Where, int] = {}
     for at, event in enumerate(events):
         where = event.where
-        if isinstance(event, TurnStarted | ChildStarted):
+        if isinstance(event, ev.TurnStarted | ev.ChildStarted):
             begun[where] = at + 1
-        elif isinstance(event, ItemsAppended) and event.origin == "user" and begun.get(where) == at:
+        elif isinstance(event, ev.ItemsAppended) and event.origin == "user" and begun.get(where) == at:
             begun[where] = at + 1  # a message and its turn are not parted
-        elif isinstance(event, TurnCompleted | ChildEnded) and where in begun:
+        elif isinstance(event, ev.TurnCompleted | ev.ChildEnded) and where in begun:
             first = begun.pop(where)
             yield _Part(where, first, at, events[first - 1].t_ms, event.t_ms)
 

@@ -9,22 +9,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
+from noetic_nb._core.names import keys
+
 Data: TypeAlias = Mapping[str, Any]
 MAPPINGS: Final = (dict, Mapping)
 """For `isinstance`: nearly all are dictionaries, and to ask for anything else takes ten times as long."""
 
 # What no reader looks at and what may be large: stack traces, schemas, and the state of a graph beside its messages.
-_UNREAD: Final = frozenset(
-    [
-        "exception.stacktrace",
-        "logfire.json_schema",
-        "model_request_parameters",
-        "gen_ai.tool.definitions",
-        "gen_ai.tool.json_schema",
-        "gen_ai.task.input",
-        "gen_ai.task.output",
-        "llm.tools",
-    ]
+_UNREAD: Final = keys(
+    "exception.stacktrace logfire.json_schema model_request_parameters gen_ai.tool.definitions gen_ai.tool.json_schema"
+    " gen_ai.task.input gen_ai.task.output llm.tools"
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DEEPEST: Final = 64

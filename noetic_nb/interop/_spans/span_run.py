@@ -6,19 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from noetic_nb.events import (
-    ChildEnded,
-    ChildStarted,
-    ContextCompacted,
-    MemoryTraceSpan,
-    ModelCalled,
-    QualityGiven,
-    SteeringDecided,
-    StepEnded,
-    StepStarted,
-    ToolCalled,
-    Where,
-)
+from noetic_nb import events as ev
 from noetic_nb.interop._spans.calls import ModelUse, ToolUse, kind_of
 from noetic_nb.interop._spans.openinference import nested
 from noetic_nb.interop._spans.span_messages import Result, arguments_of, parsed
@@ -44,12 +32,7 @@ _ABOUT: Final = ("gen_ai.memory.", "gen_ai.retrieval.", "gen_ai.data_source.")
 
 
 def run_of_execution(
-    root: Execution,
-    *,
-    run_id: str,
-    thread_id: str,
-    meta: Mapping[str, Any],
-    unmapped: Sequence[Mapping[str, Any]] = (),
+    root: Execution, *, run_id: str, thread_id: str, meta: Mapping[str, Any], unmapped: Sequence[Mapping[str, Any]] = ()
 ) -> Run:
     """Return the calls of a conversation as a run, without secrets; `meta` is known of it besides ("Spans" in interop.md)."""
     redaction = Redaction()
@@ -72,7 +55,7 @@ class RunWriter(TurnWriter):
 
     def write(self, root: Execution) -> None:
         """Write a conversation from its beginning to its end."""
-        log = Log(Where(self.thread_id, f"{self.thread_id}/e0", 0), ContextTokens(self.counter))
+        log = Log(ev.Where(self.thread_id, f"{self.thread_id}/e0", 0), ContextTokens(self.counter))
         self.entries(log, root)
         self.release(log, None)
         self.end_turn(log, root)
@@ -199,13 +182,13 @@ class RunWriter(TurnWriter):
         items: tuple[Item, ...],
         sent: int,
         finish: Any = None,
-        purpose: Literal["agent", "summary"] = "agent",
-    ) -> ModelCalled:
+        purpose: Literal["agent", "summary", "judge"] = "agent",
+    ) -> ev.ModelCalled:
         """Return a model call as an event; `sent` is an estimate, for a count that nobody tells."""
         usage: Mapping[str, int] = use.usage or {}
         if not _is_counted(use):
             usage = self.estimate(usage, sent, 0 if use.outputs is None else log.context.written(items))
-        return ModelCalled(
+        return ev.ModelCalled(
             log.where,
             self.now,
             log.steps,
@@ -233,7 +216,7 @@ class RunWriter(TurnWriter):
         if use.error is None and text:
             kept = (text_message("user", (input_text(text),)),)
             self.events.append(
-                ContextCompacted(log.where, self.now, "SummarizationMiddleware", None, kept, None, None, False)
+                ev.ContextCompacted(log.where, self.now, "SummarizationMiddleware", None, kept, None, None, False)
             )
             log.context.reset(kept, None)
 
@@ -286,10 +269,10 @@ class RunWriter(TurnWriter):
         status: Any = "error" if result.failed else "ok"
         args = arguments_of(item["arguments"])
         error = output or "failed" if result.failed else None
-        event = ToolCalled(log.where, self.now, item["name"], item["callId"], args, output, None, status, error)
+        event = ev.ToolCalled(log.where, self.now, item["name"], item["callId"], args, output, None, status, error)
         self.settle(log, event)
 
-    def settle(self, log: Log, event: ToolCalled) -> None:
+    def settle(self, log: Log, event: ev.ToolCalled) -> None:
         """Write a tool call that has its result."""
         self.events.append(event)
         self.append(log, [call_output(event.call_id, event.output)], "tool")
@@ -332,7 +315,7 @@ class RunWriter(TurnWriter):
             args = arguments_of(item["arguments"])
         self.settle(
             log,
-            ToolCalled(
+            ev.ToolCalled(
                 log.where,
                 self.now,
                 self.redaction.text(use.name),
@@ -363,7 +346,9 @@ class RunWriter(TurnWriter):
         span = execution.span
         assert span is not None
         self.children += 1
-        where = Where(self.thread_id, f"{log.where.execution_id}/c{self.children}", log.where.turn, log.where.depth + 1)
+        where = ev.Where(
+            self.thread_id, f"{log.where.execution_id}/c{self.children}", log.where.turn, log.where.depth + 1
+        )
         execution.where = where
         inner = Log(where, ContextTokens(self.counter))
         uses = [entry for entry in execution.entries if isinstance(entry, ModelUse) and not entry.is_summary]
@@ -380,7 +365,7 @@ class RunWriter(TurnWriter):
         started = self.at(span.start_ns)
         name = self.redaction.text(execution.name)
         parent_id = log.where.execution_id
-        self.events.append(ChildStarted(where, started, parent_id, name, "spawn", 0, tuple(own), {}))
+        self.events.append(ev.ChildStarted(where, started, parent_id, name, "spawn", 0, tuple(own), {}))
         inner.length = len(own)
         inner.context.add(own)
         before = len(self.turn.calls) if self.turn is not None else 0
@@ -388,7 +373,7 @@ class RunWriter(TurnWriter):
         made = self.turn.calls[before:] if self.turn is not None else []
         costs = [each.cost for each in made if each.cost is not None]
         self.events.append(
-            ChildEnded(
+            ev.ChildEnded(
                 where,
                 self.at(span.end_ns),
                 parent_id,
@@ -413,7 +398,7 @@ class RunWriter(TurnWriter):
         if "openinference.span.kind" in span.attributes and (asked := span.text("input.value")) is not None:
             about["query"] = asked
         self.events.append(
-            MemoryTraceSpan(
+            ev.MemoryTraceSpan(
                 log.where,
                 self.at(span.end_ns),
                 self.redaction.text(store),
@@ -434,8 +419,8 @@ class RunWriter(TurnWriter):
         at = self.at(span.end_ns)
         error = self.redaction.text(span.problem or "failed") if span.failed else None
         self.events += (
-            StepStarted(log.where, at, *step),
-            StepEnded(log.where, at, *step, self.duration(span) or 0.0, "error" if span.failed else "ok", error),
+            ev.StepStarted(log.where, at, *step),
+            ev.StepEnded(log.where, at, *step, self.duration(span) or 0.0, "error" if span.failed else "ok", error),
         )
 
     def check(self, log: Log, use: CheckUse) -> None:
@@ -446,30 +431,11 @@ class RunWriter(TurnWriter):
             items = tuple(
                 text_message("assistant", (output_text(clean(msg.text)),)) for msg in call.outputs or () if msg.text
             )
-            usage = self.estimate(call.usage or {}, 0, log.context.written(items))
-            self.events.append(
-                ModelCalled(
-                    log.where,
-                    at,
-                    log.steps,
-                    clean(call.model or "unknown"),
-                    "judge",
-                    self.duration(call.span),
-                    "ok" if call.error is None else "error",
-                    items,
-                    input_tokens=usage["input_tokens"],
-                    output_tokens=usage["output_tokens"],
-                    cached_tokens=usage.get("cached_tokens"),
-                    cache_write_tokens=usage.get("cache_write_tokens"),
-                    reasoning_tokens=usage.get("reasoning_tokens"),
-                    cost=call.cost,
-                    error=None if call.error is None else clean(call.error),
-                )
-            )
+            self.events.append(self.called(log, call, items, 0, purpose="judge"))
         if not use.is_guardrail:
             scores = [(name, score) for name, score in use.scores() if score <= 1]
             for name, score in scores:
-                self.events.append(QualityGiven(log.where, at, score, clean(name)))
+                self.events.append(ev.QualityGiven(log.where, at, score, clean(name)))
             if not scores:
                 self.skip(
                     span, "an evaluator without a score from 0 to 1", span.attributes.get("output.value", span.name)
@@ -477,7 +443,7 @@ class RunWriter(TurnWriter):
             return
         is_passed, reason = use.is_passed(), use.reason()
         self.events.append(
-            SteeringDecided(
+            ev.SteeringDecided(
                 log.where,
                 at,
                 "guardrail",

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from noetic_nb.interop._formats.sources import Document
 from noetic_nb.interop._formats.unread import EVERYTHING
 from noetic_nb.interop._spans.span_messages import parsed
-from noetic_nb.interop._traces.payloads import first_of, mapping, number, plain, tokens
-from noetic_nb.interop._traces.trace_records import Record, Trace, begins, read_traces, text_of
-from noetic_nb.items._messages.message import count
-from noetic_nb.runs import Run
+from noetic_nb.interop._traces.payloads import first_of, number, plain, tokens
+from noetic_nb.interop._traces.trace_records import Record, Trace, readers, text_of
+from noetic_nb.items._messages.message import count, mapping
 
 FORMATS: Final = ("langfuse",)
 READS: Final = EVERYTHING
-_LISTS: Final = ("data", "traces")
 _KINDS: Final = {
     "GENERATION": "chat",
     "TOOL": "execute_tool",
@@ -65,16 +62,6 @@ def _is_ours(entry: Mapping[str, Any]) -> bool:
         and "spanId" not in entry
         and ("traceId" in entry or "trace_id" in entry)
     )
-
-
-def looks_like(document: Document) -> bool:
-    """Tell whether a document holds traces or observations of Langfuse."""
-    return begins(document, _is_ours, *_LISTS)
-
-
-def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for each run of a document."""
-    return read_traces(document, "langfuse", _add, *_LISTS)
 
 
 def _camel(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,3 +212,6 @@ def _cost(entry: Mapping[str, Any]) -> float | None:
         return known.get("total", sum(known.values()))
     # Without its parts a cost of 0 says that no price is known.
     return number(first_of(entry, "calculatedTotalCost", "totalCost", "totalPrice")) or None
+
+
+looks_like, read = readers("langfuse", _is_ours, _add, "data", "traces")

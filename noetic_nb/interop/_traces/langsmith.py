@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from noetic_nb.interop._formats.sources import Document
 from noetic_nb.interop._formats.unread import EVERYTHING
 from noetic_nb.interop._spans.span_messages import parsed
-from noetic_nb.interop._traces.payloads import first_of, mapping, number, tokens
-from noetic_nb.interop._traces.trace_records import Record, Trace, begins, read_traces, text_of
-from noetic_nb.runs import Run
+from noetic_nb.interop._traces.payloads import first_of, number, tokens
+from noetic_nb.interop._traces.trace_records import Record, Trace, readers, text_of
+from noetic_nb.items._messages.message import mapping
 
 FORMATS: Final = ("langsmith",)
 READS: Final = EVERYTHING
-_LISTS: Final = ("runs",)
-_KINDS: Final = {
-    "llm": "chat",
-    "tool": "execute_tool",
-    "retriever": "retrieval",
-    "embedding": "embeddings",
-}
+_KINDS: Final = {"llm": "chat", "tool": "execute_tool", "retriever": "retrieval", "embedding": "embeddings"}
 _THREAD: Final = ("thread_id", "session_id", "conversation_id")
 _COSTS: Final = ("total_cost", "prompt_cost", "completion_cost")
 # Read here, sums of others, or numbers of the service's own tables.
@@ -43,16 +36,6 @@ _DEEPEST: Final = 200
 
 def _is_run(entry: Mapping[str, Any]) -> bool:
     return "run_type" in entry and ("dotted_order" in entry or "start_time" in entry or "trace_id" in entry)
-
-
-def looks_like(document: Document) -> bool:
-    """Tell whether a document holds runs of LangSmith."""
-    return begins(document, _is_run, *_LISTS)
-
-
-def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for each run of a document."""
-    return read_traces(document, "langsmith", _add, *_LISTS)
 
 
 def _add(trace: Trace, entry: Mapping[str, Any], trace_id: str | None = None, depth: int = 0) -> None:
@@ -116,3 +99,6 @@ def _add(trace: Trace, entry: Mapping[str, Any], trace_id: str | None = None, de
 
 def _below(trace: Trace, entry: Mapping[str, Any], parent: str, trace_id: str, depth: int) -> None:
     _add(trace, {"parent_run_id": parent, **{k: v for k, v in entry.items() if v is not None}}, trace_id, depth)
+
+
+looks_like, read = readers("langsmith", _is_run, _add, "runs")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from noetic_nb.interop._formats.sources import Document
 from noetic_nb.interop._formats.unread import EVERYTHING
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._spans.span_record import SpanEvent, span_record
-from noetic_nb.interop._traces.payloads import first_of, mapping, number, plain, tokens
-from noetic_nb.interop._traces.trace_records import Record, Trace, begins, read_traces, text_of
-from noetic_nb.runs import Run
+from noetic_nb.interop._traces.payloads import first_of, number, plain, tokens
+from noetic_nb.interop._traces.trace_records import Record, Trace, readers, text_of
+from noetic_nb.items._messages.message import mapping
 
 FORMATS: Final = ("mlflow",)
 READS: Final = EVERYTHING
-_LISTS: Final = ("traces", "spans")
 _KINDS: Final = {
     "LLM": "chat",
     "CHAT_MODEL": "chat",
@@ -63,16 +61,6 @@ def _whole(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     inner = plain(entry.get("trace"))
     entry = inner if isinstance(inner, Mapping) else entry
     return {**entry, "info": plain(entry.get("info")), "data": plain(entry.get("data"))} if "info" in entry else entry
-
-
-def looks_like(document: Document) -> bool:
-    """Tell whether a document holds traces of MLflow."""
-    return begins(document, _is_ours, *_LISTS)
-
-
-def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for each run of a document."""
-    return read_traces(document, "mlflow", _add, *_LISTS)
 
 
 def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
@@ -167,3 +155,6 @@ def _raised(events: list[SpanEvent]) -> str | None:
     return next(
         (text_of(event.attributes.get("exception.message")) for event in events if event.name == "exception"), None
     )
+
+
+looks_like, read = readers("mlflow", _is_ours, _add, "traces", "spans")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from noetic_nb.interop._formats.unread import Keys, keys
+from noetic_nb._core.names import keys
+from noetic_nb.interop._formats.unread import Keys
 from noetic_nb.interop._spans.span_messages import ROLES, parsed, result_of
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.items._messages.message import count, money, usage_of
+from noetic_nb.items._messages.message import count, mapping, money, usage_of
 
 _SENT: Final = ("messages", "contents", "input", "inputs", "prompts", "prompt", "message", "query", "question", "task")
 _SYSTEM: Final = ("system", "instructions", "system_instruction", "systemInstruction")
@@ -62,11 +63,6 @@ _DUMPS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("dict", {}),
 )
 _DEEPEST: Final = 8
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a mapping, an empty one for any other value."""
-    return value if isinstance(value, Mapping) else {}
 
 
 def first_of(value: Mapping[str, Any], *names: str) -> Any:

@@ -18,22 +18,8 @@ from noetic_nb.interop._spans.import_spans import runs_of
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._spans.span_record import Span, SpanEvent
 from noetic_nb.interop._spans.span_tree import Conversation
-from noetic_nb.interop._traces.payloads import (
-    PAYLOAD,
-    Answer,
-    Outcome,
-    answered,
-    arguments,
-    called,
-    mapping,
-    outcome,
-    plain,
-    sent,
-    unread,
-    usage_attributes,
-    usage_in,
-)
-from noetic_nb.items._messages.message import shown, time_ms
+from noetic_nb.interop._traces import payloads
+from noetic_nb.items._messages.message import mapping, shown, time_ms
 from noetic_nb.runs import Run
 
 _PARAMS: Final = ("temperature", "top_p", "max_tokens", "seed")
@@ -95,7 +81,7 @@ class Trace:
         try:
             if isinstance(value, NoeticError):
                 raise value
-            value = plain(value)
+            value = payloads.plain(value)
             if not isinstance(value, Mapping):
                 raise TypeError(f"a record is a mapping, not {type(value).__name__}")
             return read(self, value, *more)
@@ -134,7 +120,9 @@ class Trace:
 
     def payload(self, made: Record, value: Any, where: str) -> None:
         """Note the parts of a request, an answer or its usage, at any depth, that nobody reads."""
-        self.notes += [(made, f"no place in a run: {where}{path}", inner) for path, inner in PAYLOAD.unread(value)]
+        self.notes += [
+            (made, f"no place in a run: {where}{path}", inner) for path, inner in payloads.PAYLOAD.unread(value)
+        ]
 
     def runs(self) -> Iterator[Callable[[], Run]]:
         """Yield a reader for each run."""
@@ -166,9 +154,12 @@ class Trace:
 
     def _spans(self, made: list[Record]) -> list[Span]:
         known = {(each.trace, each.id): each for each in made}
-        answers = {id(each): answered(each.outputs) for each in made if each.kind == "chat"}
+        answers = {id(each): payloads.answered(each.outputs) for each in made if each.kind == "chat"}
         issued = {
-            (each.trace, name) for each in made if id(each) in answers for name in called(answers[id(each)].messages)
+            (each.trace, name)
+            for each in made
+            if id(each) in answers
+            for name in payloads.called(answers[id(each)].messages)
         }
         for each in made:
             above = None if each.parent is None else known.get((each.trace, each.parent))
@@ -181,7 +172,7 @@ class Trace:
         for each in made:
             for name in ("inputs", "outputs") if each.kind not in _TEXTS else ():
                 # What stands between the calls is not read: the calls have it, but for other keys.
-                rest = (PAYLOAD.unread if each.kind == "other" else unread)(getattr(each, name))
+                rest = (payloads.PAYLOAD.unread if each.kind == "other" else payloads.unread)(getattr(each, name))
                 self.notes += [(each, f"no place in a run: {name}.{path}", inner) for path, inner in rest]
             if each.kind == "chat":
                 self.tell(each.trace, "tools", mapping(parsed(each.inputs)).get("tools"))
@@ -254,7 +245,7 @@ def entries(document: Document, *lists: str, places: Iterable[int] | None = None
 
 
 def _rows(value: Any, lists: tuple[str, ...]) -> Iterator[Any]:
-    value = value if isinstance(value, list | tuple) else plain(value)
+    value = value if isinstance(value, list | tuple) else payloads.plain(value)
     inner = (
         next((value[key] for key in lists if isinstance(value.get(key), list)), None)
         if isinstance(value, Mapping)
@@ -262,24 +253,26 @@ def _rows(value: Any, lists: tuple[str, ...]) -> Iterator[Any]:
     )
     if isinstance(inner, list | tuple):
         for each in inner:
-            yield plain(each)
+            yield payloads.plain(each)
     else:
         yield value
 
 
-def begins(document: Document, is_one: Callable[[Mapping[str, Any]], bool], *lists: str) -> bool:
-    """Tell whether one of the first records of a document is of a form."""
-    first = islice(entries(document, *lists), _LOOKED_AT)
-    return any(isinstance(each, Mapping) and is_one(each) for each in first)
+def readers(
+    source: str, is_one: Callable[[Mapping[str, Any]], bool], add: Callable[..., Any], *lists: str
+) -> tuple[Callable[[Document], bool], Callable[..., Iterator[Callable[[], Run]]]]:
+    """Return `looks_like` and `read` of a format, whose records `is_one` knows and `add` puts into their traces."""
 
+    def looks_like(document: Document) -> bool:
+        first = islice(entries(document, *lists), _LOOKED_AT)
+        return any(isinstance(each, Mapping) and is_one(each) for each in first)
 
-def read_traces(
-    document: Document, source: str, add: Callable[[Trace, Mapping[str, Any]], None], *lists: str
-) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for each run of a document, whose records `add` puts into its traces."""
-    # Records of one run may stand anywhere in a file: of a large one those of one conversation are held at a time.
-    for places in _conversations(document, source, add, lists) if document.is_large else (None,):
-        yield from _read(document, source, add, lists, places)
+    def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
+        # Records of one run may stand anywhere in a file: of a large one those of one conversation are held at a time.
+        for places in _conversations(document, source, add, lists) if document.is_large else (None,):
+            yield from _read(document, source, add, lists, places)
+
+    return looks_like, read
 
 
 def _conversations(
@@ -371,28 +364,28 @@ def problem(text: str | None) -> tuple[str, str | None]:
     return said, None if match is None else match[1]
 
 
-def _span(made: Record, answer: Answer | None, place: int) -> Span:
+def _span(made: Record, answer: payloads.Answer | None, place: int) -> Span:
     about: dict[str, Any] = {**made.attributes, "gen_ai.operation.name": made.kind}
     message, kind = problem(made.error)
     failed = made.error is not None
     if made.kind == "execute_tool":
-        result = Outcome(None) if made.outputs is None else outcome(made.outputs)
+        result = payloads.Outcome(None) if made.outputs is None else payloads.outcome(made.outputs)
         about |= {
             "gen_ai.tool.name": made.name,
             "gen_ai.tool.call.id": made.call_id or result.call_id,
-            "gen_ai.tool.call.arguments": arguments(made.inputs),
+            "gen_ai.tool.call.arguments": payloads.arguments(made.inputs),
             "gen_ai.tool.call.result": result.text,
             "gen_ai.tool.status": "error" if result.failed else None,
         }
     else:
-        answer = answer or answered(made.outputs)
+        answer = answer or payloads.answered(made.outputs)
         about |= {
-            "gen_ai.input.messages": sent(made.inputs) or None,
+            "gen_ai.input.messages": payloads.sent(made.inputs) or None,
             "gen_ai.output.messages": answer.messages,
             "gen_ai.agent.name": made.name,
         }
     if made.kind == "chat":
-        usage = {**usage_in(made.outputs), **(made.usage or {})}
+        usage = {**payloads.usage_in(made.outputs), **(made.usage or {})}
         about |= {
             "lc_source": made.origin,
             "gen_ai.request.model": made.model or (None if answer is None else answer.model),
@@ -405,7 +398,7 @@ def _span(made: Record, answer: Answer | None, place: int) -> Span:
         "gen_ai.conversation.id": made.thread,
         "operation.cost": made.cost,
         "error.type": kind if failed else None,
-        **usage_attributes(usage),
+        **payloads.usage_attributes(usage),
     }
     return Span(
         made.trace,

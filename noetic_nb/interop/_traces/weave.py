@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from noetic_nb.interop._formats.sources import Document
 from noetic_nb.interop._formats.unread import EVERYTHING
-from noetic_nb.interop._traces.payloads import first_of, mapping, number, tokens, usage_in
-from noetic_nb.interop._traces.trace_records import Record, Trace, begins, read_traces, text_of
-from noetic_nb.runs import Run
+from noetic_nb.interop._traces.payloads import first_of, number, tokens, usage_in
+from noetic_nb.interop._traces.trace_records import Record, Trace, readers, text_of
+from noetic_nb.items._messages.message import mapping
 
 FORMATS: Final = ("weave",)
 READS: Final = EVERYTHING
-_LISTS: Final = ("calls",)
 # Of `attributes.weave.kind`, and of `attributes.type` as the integration of the OpenAI Agents SDK has it.
 _KINDS: Final = {
     "llm": "chat",
@@ -50,16 +48,6 @@ _OF_WEAVE: Final = frozenset((
 
 def _is_ours(entry: Mapping[str, Any]) -> bool:
     return "op_name" in entry and "trace_id" in entry and ("started_at" in entry or "project_id" in entry)
-
-
-def looks_like(document: Document) -> bool:
-    """Tell whether a document holds calls of Weave."""
-    return begins(document, _is_ours, *_LISTS)
-
-
-def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for each run of a document."""
-    return read_traces(document, "weave", _add, *_LISTS)
 
 
 def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
@@ -160,3 +148,6 @@ def _feedback(entry: Mapping[str, Any], server: Mapping[str, Any]) -> list[Mappi
 def _score(given: Mapping[str, Any], call: str) -> dict[str, Any]:
     rest = {key: value for key, value in given.items() if key not in ("feedback_type", "payload", "project_id")}
     return {"name": given.get("feedback_type"), "value": given.get("payload"), "call": call, **rest}
+
+
+looks_like, read = readers("weave", _is_ours, _add, "calls")

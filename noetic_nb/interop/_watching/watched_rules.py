@@ -11,19 +11,8 @@ from typing import Any
 
 from msgspec import structs
 
+from noetic_nb import events as ev
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import (
-    ChildEnded,
-    ChildStarted,
-    ErrorRaised,
-    ModelCalled,
-    RegulatorDecided,
-    RunEvent,
-    SteeringDecided,
-    ToolCalled,
-    TurnCompleted,
-    Where,
-)
 from noetic_nb.items import freeze
 from noetic_nb.memory._enforcement import FAILED_GUIDANCE, shown_matches
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
@@ -62,16 +51,16 @@ class Judging:
         self._parents: dict[str, str] = {}
         self._past: dict[tuple[str, str], list[PastCall]] = {}
 
-    def extend(self, events: Iterable[RunEvent]) -> None:
+    def extend(self, events: Iterable[ev.RunEvent]) -> None:
         """Append events; a call comes behind the decisions about it, a response before."""
         for event in events:
             self._add(event)
 
-    def _add(self, event: RunEvent) -> None:
+    def _add(self, event: ev.RunEvent) -> None:
         if self._book is not None:
-            if isinstance(event, ToolCalled):
+            if isinstance(event, ev.ToolCalled):
                 self._tool_called(event)
-            elif isinstance(event, ChildStarted):
+            elif isinstance(event, ev.ChildStarted):
                 self._parents[event.where.execution_id] = event.parent_id
         if self._feed is None:
             self._run.append(event)
@@ -79,21 +68,21 @@ class Judging:
             self._feed.read([event])
         if self._book is None:
             return
-        if isinstance(event, ModelCalled):
+        if isinstance(event, ev.ModelCalled):
             self._model_called(event)
-        elif isinstance(event, TurnCompleted | ChildEnded):  # nothing of it is asked for again
+        elif isinstance(event, ev.TurnCompleted | ev.ChildEnded):  # nothing of it is asked for again
             key = event.where.thread_id, event.where.execution_id
             self._past.pop(key, None)
             self._params.forget(event.where)
             self._parents.pop(key[1], None)
 
-    def _past_of(self, where: Where) -> list[PastCall]:
+    def _past_of(self, where: ev.Where) -> list[PastCall]:
         root = where.execution_id
         while (parent := self._parents.get(root)) is not None:
             root = parent
         return self._past.setdefault((where.thread_id, root), [])
 
-    def _tool_called(self, event: ToolCalled) -> None:
+    def _tool_called(self, event: ev.ToolCalled) -> None:
         where, past = event.where, self._past_of(event.where)
         provenance = partial(self._origins.at, where, len(self._run.events), event.name)
         frozen = structs.replace(event, args=freeze(event.args))
@@ -102,13 +91,13 @@ class Judging:
         made = (event.name, params.tool_args, event.call_id, event.status, event.output, where.execution_id)
         past.append(PastCall(*made))
 
-    def _model_called(self, event: ModelCalled) -> None:
+    def _model_called(self, event: ev.ModelCalled) -> None:
         self._params.count(event)
         if event.status == "ok":
             params = self._params.of_response(event, tuple(self._past_of(event.where)))
             self._judge("after_model_call", params, event)
 
-    def _judge(self, point: Point, params: Params, event: ToolCalled | ModelCalled) -> None:
+    def _judge(self, point: Point, params: Params, event: ev.ToolCalled | ev.ModelCalled) -> None:
         """Evaluate the rules on one call and record their decisions; a rule that fails denies, as in a harness."""
         began = time.perf_counter()
         try:
@@ -116,13 +105,13 @@ class Judging:
         # A rule must not end the agent that is watched.
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             message = redact_text(f"{type(error).__name__}: {error}")[:2_000]
-            self._run.append(ErrorRaised(event.where, event.t_ms, "rule_failed", message))
+            self._run.append(ev.ErrorRaised(event.where, event.t_ms, "rule_failed", message))
             return
         took_ms = (time.perf_counter() - began) * 1_000
         name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
         decision = result.decision
         self._run.append(
-            SteeringDecided(
+            ev.SteeringDecided(
                 event.where,
                 event.t_ms,
                 LAYER_ID,
@@ -144,9 +133,8 @@ class Judging:
         while True:
             result = Evaluation()
             rules = self._rules()
-            deciding = evaluate(
-                rules, point, params, Policy(), judge_now=_no_judge, judge_later=_no_later, result=result
-            )
+            judges: Any = {"judge_now": _no_judge, "judge_later": lambda *_: None}
+            deciding = evaluate(rules, point, params, Policy(), **judges, result=result)
             if _finished(deciding):
                 return result
             # Nobody can wait here: the agent's own loop is running.
@@ -187,9 +175,9 @@ class _Unenforced:
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def append(self, event: RunEvent) -> int:
+    def append(self, event: ev.RunEvent) -> int:
         return self._run.append(
-            structs.replace(event, enforced=False) if isinstance(event, RegulatorDecided) else event
+            structs.replace(event, enforced=False) if isinstance(event, ev.RegulatorDecided) else event
         )
 
 
@@ -204,8 +192,4 @@ def _finished(deciding: Coroutine[Any, Any, Any]) -> bool:
 
 
 async def _no_judge(*_: Any) -> None:
-    """Do nothing: rules with a judge are left out."""
-
-
-def _no_later(*_: Any) -> None:
     """Do nothing: rules with a judge are left out."""

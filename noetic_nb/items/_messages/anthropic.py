@@ -10,24 +10,7 @@ from typing import Any, Final
 from noetic_nb.items._frozen import FrozenDict, freeze, thaw
 from noetic_nb.items._item import Item
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.items._messages.message import (
-    FINISH,
-    UNREADABLE,
-    Compaction,
-    Message,
-    Reading,
-    call,
-    call_output,
-    count,
-    input_text,
-    native,
-    native_form,
-    output_text,
-    result_text,
-    text_message,
-    thought,
-    time_ms,
-)
+from noetic_nb.items._messages import message as msg
 from noetic_nb.items._messages.usage_fields import USAGE, known_usage
 
 _BLOCKS: Final = frozenset(
@@ -58,7 +41,7 @@ def looks_like(value: Mapping[str, Any]) -> bool:
     return any(block.get("type") in _BLOCKS or "source" in block or "cache_control" in block for block in blocks)
 
 
-def decode(value: Mapping[str, Any], reading: Reading) -> None:
+def decode(value: Mapping[str, Any], reading: msg.Reading) -> None:
     """Read a message; results of tools are a message of the tools, and stand before the text beside them."""
     role, content = value.get("role"), value.get("content")
     if role not in ("user", "assistant", "system"):
@@ -68,7 +51,7 @@ def decode(value: Mapping[str, Any], reading: Reading) -> None:
     if not isinstance(content, str | list | tuple):
         reading.skip("content", "the content of a message is text or a list of blocks", value)
         return
-    t_ms = time_ms(value.get("timestamp", value.get("created_at")))
+    t_ms = msg.time_ms(value.get("timestamp", value.get("created_at")))
     items: list[Item] = []
     results: list[Item] = []
     parts: list[FrozenDict] = []
@@ -76,7 +59,7 @@ def decode(value: Mapping[str, Any], reading: Reading) -> None:
 
     def close() -> None:
         if parts:
-            items.append(text_message(str(role), tuple(parts)))
+            items.append(msg.text_message(str(role), tuple(parts)))
             parts.clear()
 
     for number, block in enumerate([content] if isinstance(content, str) else content):
@@ -95,20 +78,20 @@ def decode(value: Mapping[str, Any], reading: Reading) -> None:
             items.append(made)
     close()
     if results:
-        reading.messages.append(Message("tool", tuple(results), errors=errors, statuses_known=True, t_ms=t_ms))
+        reading.messages.append(msg.Message("tool", tuple(results), errors=errors, statuses_known=True, t_ms=t_ms))
         if not items:
             return
     _compactions(value, items, reading)
     if role != "assistant":
-        reading.messages.append(Message(role, tuple(items) or (text_message(str(role), ()),), t_ms=t_ms))
+        reading.messages.append(msg.Message(role, tuple(items) or (msg.text_message(str(role), ()),), t_ms=t_ms))
         return
     reading.messages.append(
-        Message(
+        msg.Message(
             "assistant",
-            tuple(items) or (text_message("assistant", ()),),
+            tuple(items) or (msg.text_message("assistant", ()),),
             model=value["model"] if isinstance(value.get("model"), str) else None,
             usage=_usage(value.get("usage"), reading),
-            finish_reason=FINISH.get(str(value.get("stop_reason"))),
+            finish_reason=msg.FINISH.get(str(value.get("stop_reason"))),
             t_ms=t_ms,
             errors=errors,
             statuses_known=True,
@@ -116,7 +99,7 @@ def decode(value: Mapping[str, Any], reading: Reading) -> None:
     )
 
 
-def _usage(value: Any, reading: Reading) -> dict[str, int] | None:
+def _usage(value: Any, reading: msg.Reading) -> dict[str, int] | None:
     """Return the tokens of an answer; those of other models that worked on it become calls beside it."""
     if not isinstance(value, Mapping):
         return None
@@ -124,7 +107,7 @@ def _usage(value: Any, reading: Reading) -> dict[str, int] | None:
     for entry in _iterations(value, "advisor_message"):
         counted = known_usage(entry, "anthropic iterations[advisor_message]")
         model = entry["model"] if isinstance(entry.get("model"), str) else None
-        reading.messages.append(Message("assistant", (), model=model, usage=counted, is_kept=False))
+        reading.messages.append(msg.Message("assistant", (), model=model, usage=counted, is_kept=False))
     return known_usage(value, "anthropic")
 
 
@@ -134,20 +117,20 @@ def _iterations(usage: Any, kind: str) -> list[Mapping[str, Any]]:
     return [entry for entry in entries if isinstance(entry, Mapping) and entry.get("type") == kind]
 
 
-def _compactions(value: Mapping[str, Any], items: Sequence[Item], reading: Reading) -> None:
+def _compactions(value: Mapping[str, Any], items: Sequence[Item], reading: msg.Reading) -> None:
     """Read how the server shortened the context before it answered: results and thoughts that it cleared, a summary."""
-    t_ms = time_ms(value.get("timestamp", value.get("created_at")))
+    t_ms = msg.time_ms(value.get("timestamp", value.get("created_at")))
     managed = value.get("context_management")
     edits = managed.get("applied_edits") if isinstance(managed, Mapping) else None
     edits = [edit for edit in edits if isinstance(edit, Mapping)] if isinstance(edits, list | tuple) else []
     if edits:
         total, *cleared = [
-            [number for edit in edits if (number := count(edit.get(key))) is not None]
+            [number for edit in edits if (number := msg.count(edit.get(key))) is not None]
             for key in ("cleared_input_tokens", "cleared_tool_uses", "cleared_thinking_turns")
         ]
         after = (known_usage(value.get("usage"), "anthropic") or {}).get("input_tokens")
         reading.messages.append(
-            Compaction(
+            msg.Compaction(
                 "anthropic",
                 (),
                 None if after is None or not total else after + sum(total),
@@ -167,20 +150,20 @@ def _compactions(value: Mapping[str, Any], items: Sequence[Item], reading: Readi
         for name, number in (known_usage(entry, "anthropic iterations[compaction]") or {}).items():
             counted[name] = counted.get(name, 0) + number
     for number, item in enumerate(item for item in items if item["type"] == "compaction"):
-        own = native_form(item, "anthropic")
+        own = msg.native_form(item, "anthropic")
         if own.get("content") is None and own.get("encrypted_content") is None:
             reading.note("content", "a compaction that failed", {"block": own, "usage": counted})
             counted = {}
             continue
         usage, is_opaque = (None if number else counted or None), own.get("content") is None
-        reading.messages.append(Compaction("anthropic", (item,), opaque=is_opaque, usage=usage, **known))
+        reading.messages.append(msg.Compaction("anthropic", (item,), opaque=is_opaque, usage=usage, **known))
         counted = {}
     if counted:
-        reading.messages.append(Compaction("anthropic", opaque=True, usage=counted, **known))
+        reading.messages.append(msg.Compaction("anthropic", opaque=True, usage=counted, **known))
 
 
 def _part(block: Any, role: str) -> FrozenDict | None:
-    text = output_text if role == "assistant" else input_text
+    text = msg.output_text if role == "assistant" else msg.input_text
     if isinstance(block, str):
         return text(block)
     if not isinstance(block, Mapping):
@@ -213,28 +196,28 @@ def block_item(block: Any, errors: dict[str, str]) -> Item | None:
     if kind in ("thinking", "redacted_thinking"):
         # The signature stays beside the thought: without it the API refuses the thought when it goes back.
         own = {key: block[key] for key in ("signature", "data") if isinstance(block.get(key), str) and block[key]}
-        return thought(block.get("thinking"), **own)
+        return msg.thought(block.get("thinking"), **own)
     if kind == "compaction":
         text = block.get("content")
         told = (FrozenDict(type="summary_text", text=text),) if isinstance(text, str) else ()
-        return Item(type=kind, summary=told, **native("anthropic", block))
+        return Item(type=kind, summary=told, **msg.native("anthropic", block))
     if kind in _CALLS:
         name, call_id = block.get("name"), block.get("id")
         if not isinstance(name, str) or not name or not isinstance(call_id, str) or not call_id:
             return None
         # What the provider runs goes back to it as it came: results there are sealed.
-        own = {} if kind == "tool_use" else native("anthropic", block)
-        return call(name, block.get("input"), call_id, **own)
+        own = {} if kind == "tool_use" else msg.native("anthropic", block)
+        return msg.call(name, block.get("input"), call_id, **own)
     call_id = block.get("tool_use_id")
     if not kind.endswith("tool_result") or not isinstance(call_id, str) or not call_id:
         return None
     content = block.get("content")
-    output, is_whole = result_text(content)
+    output, is_whole = msg.result_text(content)
     failed = isinstance(content, Mapping) and str(content.get("type")).endswith("_error")
     if block.get("is_error") or failed:
         errors[call_id] = output or "failed"
-    own = {} if kind == "tool_result" and is_whole else native("anthropic", block)
-    return call_output(call_id, output, **own)
+    own = {} if kind == "tool_result" and is_whole else msg.native("anthropic", block)
+    return msg.call_output(call_id, output, **own)
 
 
 def encode(items: Sequence[Item], failed: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -261,7 +244,7 @@ def encode(items: Sequence[Item], failed: Collection[str] = ()) -> list[dict[str
 
 def _blocks(item: Item, failed: Collection[str]) -> tuple[str, list[dict[str, Any]]]:
     kind = item["type"]
-    if (own := native_form(item, "anthropic")) is not None:
+    if (own := msg.native_form(item, "anthropic")) is not None:
         return "user" if own.get("type") == "tool_result" else "assistant", [own]
     if kind == "function_call":
         call_id, name = item["callId"], item["name"]
@@ -274,7 +257,7 @@ def _blocks(item: Item, failed: Collection[str]) -> tuple[str, list[dict[str, An
             return "assistant", [{"type": "redacted_thinking", "data": item["data"]}]
         text = "".join(part.get("text") or "" for part in item.get("content") or item.get("summary") or ())
         return "assistant", [{"type": "thinking", "thinking": text, "signature": item.get("signature") or ""}]
-    if kind in UNREADABLE:
+    if kind in msg.UNREADABLE:
         return "assistant", []
     if kind != "message":
         return "assistant", [{"type": "text", "text": compact_json(thaw(item))}]

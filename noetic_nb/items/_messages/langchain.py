@@ -5,91 +5,39 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from noetic_nb._core.names import keys
 from noetic_nb.items._frozen import FrozenDict, freeze, thaw
 from noetic_nb.items._item import Item
 from noetic_nb.items._messages import anthropic
-from noetic_nb.items._messages.message import (
-    FINISH,
-    Message,
-    Reading,
-    call,
-    call_output,
-    has_sound,
-    input_text,
-    native,
-    native_form,
-    output_text,
-    result_text,
-    text_message,
-    thought,
-    time_ms,
-    usage_of,
-)
+from noetic_nb.items._messages import message as msg
 from noetic_nb.items._origins import MODEL, with_origin
 
-_TYPES: Final = {
+_ROLES: Final = {
     "human": "user",
     "ai": "assistant",
     "system": "system",
     "tool": "tool",
     "function": "tool",
     "chat": "chat",
-    "HumanMessage": "user",
-    "AIMessage": "assistant",
-    "SystemMessage": "system",
-    "ToolMessage": "tool",
-    "FunctionMessage": "tool",
-    "ChatMessage": "chat",
-    "HumanMessageChunk": "user",
-    "AIMessageChunk": "assistant",
-    "SystemMessageChunk": "system",
-    "ToolMessageChunk": "tool",
 }
-_KNOWN: Final = frozenset(
-    [
-        "type",
-        "id",
-        "name",
-        "content",
-        "tool_calls",
-        "invalid_tool_calls",
-        "tool_call_id",
-        "status",
-        "usage_metadata",
-        "response_metadata",
-        "additional_kwargs",
-        "role",
-        "artifact",
-        "example",
-        "tool_call_chunks",
-        "chunk_position",
-    ]
+_TYPES: Final = _ROLES | {
+    f"{'AI' if name == 'ai' else name.title()}Message{end}": role
+    for name, role in _ROLES.items()
+    for end in ("", "Chunk")
+}
+_KNOWN: Final = keys(
+    "type id name content tool_calls invalid_tool_calls tool_call_id status usage_metadata response_metadata"
+    " additional_kwargs role artifact example tool_call_chunks chunk_position"
 )
 # What providers put there again, in a form of their own.
 _EXTRAS: Final = frozenset({"tool_calls", "function_call", "refusal", "reasoning_content"})
 # Counts that stand in `usage_metadata` as well, and names of the provider's.
-_ABOUT: Final = frozenset(
-    [
-        "model_name",
-        "model",
-        "finish_reason",
-        "stop_reason",
-        "created_at",
-        "token_usage",
-        "usage",
-        "id",
-        "type",
-        "role",
-        "model_provider",
-        "system_fingerprint",
-        "object",
-        "status",
-        "stop_sequence",
-        "done",
-        "done_reason",
-        "output_version",
-    ]
+_ABOUT: Final = keys(
+    "model_name model finish_reason stop_reason created_at token_usage usage id type role model_provider"
+    " system_fingerprint object status stop_sequence done done_reason output_version"
 )
+# Blocks of these stand among `tool_calls` as well.
+_CALLS: Final = keys("tool_call tool_use invalid_tool_call function_call tool_call_chunk input_json_delta")
 # Without them a provider refuses a thought that goes back to it.
 _SEALS: Final = ("signature", "encrypted_content")
 
@@ -132,7 +80,7 @@ def _fields(value: Any) -> tuple[Any, Mapping[str, Any]]:
     return value.get("type"), value
 
 
-def decode(value: Any, reading: Reading) -> None:
+def decode(value: Any, reading: msg.Reading) -> None:
     """Read a message."""
     kind, fields = _fields(value)
     role = _TYPES.get(kind) if isinstance(kind, str) else None
@@ -144,7 +92,7 @@ def decode(value: Any, reading: Reading) -> None:
         reading.skip("type", f"a message of type {kind!r} is not known", fields)
         return
     reading.skip_keys(fields, _KNOWN)
-    extras, about = (_mapping(fields.get(key)) for key in ("additional_kwargs", "response_metadata"))
+    extras, about = (msg.mapping(fields.get(key)) for key in ("additional_kwargs", "response_metadata"))
     reading.skip_keys(extras, _EXTRAS, "additional_kwargs")
     reading.skip_keys(about, _ABOUT, "response_metadata")
     if role == "tool":
@@ -156,10 +104,10 @@ def decode(value: Any, reading: Reading) -> None:
         own: Any = "user" if role == "user" else "system"
         name = {"name": fields["name"]} if isinstance(fields.get("name"), str) else {}
         parts = [part for item in items if item["type"] == "message" for part in item["content"]]
-        item = text_message(own, tuple(parts), **name)
+        item = msg.text_message(own, tuple(parts), **name)
         # Its middleware puts the model's summary into the place of what was said, in the name of the user.
         is_summary = extras.get("lc_source") == "summarization"
-        reading.messages.append(Message(own, (with_origin(item, MODEL) if is_summary else item,)))
+        reading.messages.append(msg.Message(own, (with_origin(item, MODEL) if is_summary else item,)))
         return
     calls = []
     for number, entry in enumerate([*_list(fields, "tool_calls"), *_list(fields, "invalid_tool_calls")]):
@@ -169,50 +117,46 @@ def decode(value: Any, reading: Reading) -> None:
         else:
             calls.append(made)
     if isinstance(extras.get("reasoning_content"), str):
-        items.insert(0, thought(extras["reasoning_content"]))
+        items.insert(0, msg.thought(extras["reasoning_content"]))
     if isinstance(extras.get("refusal"), str) and extras["refusal"]:
-        items.append(text_message("assistant", (FrozenDict(type="refusal", refusal=extras["refusal"]),)))
+        items.append(msg.text_message("assistant", (FrozenDict(type="refusal", refusal=extras["refusal"]),)))
     if not calls and all(item["type"] == "reasoning" for item in items):
-        items.append(text_message("assistant", ()))
+        items.append(msg.text_message("assistant", ()))
     model = about.get("model_name", about.get("model"))
-    counted = _mapping(fields.get("usage_metadata"))
+    counted = msg.mapping(fields.get("usage_metadata"))
     reading.messages.append(
-        Message(
+        msg.Message(
             "assistant",
             (*items, *calls),
             model=model if isinstance(model, str) else None,
-            usage=usage_of(
+            usage=msg.usage_of(
                 counted,
                 read="input_tokens",
                 written="output_tokens",
-                cached=_mapping(counted.get("input_token_details")).get("cache_read"),
-                stored=_mapping(counted.get("input_token_details")).get("cache_creation"),
-                reasoning=_mapping(counted.get("output_token_details")).get("reasoning"),
+                cached=msg.mapping(counted.get("input_token_details")).get("cache_read"),
+                stored=msg.mapping(counted.get("input_token_details")).get("cache_creation"),
+                reasoning=msg.mapping(counted.get("output_token_details")).get("reasoning"),
             ),
-            finish_reason=FINISH.get(str(about.get("finish_reason", about.get("stop_reason", "")))),
-            t_ms=time_ms(about.get("created_at")) if isinstance(about.get("created_at"), str) else None,
+            finish_reason=msg.FINISH.get(str(about.get("finish_reason", about.get("stop_reason", "")))),
+            t_ms=msg.time_ms(about.get("created_at")) if isinstance(about.get("created_at"), str) else None,
             errors=errors,
             statuses_known=True,
         )
     )
 
 
-def _tool(fields: Mapping[str, Any], reading: Reading) -> None:
+def _tool(fields: Mapping[str, Any], reading: msg.Reading) -> None:
     call_id = fields.get("tool_call_id")
     if not isinstance(call_id, str) or not call_id:
         reading.skip("tool_call_id", "a message of a tool answers no call", fields)
         return
     if fields.get("artifact") is not None:
         reading.note("artifact", "no place in a run", fields["artifact"])
-    output, is_whole = result_text(fields.get("content"))
-    own = {} if is_whole else native("langchain", fields["content"])
+    output, is_whole = msg.result_text(fields.get("content"))
+    own = {} if is_whole else msg.native("langchain", fields["content"])
     errors = {call_id: output or "failed"} if fields.get("status") == "error" else {}
-    item = call_output(call_id, output, **own)
-    reading.messages.append(Message("tool", (item,), errors=errors, statuses_known="status" in fields))
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    item = msg.call_output(call_id, output, **own)
+    reading.messages.append(msg.Message("tool", (item,), errors=errors, statuses_known="status" in fields))
 
 
 def _list(fields: Mapping[str, Any], key: str) -> Sequence[Any]:
@@ -226,32 +170,21 @@ def _call(entry: Any, message: int, number: int) -> Item | None:
     call_id = entry.get("id")
     if not isinstance(call_id, str) or not call_id:
         call_id = f"call_{message}_{number}"
-    return call(entry["name"], entry.get("args"), call_id)
+    return msg.call(entry["name"], entry.get("args"), call_id)
 
 
-def _content(content: Any, role: str, reading: Reading, errors: dict[str, str]) -> list[Item]:
+def _content(content: Any, role: str, reading: msg.Reading, errors: dict[str, str]) -> list[Item]:
     """Return the contents of a message, in order: text with pictures as messages, thoughts, and tools run by the provider."""
-    text = output_text if role == "assistant" else input_text
+    text = msg.output_text if role == "assistant" else msg.input_text
     items: list[Item] = []
     parts: list[FrozenDict] = []
     blocks = [content] if isinstance(content, str) and content else content or ()
     for number, block in enumerate(blocks if isinstance(blocks, list | tuple) else [blocks]):
-        if (
-            isinstance(block, Mapping)
-            and block.get("type") == "non_standard"
-            and isinstance(block.get("value"), Mapping)
-        ):
-            block = block["value"]
+        if isinstance(block, Mapping) and block.get("type") == "non_standard":
+            block = msg.mapping(block.get("value")) or block
         kind = block.get("type") if isinstance(block, Mapping) else None
-        if kind in (
-            "tool_call",
-            "tool_use",
-            "invalid_tool_call",
-            "function_call",
-            "tool_call_chunk",
-            "input_json_delta",
-        ):
-            continue  # stands among `tool_calls` as well
+        if isinstance(kind, str) and kind in _CALLS:
+            continue
         part = text(block) if isinstance(block, str) else _part(block, text)
         if part is not None:
             parts.append(part)
@@ -260,11 +193,11 @@ def _content(content: Any, role: str, reading: Reading, errors: dict[str, str]) 
             reading.skip(f"content[{number}]", f"a block of type {kind!r} cannot be read", block)
             continue
         if parts:
-            items.append(text_message(role, tuple(parts)))
+            items.append(msg.text_message(role, tuple(parts)))
             parts = []
         items.append(made)
     if parts:
-        items.append(text_message(role, tuple(parts)))
+        items.append(msg.text_message(role, tuple(parts)))
     return items
 
 
@@ -272,20 +205,20 @@ def _item(block: Any, errors: dict[str, str]) -> Item | None:
     """Return a block of an answer that is no text: a thought, or the result of the provider's own tools."""
     if not isinstance(block, Mapping):
         return None
-    kind, extras = block.get("type"), _mapping(block.get("extras"))
+    kind, extras = block.get("type"), msg.mapping(block.get("extras"))
     if kind == "reasoning":
         own = {key: found for key in _SEALS if isinstance(found := block.get(key, extras.get(key)), str)}
         words = block.get("reasoning")
         if words is None:  # as the responses API writes it
-            words = "".join(str(_mapping(part).get("text") or "") for part in block.get("summary") or ())
-        return thought(words, **own) if isinstance(words, str) else None
+            words = "".join(str(msg.mapping(part).get("text") or "") for part in block.get("summary") or ())
+        return msg.thought(words, **own) if isinstance(words, str) else None
     if kind == "server_tool_call" and isinstance(block.get("id"), str) and isinstance(block.get("name"), str):
-        return call(block["name"], block.get("args"), block["id"], **native("langchain", block))
+        return msg.call(block["name"], block.get("args"), block["id"], **msg.native("langchain", block))
     if kind in ("server_tool_result", "server_tool_call_result") and isinstance(block.get("tool_call_id"), str):
-        output, _ = result_text(block.get("output"))
+        output, _ = msg.result_text(block.get("output"))
         if block.get("status") == "error":
             errors[block["tool_call_id"]] = output or "failed"
-        return call_output(block["tool_call_id"], output, **native("langchain", block))
+        return msg.call_output(block["tool_call_id"], output, **msg.native("langchain", block))
     return anthropic.block_item(block, errors)
 
 
@@ -300,10 +233,10 @@ def _part(block: Any, text: Any) -> FrozenDict | None:
         return FrozenDict(type="refusal", refusal=block["refusal"])
     if kind == "image_url":
         image = block.get("image_url")
-        image = {"url": image} if isinstance(image, str) else _mapping(image)
+        image = {"url": image} if isinstance(image, str) else msg.mapping(image)
         if isinstance(image.get("url"), str):
             return FrozenDict(type="input_image", imageUrl=image["url"], detail=image.get("detail") or "auto")
-    if kind == "input_audio" and has_sound(block):
+    if kind == "input_audio" and msg.has_sound(block):
         return FrozenDict(type="input_audio", input_audio=freeze(block["input_audio"]))
     if "source" in block:
         return anthropic._part(block, "user")
@@ -320,7 +253,7 @@ def _part(block: Any, text: Any) -> FrozenDict | None:
         return FrozenDict(type="input_image", imageUrl=url or whole, detail="auto")
     found = {"fileUrl": url, "fileData": whole, "fileId": None if url or whole else file_id}
     known = {key: value for key, value in found.items() if isinstance(value, str)}
-    name = block.get("filename", _mapping(block.get("extras")).get("filename"))
+    name = block.get("filename", msg.mapping(block.get("extras")).get("filename"))
     named = {"filename": name} if isinstance(name, str) else {}
     return FrozenDict({"type": "input_file", **known, **named}) if known and kind == "file" else None
 
@@ -332,7 +265,7 @@ def encode(items: Sequence[Item], failed: Collection[str] = ()) -> list[dict[str
     before = ""
     for item in items:
         kind = item["type"]
-        own = native_form(item, "langchain")
+        own = msg.native_form(item, "langchain")
         if kind == "function_call_output" and not (isinstance(own, dict) and "tool_call_id" in own):
             status = "error" if item["callId"] in failed else "success"
             content = item.get("output") or "" if own is None else own

@@ -137,6 +137,16 @@ def shown(value: object) -> Any:
         return f"a {type(value).__name__}"
 
 
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return a mapping, an empty one for any other value."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def records(value: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings of a list, none for any other value."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list | tuple) else []
+
+
 def input_text(text: str) -> FrozenDict:
     """Make a part of a message that goes to the model."""
     return FrozenDict(type="input_text", text=text)

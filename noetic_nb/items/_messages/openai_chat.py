@@ -9,38 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
+from noetic_nb._core.names import keys
 from noetic_nb.items._build import item_text
 from noetic_nb.items._frozen import FrozenDict, freeze, thaw
 from noetic_nb.items._item import Item, is_base_type
-from noetic_nb.items._messages.message import (
-    FINISH,
-    Message,
-    Reading,
-    Role,
-    call,
-    call_output,
-    has_sound,
-    input_text,
-    money,
-    native,
-    native_form,
-    output_text,
-    result_text,
-    sendable_arguments,
-    sendable_id,
-    sendable_summary,
-    text_message,
-    thought,
-    time_ms,
-    unsendable,
-)
+from noetic_nb.items._messages import message as msg
+from noetic_nb.items._messages.message import call
 from noetic_nb.items._messages.usage_fields import known_usage
 
 _API: Final = "chat completions"
 # The API refuses a longer id of a call; others give out longer ones.
 _LONGEST_ID: Final = 40
 
-ROLES: Final[Mapping[str, Role]] = {
+ROLES: Final[Mapping[str, msg.Role]] = {
     "system": "system",
     "developer": "system",
     "user": "user",
@@ -48,29 +29,9 @@ ROLES: Final[Mapping[str, Role]] = {
     "tool": "tool",
     "function": "tool",
 }
-_KNOWN: Final = frozenset(
-    [
-        "role",
-        "content",
-        "name",
-        "tool_calls",
-        "function_call",
-        "tool_call_id",
-        "refusal",
-        "reasoning",
-        "reasoning_content",
-        "error",
-        "usage",
-        "cost",
-        "model",
-        "timestamp",
-        "created",
-        "finish_reason",
-        "id",
-        "turn_idx",
-        "audio",
-        "annotations",
-    ]
+_KNOWN: Final = keys(
+    "role content name tool_calls function_call tool_call_id refusal reasoning reasoning_content error usage cost"
+    " model timestamp created finish_reason id turn_idx audio annotations"
 )
 _FILES: Final = {"file_data": "fileData", "file_id": "fileId", "filename": "filename"}
 
@@ -82,7 +43,7 @@ def looks_like(value: Mapping[str, Any]) -> bool:
     return "role" in value and ("content" in value or "tool_calls" in value or "function_call" in value)
 
 
-def decode(value: Mapping[str, Any], reading: Reading, waiting: list[str]) -> None:
+def decode(value: Mapping[str, Any], reading: msg.Reading, waiting: list[str]) -> None:
     """Read a message; `waiting` are ids of calls that were made before calls had ids."""
     if isinstance(value.get("choices"), list):
         _response(value, reading, waiting)
@@ -93,7 +54,7 @@ def decode(value: Mapping[str, Any], reading: Reading, waiting: list[str]) -> No
         reading.skip("role", "there is no such role", value, f"Roles of chat messages are {', '.join(ROLES)}.")
         return
     reading.skip_keys(value, _KNOWN)
-    known: dict[str, Any] = {"t_ms": time_ms(value.get("timestamp", value.get("created")))}
+    known: dict[str, Any] = {"t_ms": msg.time_ms(value.get("timestamp", value.get("created")))}
     if role == "tool":
         _output(value, reading, waiting, known)
         return
@@ -107,13 +68,13 @@ def decode(value: Mapping[str, Any], reading: Reading, waiting: list[str]) -> No
         if calls:
             reading.skip("tool_calls", f"a message of the role {given!r} makes no calls", value.get("tool_calls"))
         name = {"name": value["name"]} if isinstance(value.get("name"), str) else {}
-        reading.messages.append(Message(role, (text_message(str(given), tuple(parts), **name),), **known))
+        reading.messages.append(msg.Message(role, (msg.text_message(str(given), tuple(parts), **name),), **known))
         return
     if isinstance(value.get("refusal"), str) and value["refusal"]:
         parts.append(FrozenDict(type="refusal", refusal=value["refusal"]))
     if isinstance(spoken := value.get("audio"), Mapping):
         if not parts and isinstance(spoken.get("transcript"), str):
-            parts.append(output_text(spoken["transcript"]))
+            parts.append(msg.output_text(spoken["transcript"]))
         reading.note("audio", "of an answer that was spoken only the words are kept", spoken)
     notes = value.get("annotations")
     if isinstance(notes, list | tuple) and notes and parts and "text" in parts[-1]:
@@ -121,25 +82,25 @@ def decode(value: Mapping[str, Any], reading: Reading, waiting: list[str]) -> No
     items: list[Item] = []
     thoughts = value.get("reasoning_content") or value.get("reasoning")
     if isinstance(thoughts, str):
-        items.append(thought(thoughts))
+        items.append(msg.thought(thoughts))
     # An assistant that only calls has said nothing; an answer of nothing at all is one all the same.
     if parts or not calls:
-        items.append(text_message("assistant", tuple(parts)))
+        items.append(msg.text_message("assistant", tuple(parts)))
     counted = value["usage"] if isinstance(value.get("usage"), Mapping) else {}
     reading.messages.append(
-        Message(
+        msg.Message(
             "assistant",
             (*items, *calls),
             model=value["model"] if isinstance(value.get("model"), str) else None,
             usage=known_usage(value.get("usage"), "openai"),
-            cost=money(counted.get("cost", value.get("cost"))),
-            finish_reason=FINISH.get(str(value.get("finish_reason"))),
+            cost=msg.money(counted.get("cost", value.get("cost"))),
+            finish_reason=msg.FINISH.get(str(value.get("finish_reason"))),
             **known,
         )
     )
 
 
-def _response(value: Mapping[str, Any], reading: Reading, waiting: list[str]) -> None:
+def _response(value: Mapping[str, Any], reading: msg.Reading, waiting: list[str]) -> None:
     choices = value["choices"]
     for number, choice in enumerate(choices):
         message = choice.get("message") if isinstance(choice, Mapping) else None
@@ -150,7 +111,7 @@ def _response(value: Mapping[str, Any], reading: Reading, waiting: list[str]) ->
         decode({**message, **about, "finish_reason": choice.get("finish_reason")}, reading, waiting)
 
 
-def _output(value: Mapping[str, Any], reading: Reading, waiting: list[str], known: Mapping[str, Any]) -> None:
+def _output(value: Mapping[str, Any], reading: msg.Reading, waiting: list[str], known: Mapping[str, Any]) -> None:
     call_id = value.get("tool_call_id")
     if value.get("role") == "function" and waiting:
         call_id = waiting.pop(0)
@@ -160,7 +121,7 @@ def _output(value: Mapping[str, Any], reading: Reading, waiting: list[str], know
     texts = []
     content = value.get("content")
     if not isinstance(content, list | tuple):
-        content = [result_text(content)[0]]
+        content = [msg.result_text(content)[0]]
     for number, part in enumerate(content):
         text = part.get("text", part.get("content")) if isinstance(part, Mapping) else part
         if isinstance(text, str):
@@ -173,9 +134,9 @@ def _output(value: Mapping[str, Any], reading: Reading, waiting: list[str], know
     if failed and not output:
         output = failed
     reading.messages.append(
-        Message(
+        msg.Message(
             "tool",
-            (call_output(call_id, output),),
+            (msg.call_output(call_id, output),),
             errors={call_id: failed} if failed else {},
             statuses_known="error" in value,
             **known,
@@ -183,7 +144,7 @@ def _output(value: Mapping[str, Any], reading: Reading, waiting: list[str], know
     )
 
 
-def _parts(content: Any, role: str, reading: Reading) -> list[FrozenDict]:
+def _parts(content: Any, role: str, reading: msg.Reading) -> list[FrozenDict]:
     found: list[FrozenDict] = []
     for number, part in enumerate([content] if isinstance(content, str) else content or ()):
         made = _part(part, role)
@@ -197,7 +158,7 @@ def _parts(content: Any, role: str, reading: Reading) -> list[FrozenDict]:
 
 
 def _part(part: Any, role: str) -> FrozenDict | None:
-    text = output_text if role == "assistant" else input_text
+    text = msg.output_text if role == "assistant" else msg.input_text
     if isinstance(part, str):
         return text(part)
     kind = part.get("type") if isinstance(part, Mapping) else None
@@ -214,12 +175,12 @@ def _part(part: Any, role: str) -> FrozenDict | None:
     if kind == "file" and isinstance(part.get("file"), Mapping):
         file = {_FILES.get(key, key): value for key, value in part["file"].items() if isinstance(value, str)}
         return FrozenDict({"type": "input_file", **file})
-    if kind == "input_audio" and has_sound(part):
+    if kind == "input_audio" and msg.has_sound(part):
         return FrozenDict(type=kind, input_audio=freeze(part["input_audio"]))
     return None
 
 
-def _calls(value: Mapping[str, Any], reading: Reading, waiting: list[str]) -> list[Item]:
+def _calls(value: Mapping[str, Any], reading: msg.Reading, waiting: list[str]) -> list[Item]:
     made: list[Item] = []
     given = value.get("tool_calls") or ()
     if not isinstance(given, list | tuple):
@@ -261,7 +222,7 @@ def _call(entry: Any) -> Item | None:
     if arguments is not None and not isinstance(arguments, str | Mapping):
         return None
     if isinstance(entry.get("custom"), Mapping):  # a tool of free text, which has no arguments to name
-        return call(name, {"input": arguments}, call_id, **native("openai", entry))
+        return call(name, {"input": arguments}, call_id, **msg.native("openai", entry))
     return call(name, arguments, call_id)
 
 
@@ -311,9 +272,11 @@ def encode(
         elif kind == "reasoning" and not is_request:
             thoughts += "".join(part.get("text") or "" for part in item.get("content") or item.get("summary") or ())
         elif kind == "compaction" and (is_request or item_text(item)):
-            made.append({"role": "system", "content": sendable_summary(item, _API)})
+            made.append({"role": "system", "content": msg.sendable_summary(item, _API)})
         elif is_request and not is_base_type(kind):  # the others are of the provider's own tools, which it ran already
-            raise unsendable(f"an item of type {kind!r}", item, _API, "Turn it into a message in `project_history`.")
+            raise msg.unsendable(
+                f"an item of type {kind!r}", item, _API, "Turn it into a message in `project_history`."
+            )
         place += 1
     if thoughts:
         made.append({"role": "assistant", "content": "", "reasoning_content": thoughts})
@@ -322,15 +285,15 @@ def encode(
 
 def _wire_call(item: Item, to_wire: Callable[[str], str] | None) -> dict[str, Any]:
     if to_wire is None:
-        own: dict[str, Any] | None = native_form(item, "openai")
+        own: dict[str, Any] | None = msg.native_form(item, "openai")
         function = {"name": item["name"], "arguments": item["arguments"]}
         return own or {"id": item.get("callId"), "type": "function", "function": function}
-    function = {"name": to_wire(item["name"]), "arguments": sendable_arguments(item)}
-    return {"id": sendable_id(item.get("callId"), _LONGEST_ID), "type": "function", "function": function}
+    function = {"name": to_wire(item["name"]), "arguments": msg.sendable_arguments(item)}
+    return {"id": msg.sendable_id(item.get("callId"), _LONGEST_ID), "type": "function", "function": function}
 
 
 def _tool_message(item: Item, is_request: bool) -> dict[str, Any]:
-    call_id = sendable_id(item.get("callId"), _LONGEST_ID) if is_request else item.get("callId")
+    call_id = msg.sendable_id(item.get("callId"), _LONGEST_ID) if is_request else item.get("callId")
     return {"role": "tool", "tool_call_id": call_id, "content": item.get("output") or ""}
 
 
@@ -348,7 +311,7 @@ def _request_message(item: Item) -> dict[str, Any]:
     for part, made in zip(content, parts, strict=True):
         if made is None:
             hint = "Pass the file's data or id, or use api='responses'."
-            raise unsendable(f"a part of type {part['type']!r}", part, _API, hint)
+            raise msg.unsendable(f"a part of type {part['type']!r}", part, _API, hint)
     return {"role": role, "content": _joined_text(parts)}
 
 

@@ -5,35 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, cast
 
+from noetic_nb._core.names import keys
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.items._build import item_text
 from noetic_nb.items._frozen import thaw
 from noetic_nb.items._item import Item, is_base_type, parse_shape
-from noetic_nb.items._messages.message import (
-    FINISH,
-    UNREADABLE,
-    Compaction,
-    Message,
-    Reading,
-    Role,
-    call,
-    call_output,
-    input_text,
-    money,
-    native,
-    native_form,
-    output_text,
-    result_text,
-    sendable_arguments,
-    sendable_id,
-    sendable_summary,
-    text_message,
-    time_ms,
-    unsendable,
-)
+from noetic_nb.items._messages import message as msg
 from noetic_nb.items._messages.usage_fields import known_usage
 
-_ROLES: Final[Mapping[str, Role]] = {
+_ROLES: Final[Mapping[str, msg.Role]] = {
     "system": "system",
     "developer": "system",
     "user": "user",
@@ -57,32 +37,10 @@ _COMPACTED: Final = "response.compaction"
 # What the program of the user writes; all else is part of an answer.
 _GIVEN: Final = frozenset({"mcp_approval_response", "additional_tools"})
 # Of a response: what is read, and what it repeats of its request.
-_KNOWN: Final = frozenset(
-    [
-        "id",
-        "object",
-        "created_at",
-        "completed_at",
-        "status",
-        "output",
-        "usage",
-        "model",
-        "instructions",
-        "temperature",
-        "top_p",
-        "max_output_tokens",
-        "incomplete_details",
-        "parallel_tool_calls",
-        "tool_choice",
-        "truncation",
-        "text",
-        "store",
-        "background",
-        "service_tier",
-        "top_logprobs",
-        "output_text",
-        "error",
-    ]
+_KNOWN: Final = keys(
+    "id object created_at completed_at status output usage model instructions temperature top_p max_output_tokens"
+    " incomplete_details parallel_tool_calls tool_choice truncation text store background service_tier top_logprobs"
+    " output_text error"
 )
 _INCOMPLETE: Final = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
@@ -108,7 +66,7 @@ def _is_ours(content: Sequence[Any]) -> bool:
     return not kinds or bool(kinds & {"input_text", "output_text", "input_image", "input_file", "refusal"})
 
 
-def decode(value: Mapping[str, Any], reading: Reading) -> None:
+def decode(value: Mapping[str, Any], reading: msg.Reading) -> None:
     """Read an item, or a response with all of its items."""
     if isinstance(value.get("response"), Mapping) and value.get("type") in _ENDS:
         value = value["response"]
@@ -123,52 +81,52 @@ def decode(value: Mapping[str, Any], reading: Reading) -> None:
         return
     if items[0]["type"] == "compaction":
         # It begins an answer, or a context that was compacted before: then no model was called.
-        reading.messages += [_compaction(items[0]), Message("assistant", items, is_called=False)]
+        reading.messages += [_compaction(items[0]), msg.Message("assistant", items, is_called=False)]
         return
     role, last = _role(items[0]), reading.messages[-1] if reading.messages else None
-    if role == "assistant" and isinstance(last, Message) and last.role == role:
+    if role == "assistant" and isinstance(last, msg.Message) and last.role == role:
         last.items += items  # the items of an answer stand side by side
         last.errors, last.is_called = {**last.errors, **errors}, True
         return
     if items[0]["type"] == "mcp_approval_response":
         reading.messages += _refused(items[0], reading)
         return
-    reading.messages.append(Message(role, items, errors=errors))
+    reading.messages.append(msg.Message(role, items, errors=errors))
 
 
-def _compaction(item: Item, **known: Any) -> Compaction:
-    return Compaction("openai", (item,), opaque=True, **{"trigger": "server", **known})
+def _compaction(item: Item, **known: Any) -> msg.Compaction:
+    return msg.Compaction("openai", (item,), opaque=True, **{"trigger": "server", **known})
 
 
-def _compacted(value: Mapping[str, Any], reading: Reading) -> None:
+def _compacted(value: Mapping[str, Any], reading: msg.Reading) -> None:
     """Read the answer of the compact endpoint: the context from here on, whose messages of the user were there before."""
     reading.skip_keys(value, _KNOWN)
     items = tuple(item for raw in value["output"] if isinstance(raw, Mapping) for item in _items(raw, reading, {}))
-    own = tuple(item for item in items if item["type"] in UNREADABLE)
-    usage, t_ms = known_usage(value.get("usage"), "openai-responses"), time_ms(value.get("created_at"))
-    answer = Message("assistant", own, usage=usage, t_ms=t_ms)
+    own = tuple(item for item in items if item["type"] in msg.UNREADABLE)
+    usage, t_ms = known_usage(value.get("usage"), "openai-responses"), msg.time_ms(value.get("created_at"))
+    answer = msg.Message("assistant", own, usage=usage, t_ms=t_ms)
     before = None if usage is None else usage.get("input_tokens")
     reading.messages.append(
-        Compaction("openai", items, before, opaque=True, trigger="responses.compact", answer=answer, t_ms=t_ms)
+        msg.Compaction("openai", items, before, opaque=True, trigger="responses.compact", answer=answer, t_ms=t_ms)
     )
-    reading.messages.append(Message("system", own, t_ms=t_ms))
+    reading.messages.append(msg.Message("system", own, t_ms=t_ms))
 
 
-def _refused(response: Item, reading: Reading) -> list[Message | Compaction]:
+def _refused(response: Item, reading: msg.Reading) -> list[msg.Message | msg.Compaction]:
     """Read the user's word on a call of an MCP server; one that was refused is a call that failed."""
     asked: Any = response.get("approval_request_id")
     for message in reading.messages if response.get("approve") is False and isinstance(asked, str) else ():
-        for place, item in enumerate(message.items if isinstance(message, Message) else ()):
+        for place, item in enumerate(message.items if isinstance(message, msg.Message) else ()):
             if item["type"] == "mcp_approval_request" and item.get("id") == asked and isinstance(item.get("name"), str):
-                made = call(item["name"], item.get("arguments"), asked, **native("openai-responses", item))
+                made = msg.call(item["name"], item.get("arguments"), asked, **msg.native("openai-responses", item))
                 message.items = (*message.items[:place], made, *message.items[place + 1 :])
                 why = response.get("reason") if isinstance(response.get("reason"), str) else ""
-                output = call_output(asked, why or "denied", **native("openai-responses", response))
-                return [Message("tool", (output,), errors={asked: why or "denied"}, statuses_known=True)]
-    return [Message("system", (response,))]
+                output = msg.call_output(asked, why or "denied", **msg.native("openai-responses", response))
+                return [msg.Message("tool", (output,), errors={asked: why or "denied"}, statuses_known=True)]
+    return [msg.Message("system", (response,))]
 
 
-def _role(item: Item) -> Role:
+def _role(item: Item) -> msg.Role:
     kind = item["type"]
     if kind == "message":
         return _ROLES[item["role"]]
@@ -177,7 +135,7 @@ def _role(item: Item) -> Role:
     return "tool" if kind == "function_call_output" else "assistant"
 
 
-def _items(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) -> tuple[Item, ...]:
+def _items(value: Mapping[str, Any], reading: msg.Reading, errors: dict[str, str]) -> tuple[Item, ...]:
     """Return an item, with its output behind it where the provider ran the tool; nothing of an unreadable one."""
     kind = value.get("type")
     if not isinstance(kind, str) or not (is_base_type(kind) or kind.endswith((*_CALLS, *_OUTPUTS))):
@@ -194,7 +152,7 @@ def _items(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) -
             reading.skip("role", "there is no such role", value, f"Roles are {', '.join(_ROLES)}.")
             return ()
         if isinstance(content, str):
-            value = {**value, "content": [(output_text if role == "assistant" else input_text)(content)]}
+            value = {**value, "content": [(msg.output_text if role == "assistant" else msg.input_text)(content)]}
         elif not isinstance(content, list | tuple) or not all(isinstance(part, Mapping) for part in content):
             reading.skip("content", "the content of a message is text or a list of parts", value)
             return ()
@@ -221,14 +179,14 @@ def _is_parts(value: Any) -> bool:
     return value is None or (isinstance(value, tuple) and all(isinstance(part, Mapping) for part in value))
 
 
-def _output(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) -> tuple[Item, ...]:
+def _output(value: Mapping[str, Any], reading: msg.Reading, errors: dict[str, str]) -> tuple[Item, ...]:
     call_id = value.get("call_id", value.get("callId", value.get("id")))
     if value["type"] == "tool_search_output" and value.get("call_id") is None and reading.searches:
         call_id = reading.searches.pop(0)
     if not isinstance(call_id, str) or not call_id:
         return ()
     given = value.get("output", value.get("result", value.get("tools")))
-    text, is_whole = result_text(given)
+    text, is_whole = msg.result_text(given)
     is_cut = value["type"] == "program_output" and value.get("status") == "incomplete"
     if value["type"] == "shell_call_output" and isinstance(given, list | tuple):
         text, why = _shell_text(given)
@@ -237,8 +195,8 @@ def _output(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) 
     elif value.get("status") == "failed" or isinstance(value.get("error"), str) or is_cut:
         errors[call_id] = str(value.get("error") or text or "failed")
     if value["type"] != "function_call_output":
-        return (call_output(call_id, text, **native("openai-responses", value)),)
-    own = {} if is_whole else native("openai-responses", value)
+        return (msg.call_output(call_id, text, **msg.native("openai-responses", value)),)
+    own = {} if is_whole else msg.native("openai-responses", value)
     item = parse_shape({**value, "output": text, **own})
     return (item if item.get("callId") else Item({**item, "callId": call_id}),)
 
@@ -257,7 +215,7 @@ def _shell_text(parts: Sequence[Any]) -> tuple[str, str | None]:
     return "".join(texts), why
 
 
-def _tool(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) -> tuple[Item, ...]:
+def _tool(value: Mapping[str, Any], reading: msg.Reading, errors: dict[str, str]) -> tuple[Item, ...]:
     """Read a call of a tool that is no function: custom, of an MCP server, or of the provider's own."""
     kind = value["type"]
     call_id, name = value.get("call_id") or value.get("id"), value.get("name") or kind.removesuffix("_call")
@@ -271,27 +229,27 @@ def _tool(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) ->
         given = {key: inner for key, inner in given.items() if inner is not None}
     if kind == "tool_search_call" and not value.get("call_id"):
         reading.searches.append(call_id)
-    made = call(name, given, call_id, **native("openai-responses", value))
+    made = msg.call(name, given, call_id, **msg.native("openai-responses", value))
     results = [value[key] for key in _RESULTS if value.get(key) is not None]
     if not results:
         return (made,)
-    output = result_text(results[0])[0]
+    output = msg.result_text(results[0])[0]
     if value.get("error") is not None or value.get("status") == "failed":
         errors[call_id] = output or "failed"
     # The call holds its output on the wire: nothing is written for it.
-    return made, call_output(call_id, output, **native("openai-responses", {}))
+    return made, msg.call_output(call_id, output, **msg.native("openai-responses", {}))
 
 
-def _response(value: Mapping[str, Any], reading: Reading) -> None:
+def _response(value: Mapping[str, Any], reading: msg.Reading) -> None:
     outer = reading.place
     reading.skip_keys(value, _KNOWN)
     prompt = value.get("instructions")
-    prompts = [str(one.items) for one in reading.messages if isinstance(one, Message) and one.role == "system"]
+    prompts = [str(one.items) for one in reading.messages if isinstance(one, msg.Message) and one.role == "system"]
     # Sent anew with each request; said once, the conversation has them.
     if isinstance(prompt, str) and not any(prompt in known for known in prompts):
         # The first were there before the user wrote.
         place = len(reading.messages) if prompts else 0
-        reading.messages.insert(place, Message("system", (text_message("system", (input_text(prompt),)),)))
+        reading.messages.insert(place, msg.Message("system", (msg.text_message("system", (msg.input_text(prompt),)),)))
     items: list[Item] = []
     errors: dict[str, str] = {}
     for number, raw in enumerate(value["output"]):
@@ -309,16 +267,16 @@ def _response(value: Mapping[str, Any], reading: Reading) -> None:
     reason = _INCOMPLETE.get(str(why.get("reason"))) if isinstance(why, Mapping) else None
     calls = any(item["type"] == "function_call" for item in items)
     keys = ("temperature", "top_p", "max_output_tokens")
-    began, ended = time_ms(value.get("created_at")), time_ms(value.get("completed_at"))
+    began, ended = msg.time_ms(value.get("created_at")), msg.time_ms(value.get("completed_at"))
     reading.messages += [_compaction(item, t_ms=began) for item in items if item["type"] == "compaction"]
     reading.messages.append(
-        Message(
+        msg.Message(
             "assistant",
             tuple(items),
             model=value["model"] if isinstance(value.get("model"), str) else None,
             usage=known_usage(counted, "openai-responses"),
-            cost=money(counted.get("cost")) if isinstance(counted, Mapping) else None,
-            finish_reason=None if failed else FINISH[reason or ("tool_calls" if calls else "stop")],
+            cost=msg.money(counted.get("cost")) if isinstance(counted, Mapping) else None,
+            finish_reason=None if failed else msg.FINISH[reason or ("tool_calls" if calls else "stop")],
             error=None if failed is None else str(failed),
             params={key: value[key] for key in keys if value.get(key) is not None} or None,
             t_ms=ended if ended is not None else began,
@@ -352,7 +310,7 @@ def encode(
         return _request(items, to_wire)
     made = []
     for place, item in enumerate(items):
-        own = native_form(item, "openai-responses")
+        own = msg.native_form(item, "openai-responses")
         if own is None and (item["type"] in _FIELDS or is_base_type(item["type"])):
             own = _wire_item(item, place)
         if own:
@@ -413,14 +371,14 @@ def _request(items: Sequence[Item], to_wire: Callable[[str], str]) -> list[dict[
             continue
         linked = linked and _is_output(item) and _has_provider_id(item)
         if kind == "function_call":
-            name, call_id = to_wire(item["name"]), sendable_id(item.get("callId"), _LONGEST_ID)
-            wire = {"type": kind, "call_id": call_id, "name": name, "arguments": sendable_arguments(item)}
+            name, call_id = to_wire(item["name"]), msg.sendable_id(item.get("callId"), _LONGEST_ID)
+            wire = {"type": kind, "call_id": call_id, "name": name, "arguments": msg.sendable_arguments(item)}
             sent.append({**wire, "id": item["id"]} if linked else wire)
         elif kind == "function_call_output":
             sent.append(
                 {
                     "type": kind,
-                    "call_id": sendable_id(item.get("callId"), _LONGEST_ID),
+                    "call_id": msg.sendable_id(item.get("callId"), _LONGEST_ID),
                     "output": item.get("output") or "",
                 }
             )
@@ -431,10 +389,15 @@ def _request(items: Sequence[Item], to_wire: Callable[[str], str]) -> list[dict[
             sent.append(
                 _wire_item(item, position)
                 if own
-                else {"role": "developer", "content": [{"type": "input_text", "text": sendable_summary(item, _API)}]}
+                else {
+                    "role": "developer",
+                    "content": [{"type": "input_text", "text": msg.sendable_summary(item, _API)}],
+                }
             )
         elif not is_base_type(kind):  # the others are of the provider's own tools, which it ran already
-            raise unsendable(f"an item of type {kind!r}", item, _API, "Turn it into a message in `project_history`.")
+            raise msg.unsendable(
+                f"an item of type {kind!r}", item, _API, "Turn it into a message in `project_history`."
+            )
     return sent
 
 
@@ -456,7 +419,7 @@ def _request_part(part: Mapping[str, Any]) -> dict[str, Any]:
             renamed = {"fileData": "file_data", "fileId": "file_id", "fileUrl": "file_url", "filename": "filename"}
             given = {wire: part.get(name) for name, wire in renamed.items()}
             return {"type": "input_file", **{wire: value for wire, value in given.items() if value is not None}}
-    raise unsendable(f"a part of type {part['type']!r}", part, _API, "Use text, images or files.")
+    raise msg.unsendable(f"a part of type {part['type']!r}", part, _API, "Use text, images or files.")
 
 
 _SNAKE: Final = {"callId": "call_id"}

@@ -6,48 +6,16 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
+from noetic_nb._core.names import keys
 from noetic_nb.items._frozen import FrozenDict, freeze
 from noetic_nb.items._item import Item
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.items._messages.message import (
-    FINISH,
-    Message,
-    Reading,
-    call,
-    call_output,
-    input_text,
-    money,
-    native,
-    output_text,
-    result_text,
-    text_message,
-    thought,
-    time_ms,
-    usage_of,
-)
+from noetic_nb.items._messages import message as msg
 from noetic_nb.items._origins import MODEL, with_origin
 
-_KNOWN: Final = frozenset(
-    [
-        "parts",
-        "kind",
-        "usage",
-        "model_name",
-        "timestamp",
-        "finish_reason",
-        "instructions",
-        "run_id",
-        "provider_name",
-        "provider_url",
-        "provider_response_id",
-        "conversation_id",
-        "vendor_id",
-        "state",
-        "cost",
-        "model_id",
-        "canonical_system",
-        "provider_details",
-    ]
+_KNOWN: Final = keys(
+    "parts kind usage model_name timestamp finish_reason instructions run_id provider_name provider_url"
+    " provider_response_id conversation_id vendor_id state cost model_id canonical_system provider_details"
 )
 # Tools that the provider runs: both of a call within its answer, by their old names and by their new ones.
 _CALLS: Final = frozenset({"tool-call", "builtin-tool-call", "native-tool-call"})
@@ -64,37 +32,38 @@ def looks_like(value: Any) -> bool:
     return value.get("kind") in ("request", "response") and isinstance(value.get("parts"), list | tuple)
 
 
-def decode(value: Any, reading: Reading) -> None:
+def decode(value: Any, reading: msg.Reading) -> None:
     """Read a request or a response."""
     if not isinstance(value, Mapping):
         # The package's own adapter: it knows how bytes are written.
         module = sys.modules[type(value).__module__]
         value = module.ModelMessagesTypeAdapter.dump_python([value], mode="json")[0]
     reading.skip_keys(value, _KNOWN)
-    t_ms = time_ms(value.get("timestamp"))
+    t_ms = msg.time_ms(value.get("timestamp"))
     if value.get("kind") == "response":
         _response(value, reading, t_ms)
     else:
         _request(value, reading, t_ms)
 
 
-def _request(value: Mapping[str, Any], reading: Reading, t_ms: float | None) -> None:
+def _request(value: Mapping[str, Any], reading: msg.Reading, t_ms: float | None) -> None:
     instructions = value.get("instructions")
     # Sent anew with each request; said once, the conversation has them.
     if isinstance(instructions, str) and not any(
-        isinstance(one, Message) and one.role == "system" and instructions in str(one.items) for one in reading.messages
+        isinstance(one, msg.Message) and one.role == "system" and instructions in str(one.items)
+        for one in reading.messages
     ):
-        reading.messages.append(Message("system", (text_message("system", (input_text(instructions),)),)))
+        reading.messages.append(msg.Message("system", (msg.text_message("system", (msg.input_text(instructions),)),)))
     for number, part in enumerate(value["parts"]):
         kind = part.get("part_kind") if isinstance(part, Mapping) else None
-        at = time_ms(part.get("timestamp")) if isinstance(part, Mapping) else None
+        at = msg.time_ms(part.get("timestamp")) if isinstance(part, Mapping) else None
         known: dict[str, Any] = {"t_ms": t_ms if at is None else at}
         if kind == "system-prompt" and isinstance(part.get("content"), str):
-            item = text_message("system", (input_text(part["content"]),))
-            reading.messages.append(Message("system", (item,), **known))
+            item = msg.text_message("system", (msg.input_text(part["content"]),))
+            reading.messages.append(msg.Message("system", (item,), **known))
         elif kind == "user-prompt":
             parts = _parts(part.get("content"), number, reading)
-            reading.messages.append(Message("user", (text_message("user", tuple(parts)),), **known))
+            reading.messages.append(msg.Message("user", (msg.text_message("user", tuple(parts)),), **known))
         elif (
             kind in ("tool-return", "retry-prompt")
             and isinstance(part.get("tool_call_id"), str)
@@ -102,21 +71,21 @@ def _request(value: Mapping[str, Any], reading: Reading, t_ms: float | None) -> 
         ):
             errors: dict[str, str] = {}
             item = _output(part, errors)
-            reading.messages.append(Message("tool", (item,), errors=errors, statuses_known=True, **known))
+            reading.messages.append(msg.Message("tool", (item,), errors=errors, statuses_known=True, **known))
         elif kind in ("retry-prompt", "retry-feedback"):  # the answer itself did not fit: the model is asked again
-            item = with_origin(text_message("user", (input_text(_text(part.get("content"))),)), MODEL)
-            reading.messages.append(Message("user", (item,), **known))
+            item = with_origin(msg.text_message("user", (msg.input_text(_text(part.get("content"))),)), MODEL)
+            reading.messages.append(msg.Message("user", (item,), **known))
         else:
             reading.skip(f"parts[{number}]", f"a part of kind {kind!r} cannot be read", part)
 
 
-def _parts(content: Any, place: int, reading: Reading) -> list[FrozenDict]:
+def _parts(content: Any, place: int, reading: msg.Reading) -> list[FrozenDict]:
     found = []
     for number, piece in enumerate([content] if isinstance(content, str) else content or ()):
         if isinstance(piece, str):
-            found.append(input_text(piece))
+            found.append(msg.input_text(piece))
         elif isinstance(piece, Mapping) and isinstance(piece.get("content"), str):
-            found.append(input_text(piece["content"]))
+            found.append(msg.input_text(piece["content"]))
         elif isinstance(piece, Mapping) and piece.get("kind") == "image-url" and isinstance(piece.get("url"), str):
             found.append(FrozenDict(type="input_image", imageUrl=piece["url"], detail="auto"))
         elif isinstance(piece, Mapping) and piece.get("kind") == "binary" and isinstance(piece.get("data"), str):
@@ -147,19 +116,19 @@ def _parts(content: Any, place: int, reading: Reading) -> list[FrozenDict]:
 def _text(content: Any) -> str:
     if isinstance(content, list | tuple) and any(isinstance(part, Mapping) and "msg" in part for part in content):
         return compact_json(content)  # what validation found wrong
-    return result_text(content)[0]
+    return msg.result_text(content)[0]
 
 
 def _output(part: Mapping[str, Any], errors: dict[str, str]) -> Item:
     """Read the result of a tool; pictures and files beside its text stay in the item as they came."""
-    output, is_whole = _text(part.get("content")), result_text(part.get("content"))[1]
+    output, is_whole = _text(part.get("content")), msg.result_text(part.get("content"))[1]
     if part["part_kind"] == "retry-prompt" or part.get("outcome") in ("failed", "denied", "retried"):
         errors[part["tool_call_id"]] = output or "failed"
-    own = {} if is_whole else native("pydantic-ai", part)
-    return call_output(part["tool_call_id"], output, **own)
+    own = {} if is_whole else msg.native("pydantic-ai", part)
+    return msg.call_output(part["tool_call_id"], output, **own)
 
 
-def _response(value: Mapping[str, Any], reading: Reading, t_ms: float | None) -> None:
+def _response(value: Mapping[str, Any], reading: msg.Reading, t_ms: float | None) -> None:
     items: list[Item] = []
     texts: list[FrozenDict] = []
     errors: dict[str, str] = {}
@@ -168,35 +137,35 @@ def _response(value: Mapping[str, Any], reading: Reading, t_ms: float | None) ->
         kind = part.get("part_kind") if isinstance(part, Mapping) else None
         if kind == "text" and isinstance(part.get("content"), str):
             cited = {"citations": freeze(part["citations"])} if part.get("citations") else {}
-            texts.append(FrozenDict({**output_text(part["content"]), **cited}))
+            texts.append(FrozenDict({**msg.output_text(part["content"]), **cited}))
             continue
         if texts:
-            items.append(text_message("assistant", tuple(texts)))
+            items.append(msg.text_message("assistant", tuple(texts)))
             texts = []
         if kind == "thinking" and isinstance(part.get("content"), str):
             own = {"signature": part["signature"]} if isinstance(part.get("signature"), str) else {}
-            items.append(thought(part["content"], **own))
+            items.append(msg.thought(part["content"], **own))
         elif kind in _CALLS and isinstance(part.get("tool_name"), str) and part["tool_name"]:
             calls = calls or kind == "tool-call"
             call_id = part.get("tool_call_id")
             known = call_id if isinstance(call_id, str) and call_id else f"call_{len(reading.messages)}_{number}"
-            items.append(call(part["tool_name"], part.get("args"), known))
+            items.append(msg.call(part["tool_name"], part.get("args"), known))
         elif kind in _RETURNS and isinstance(part.get("tool_call_id"), str):
             items.append(_output(part, errors))
         else:
             reading.skip(f"parts[{number}]", f"a part of kind {kind!r} cannot be read", part)
     if texts or not items:
-        items.append(text_message("assistant", tuple(texts)))
+        items.append(msg.text_message("assistant", tuple(texts)))
     counted = value.get("usage")
     old = isinstance(counted, Mapping) and "request_tokens" in counted
     parts: Mapping[str, Any] = counted if isinstance(counted, Mapping) else {}
     details = parts.get("details")
     reading.messages.append(
-        Message(
+        msg.Message(
             "assistant",
             tuple(items),
             model=value["model_name"] if isinstance(value.get("model_name"), str) else None,
-            usage=usage_of(
+            usage=msg.usage_of(
                 counted,
                 read="request_tokens" if old else "input_tokens",
                 written="response_tokens" if old else "output_tokens",
@@ -204,8 +173,8 @@ def _response(value: Mapping[str, Any], reading: Reading, t_ms: float | None) ->
                 stored=parts.get("cache_write_tokens"),
                 reasoning=details.get("reasoning_tokens") if isinstance(details, Mapping) else None,
             ),
-            cost=money(value.get("cost")),
-            finish_reason=FINISH.get(str(value.get("finish_reason") or ("tool_calls" if calls else ""))),
+            cost=msg.money(value.get("cost")),
+            finish_reason=msg.FINISH.get(str(value.get("finish_reason") or ("tool_calls" if calls else ""))),
             t_ms=t_ms,
             errors=errors,
             statuses_known=True,

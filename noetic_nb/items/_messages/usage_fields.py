@@ -53,46 +53,53 @@ def _number(value: Any, path: str) -> int | None:
     return count(value)
 
 
+def _read(table: str) -> dict[str, tuple[str, ...]]:
+    """Return the fields of each count, a line of the table each."""
+    return {name: tuple(paths) for name, *paths in map(str.split, table.strip().splitlines())}
+
+
 _SUM: Final = "the sum of two others"
 _PART: Final = "a part that no list of prices here tells from the rest"
 _NO_COUNT: Final = "no number of tokens"
 _LIFETIME: Final = "parts of the written tokens by how long they are kept"
-_ANTHROPIC: Final = {
-    "input_tokens": ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
-    "output_tokens": ("output_tokens",),
-    "cached_tokens": ("cache_read_input_tokens",),
-    "cache_write_tokens": ("cache_creation_input_tokens",),
-    "reasoning_tokens": ("output_tokens_details.thinking_tokens",),
-}
+_MONEY: Final = "money that is given back, no tokens; it is listed"
+_REQUESTS: Final = "a number of requests, no tokens; it is listed"
+_ABOVE: Final = "parts of the numbers above"
+_CHOICE: Final = "of a model that chooses and writes no text: a run has no event for it"
+_ANTHROPIC: Final = _read("""
+    input_tokens       input_tokens cache_read_input_tokens cache_creation_input_tokens
+    output_tokens      output_tokens
+    cached_tokens      cache_read_input_tokens
+    cache_write_tokens cache_creation_input_tokens
+    reasoning_tokens   output_tokens_details.thinking_tokens
+""")
 
 USAGE: Final[Mapping[str, UsageFields]] = {
     "openai": UsageFields(
-        {
-            "input_tokens": ("prompt_tokens",),
-            "output_tokens": ("completion_tokens",),
-            "cached_tokens": ("prompt_tokens_details.cached_tokens",),
-            "cache_write_tokens": ("prompt_tokens_details.cache_write_tokens",),
-            "reasoning_tokens": ("completion_tokens_details.reasoning_tokens",),
-        },
+        _read("""
+            input_tokens       prompt_tokens
+            output_tokens      completion_tokens
+            cached_tokens      prompt_tokens_details.cached_tokens
+            cache_write_tokens prompt_tokens_details.cache_write_tokens
+            reasoning_tokens   completion_tokens_details.reasoning_tokens
+        """),
         {
             "total_tokens": _SUM,
-            "prompt_tokens_details.audio_tokens": _PART,
-            "prompt_tokens_details.image_tokens": _PART,
-            "prompt_tokens_details.text_tokens": _PART,
-            "completion_tokens_details.audio_tokens": _PART,
-            "completion_tokens_details.text_tokens": _PART,
-            "completion_tokens_details.accepted_prediction_tokens": _PART,
-            "completion_tokens_details.rejected_prediction_tokens": _PART,
+            **{f"prompt_tokens_details.{part}_tokens": _PART for part in ("audio", "image", "text")},
+            **{
+                f"completion_tokens_details.{part}_tokens": _PART
+                for part in ("audio", "text", "accepted_prediction", "rejected_prediction")
+            },
         },
     ),
     "openai-responses": UsageFields(
-        {
-            "input_tokens": ("input_tokens",),
-            "output_tokens": ("output_tokens",),
-            "cached_tokens": ("input_tokens_details.cached_tokens",),
-            "cache_write_tokens": ("input_tokens_details.cache_write_tokens",),
-            "reasoning_tokens": ("output_tokens_details.reasoning_tokens",),
-        },
+        _read("""
+            input_tokens       input_tokens
+            output_tokens      output_tokens
+            cached_tokens      input_tokens_details.cached_tokens
+            cache_write_tokens input_tokens_details.cache_write_tokens
+            reasoning_tokens   output_tokens_details.reasoning_tokens
+        """),
         {
             "total_tokens": _SUM,
             "input_tokens_details.cache_write_tokens_details.ttl_12h_tokens": _LIFETIME,
@@ -104,74 +111,50 @@ USAGE: Final[Mapping[str, UsageFields]] = {
         {
             "cache_creation.ephemeral_1h_input_tokens": _LIFETIME,
             "cache_creation.ephemeral_5m_input_tokens": _LIFETIME,
-            "inference_geo": _NO_COUNT,
-            "service_tier": _NO_COUNT,
-            "speed": _NO_COUNT,
-            "fallback_credit.status.type": "money that is given back, no tokens; it is listed",
-            "fallback_credit.status.reason": "money that is given back, no tokens; it is listed",
-            "server_tool_use.web_search_requests": "a number of requests, no tokens; it is listed",
-            "server_tool_use.web_fetch_requests": "a number of requests, no tokens; it is listed",
-            "iterations[message]": "parts of the numbers above",
-            "iterations[fallback_message]": "parts of the numbers above",
+            **dict.fromkeys(("inference_geo", "service_tier", "speed"), _NO_COUNT),
+            **dict.fromkeys(("fallback_credit.status.type", "fallback_credit.status.reason"), _MONEY),
+            **dict.fromkeys(("server_tool_use.web_search_requests", "server_tool_use.web_fetch_requests"), _REQUESTS),
+            **dict.fromkeys(("iterations[message]", "iterations[fallback_message]"), _ABOVE),
         },
     ),
     # Each entry of the list is counted as an answer is; those two stand in no sum above.
     "anthropic iterations[compaction]": UsageFields(_ANTHROPIC),
     "anthropic iterations[advisor_message]": UsageFields(_ANTHROPIC),
     "inspect": UsageFields(
-        {
-            "input_tokens": ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write"),
-            "output_tokens": ("output_tokens",),
-            "cached_tokens": ("input_tokens_cache_read",),
-            "cache_write_tokens": ("input_tokens_cache_write",),
-            "reasoning_tokens": ("reasoning_tokens",),
-        },
+        _read("""
+            input_tokens       input_tokens input_tokens_cache_read input_tokens_cache_write
+            output_tokens      output_tokens
+            cached_tokens      input_tokens_cache_read
+            cache_write_tokens input_tokens_cache_write
+            reasoning_tokens   reasoning_tokens
+        """),
         {"total_tokens": _SUM, "total_cost": "the cost of the call, which is read as such"},
     ),
     "genai": UsageFields(
-        {
-            "input_tokens": (
-                "gen_ai.usage.input_tokens",
-                "gen_ai.usage.prompt_tokens",
-                "gen_ai.aggregated_usage.input_tokens",
-            ),
-            "output_tokens": (
-                "gen_ai.usage.output_tokens",
-                "gen_ai.usage.completion_tokens",
-                "gen_ai.aggregated_usage.output_tokens",
-            ),
-            "cached_tokens": (
-                "gen_ai.usage.cache_read.input_tokens",
-                "gen_ai.usage.cache_read_input_tokens",
-                "gen_ai.usage.details.cache_read_tokens",
-            ),
-            "cache_write_tokens": (
-                "gen_ai.usage.cache_creation.input_tokens",
-                "gen_ai.usage.cache_creation_input_tokens",
-                "gen_ai.usage.cache_write_input_tokens",
-                "gen_ai.usage.details.cache_write_tokens",
-            ),
-            "reasoning_tokens": ("gen_ai.usage.reasoning.output_tokens", "gen_ai.usage.details.reasoning_tokens"),
-        },
+        _read("""
+            input_tokens  gen_ai.usage.input_tokens gen_ai.usage.prompt_tokens gen_ai.aggregated_usage.input_tokens
+            output_tokens gen_ai.usage.output_tokens gen_ai.usage.completion_tokens gen_ai.aggregated_usage.output_tokens
+            cached_tokens gen_ai.usage.cache_read.input_tokens gen_ai.usage.cache_read_input_tokens \
+                          gen_ai.usage.details.cache_read_tokens
+            cache_write_tokens gen_ai.usage.cache_creation.input_tokens gen_ai.usage.cache_creation_input_tokens \
+                               gen_ai.usage.cache_write_input_tokens gen_ai.usage.details.cache_write_tokens
+            reasoning_tokens gen_ai.usage.reasoning.output_tokens gen_ai.usage.details.reasoning_tokens
+        """)
     ),
     "openinference": UsageFields(
-        {
-            "input_tokens": ("llm.token_count.prompt",),
-            "output_tokens": ("llm.token_count.completion",),
-            "cached_tokens": (
-                "llm.token_count.prompt_details.cache_read",
-                "llm.token_count.prompt_details.cache_input",
-            ),
-            "cache_write_tokens": ("llm.token_count.prompt_details.cache_write",),
-            "reasoning_tokens": ("llm.token_count.completion_details.reasoning",),
-        },
+        _read("""
+            input_tokens       llm.token_count.prompt
+            output_tokens      llm.token_count.completion
+            cached_tokens      llm.token_count.prompt_details.cache_read llm.token_count.prompt_details.cache_input
+            cache_write_tokens llm.token_count.prompt_details.cache_write
+            reasoning_tokens   llm.token_count.completion_details.reasoning
+        """),
         {
             "llm.token_count.total": _SUM,
             "llm.token_count.prompt_details.audio": _PART,
             "llm.token_count.completion_details.audio": _PART,
             "llm.token_count.prompt_details": "the prefix of parts, which are read or named here",
-            "decision.token_count.input": "of a model that chooses and writes no text: a run has no event for it",
-            "decision.token_count.output": "of a model that chooses and writes no text: a run has no event for it",
+            **dict.fromkeys(("decision.token_count.input", "decision.token_count.output"), _CHOICE),
         },
     ),
 }

@@ -20,6 +20,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from noetic_nb._core.arguments import explained
 from noetic_nb._core.filesystem import OutsideRoot, RootedFileSystem
+from noetic_nb._core.names import keys
 from noetic_nb._core.worker_threads import beside_loop
 from noetic_nb.items import Item, dump_item, input_message, item_text
 from noetic_nb.layers._helpers.collaborators import check_model_name, check_whole, model_text
@@ -41,12 +42,9 @@ from noetic_nb.memory import (
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.tokens import Tokenizer, most_that_fit
 
-DEFAULT_EXTENSIONS: Final = frozenset(
-    {
-        ".c", ".cc", ".cfg", ".cpp", ".css", ".csv", ".go", ".h", ".hpp", ".html", ".ini", ".java", ".js", ".json", ".jsx",
-        ".kt", ".lua", ".md", ".php", ".pl", ".py", ".r", ".rb", ".rs", ".rst", ".scala", ".sh", ".sql", ".swift", ".toml",
-        ".ts", ".tsx", ".txt", ".xml", ".yaml", ".yml",
-    }
+DEFAULT_EXTENSIONS: Final = keys(
+    ".c .cc .cfg .cpp .css .csv .go .h .hpp .html .ini .java .js .json .jsx .kt .lua .md .php .pl .py .r .rb .rs .rst"
+    " .scala .sh .sql .swift .toml .ts .tsx .txt .xml .yaml .yml"
 )  # fmt: skip
 
 _REFERENCE: Final = re.compile(r"(?<![\w/.:#\[(])#((?:[\w.-]+/)*\.?[\w-][\w.-]*\.\w+)")

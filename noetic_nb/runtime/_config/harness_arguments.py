@@ -11,6 +11,7 @@ from os import PathLike
 from typing import Any, Final
 
 from noetic_nb._core.arguments import closest
+from noetic_nb._core.names import keys
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runtime._config.config import AgentConfig
 from noetic_nb.tokens import Tokenizer, estimate_tokens
@@ -19,22 +20,7 @@ _STORE: Final = ("get", "set", "delete", "list")
 _CLOCK: Final = ("now_ms", "monotonic_ms")
 _SAMPLE: Final = "eight ch"
 # What other libraries call `execute`.
-_OTHER_NAMES: Final = frozenset(
-    [
-        "ask",
-        "ainvoke",
-        "arun",
-        "astream",
-        "call",
-        "chat",
-        "complete",
-        "generate",
-        "invoke",
-        "predict",
-        "run_sync",
-        "send",
-    ]
-)
+_OTHER_NAMES: Final = keys("ask ainvoke arun astream call chat complete generate invoke predict run_sync send")
 # What a call that does not fit is answered with, by method and argument.
 HINTS: Final[Mapping[str, Mapping[str, str]]] = {
     "__init__": {

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from noetic_nb._core.names import nearest
+from noetic_nb._core.names import keys, nearest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.models import Usage
 
@@ -34,24 +34,7 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
 
 _USAGE: Final = Usage._fields
 _MACROS: Final = frozenset({"all", "exists", "exists_one", "map", "filter"})
-_TYPES: Final = frozenset(
-    {
-        "int",
-        "uint",
-        "double",
-        "string",
-        "bool",
-        "bytes",
-        "list",
-        "map",
-        "type",
-        "null_type",
-        "true",
-        "false",
-        "null",
-        "in",
-    }
-)
+_TYPES: Final = keys("int uint double string bool bytes list map type null_type true false null in")
 
 FUNCTIONS: Final = frozenset(
     {
