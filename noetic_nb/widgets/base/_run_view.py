@@ -20,7 +20,6 @@ from typing import Any, ClassVar, Final
 import anywidget
 import traitlets
 
-from noetic_nb._core.collector import resting_collector
 from noetic_nb._core.worker_threads import thread_time
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import RunEvent, TurnCompleted
@@ -125,7 +124,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         self._unread: deque[RunEvent] = deque()
         self._asked_by: Any = None
         reading.snapshot["selection"] = sendable_fields(self.selection.fields)
-        with self._reading_lock, resting_collector():
+        with self._reading_lock:
             # First, so that no event is lost; what comes while the widget is being made waits for it.
             if not is_hosted():  # else its host hands it events and choices
                 self._unsubscribe = (
@@ -325,9 +324,8 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
             return
         self.reading.is_followed = False
         try:
-            with resting_collector():
-                self._feed.take_all(events)
-                self.reading.begin()
+            self._feed.take_all(events)
+            self.reading.begin()
             self._send_all()
         except Exception as exc:
             self._fail(exc)
@@ -362,7 +360,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
-            with self.up_to_date(), resting_collector():
+            with self.up_to_date():
                 match request:
                     case {"what": "file", "kind": str(kind)} if kind in FILES:
                         return {"data": self._file(kind)}
