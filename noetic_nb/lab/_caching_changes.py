@@ -85,12 +85,9 @@ def what_if_cached(
     first = _ids("order", order or ())
     for layer_id in (*first, *turns, *late):
         if layer_id not in known:
-            raise NoeticConfigError(
-                "UNKNOWN_LAYER_REFERENCE",
-                "No request of the run shows such a layer.",
-                given=layer_id,
-                hint=f"{closest(layer_id, known)}They show {', '.join(map(repr, sorted(known))) or 'none'}.",
-            )
+            what = "No request of the run shows such a layer."
+            hint = f"{closest(layer_id, known)}They show {', '.join(map(repr, sorted(known))) or 'none'}."
+            raise NoeticConfigError("UNKNOWN_LAYER_REFERENCE", what, given=layer_id, hint=hint)
     frozen = _Frozen(turns)
     reuses = []
     for seq, event in enumerate(events):

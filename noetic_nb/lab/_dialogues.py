@@ -100,12 +100,9 @@ def as_dialogues(given: Iterable[Any]) -> tuple[Dialogue, ...]:
             if any(part.item is None and part.value is None for part in named):
                 raise _invalid(f"Evidence of dialogue {one.name!r} has neither an item nor a value.", question.text)
     if not any(question.evidence for one in found for question in one.questions):
-        raise NoeticConfigError(
-            "NO_QUESTIONS",
-            "No question in these dialogues has evidence.",
-            given=len(found),
-            hint="Give them questions with evidence. The archive of LoCoMo has none: load locomo10.json.",
-        )
+        what = "No question in these dialogues has evidence."
+        hint = "Give them questions with evidence. The archive of LoCoMo has none: load locomo10.json."
+        raise NoeticConfigError("NO_QUESTIONS", what, given=len(found), hint=hint)
     return found
 
 

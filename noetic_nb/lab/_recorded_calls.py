@@ -14,17 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from noetic_nb import events as ev
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import (
-    ChildStarted,
-    ModelCalled,
-    RequestPrepared,
-    RunEvent,
-    SteeringDecided,
-    ToolCalled,
-    TurnStarted,
-    Where,
-)
+from noetic_nb.lab._checks import check_run
 from noetic_nb.memory import PastCall
 from noetic_nb.memory._enforcement import PENDING
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision, allow
@@ -48,7 +40,7 @@ class RecordedCall:
     run_id: str
     seq: int
     t_ms: float
-    where: Where
+    where: ev.Where
     point: Point
     params: BeforeToolCallParams | AfterModelCallParams
     succeeded: bool = False
@@ -59,24 +51,10 @@ def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
     """Return every call of some runs (recorded, loaded, still growing) at which rules are evaluated, in order.
 
     Raises `NoeticConfigError` ``INVALID_RUN`` for what is no run.
-
-    Examples
-    --------
-    >>> from noetic_nb.lab import datasets
-    >>> found = calls_of(datasets.airline(1))
-    >>> found[0].point, found[-1].run_id
-    ('after_model_call', 'airline-3')
     """
     found: list[RecordedCall] = []
     for run in [runs] if isinstance(runs, Run) else runs:
-        if not isinstance(run, Run):
-            raise NoeticConfigError(
-                "INVALID_RUN",
-                "Rules are tried on runs.",
-                given=run,
-                hint="Use nn.record(harness) or nn.load_run(path).",
-            )
-        found += _kept_calls(run)
+        found += _kept_calls(check_run(run, "Rules are tried on runs."))
     return tuple(found)
 
 
@@ -84,18 +62,12 @@ def tools_of(runs: Run | Iterable[Run], *, called: bool = True) -> dict[str, Any
     """Return the tools that some runs offered, each with the JSON Schema of its arguments, and those that they only called.
 
     The arguments of a tool that was only called are those that it was called with.
-
-    Examples
-    --------
-    >>> from noetic_nb.lab import datasets
-    >>> sorted(tools_of(datasets.airline(1))["get_user_details"]["properties"])
-    ['user_id']
     """
     offered: dict[str, Any] = {}
     used: dict[str, Any] = {}
     for run in [runs] if isinstance(runs, Run) else runs:
-        for event in run.select(RequestPrepared, ToolCalled):
-            if isinstance(event, RequestPrepared):
+        for event in run.select(ev.RequestPrepared, ev.ToolCalled):
+            if isinstance(event, ev.RequestPrepared):
                 offered |= {tool.name: tool.parameters for tool in event.tools}
             elif called and event.status != "unknown":
                 known = used.setdefault(event.name, {"properties": {}})
@@ -116,12 +88,8 @@ def schemas_of(tools: Any) -> dict[str, Any]:
         if not isinstance(getattr(spec, "name", None), str):
             spec = make_tool(tool).spec if callable(tool) else spec
         if not isinstance(getattr(spec, "name", None), str):
-            raise NoeticConfigError(
-                "INVALID_TOOL",
-                "This is no tool.",
-                given=tool,
-                hint="Pass functions, what nn.tool makes of them, names, or a mapping of names to JSON Schemas.",
-            )
+            hint = "Pass functions, what nn.tool makes of them, names, or a mapping of names to JSON Schemas."
+            raise NoeticConfigError("INVALID_TOOL", "This is no tool.", given=tool, hint=hint)
         found[spec.name] = _schema(getattr(spec, "parameters", None))
     return found
 
@@ -134,7 +102,7 @@ def _schema(given: Any) -> Any:
 def decisions_acted_on(run: Run) -> list[SteeringDecision]:
     """Return the decision that was acted on at each call of a run, which is to allow it where none was recorded."""
     calls, events = _kept_calls(run), tuple(run.events)
-    if not run.select(SteeringDecided):
+    if not run.select(ev.SteeringDecided):
         return [allow()] * len(calls)
     about = places_of_decisions(events)
     found = []
@@ -147,7 +115,7 @@ def decisions_acted_on(run: Run) -> list[SteeringDecision]:
 
 
 # By the id of a run that still lives: its size and last event when they were read, and its calls.
-_kept: dict[int, tuple[weakref.ref[Run], int, RunEvent | None, tuple[RecordedCall, ...]]] = {}
+_kept: dict[int, tuple[weakref.ref[Run], int, ev.RunEvent | None, tuple[RecordedCall, ...]]] = {}
 
 
 def _kept_calls(run: Run) -> tuple[RecordedCall, ...]:
@@ -177,7 +145,7 @@ class _Tree:
     Their order is known once all are: a call ends, and is recorded, after others that were decided on later.
     """
 
-    calls: list[tuple[int, ToolCalled]] = field(default_factory=list)
+    calls: list[tuple[int, ev.ToolCalled]] = field(default_factory=list)
     """By place, with where in the run each ended."""
     past: tuple[PastCall, ...] = ()
     index: dict[int, int] = field(default_factory=dict)
@@ -194,7 +162,7 @@ class _Tree:
         self.index = {seq: at for at, (seq, _) in enumerate(self.calls)}
         self.in_turn = all(a[0] < b[0] for a, b in itertools.pairwise(self.calls))
 
-    def before(self, seq: int, event: ToolCalled) -> tuple[PastCall, ...]:
+    def before(self, seq: int, event: ev.ToolCalled) -> tuple[PastCall, ...]:
         """Return the calls before one, as they stood when its decision began."""
         past = self.past[: self.index[seq]]
         if not event.behind:
@@ -223,11 +191,11 @@ class _Tree:
         )
 
 
-def _end(call: tuple[int, ToolCalled]) -> int:
+def _end(call: tuple[int, ev.ToolCalled]) -> int:
     return call[0]
 
 
-def _began(event: ToolCalled) -> float:
+def _began(event: ev.ToolCalled) -> float:
     return event.t_ms - (event.duration_ms or 0.0)
 
 
@@ -235,12 +203,12 @@ def _open(call: PastCall) -> PastCall:
     return call._replace(status=PENDING, output=None)
 
 
-def _trees(events: Sequence[RunEvent]) -> Callable[[Where], _Tree]:
+def _trees(events: Sequence[ev.RunEvent]) -> Callable[[ev.Where], _Tree]:
     """Collect the calls of each execution tree; returns where to find that of an execution."""
-    parents = {event.where.execution_id: event.parent_id for event in events if isinstance(event, ChildStarted)}
+    parents = {event.where.execution_id: event.parent_id for event in events if isinstance(event, ev.ChildStarted)}
     trees: dict[tuple[str, str], _Tree] = {}
 
-    def tree_of(where: Where) -> _Tree:
+    def tree_of(where: ev.Where) -> _Tree:
         root, seen = where.execution_id, set[str]()
         while root in parents and root not in seen:
             seen.add(root)
@@ -248,7 +216,7 @@ def _trees(events: Sequence[RunEvent]) -> Callable[[Where], _Tree]:
         return trees.setdefault((where.thread_id, root), _Tree())
 
     for seq, event in enumerate(events):
-        if isinstance(event, ToolCalled):
+        if isinstance(event, ev.ToolCalled):
             tree_of(event.where).calls.append((seq, event))
     for tree in trees.values():
         tree.order()
@@ -264,14 +232,14 @@ def _of_run(run: Run) -> Iterator[RecordedCall]:
     params = CallParams(is_priced=run.meta.get("config") is not None)
     for seq, event in enumerate(events):
         where = event.where
-        if isinstance(event, TurnStarted):
+        if isinstance(event, ev.TurnStarted):
             params.begin(event)
-        elif isinstance(event, ToolCalled):
+        elif isinstance(event, ev.ToolCalled):
             if event.status not in _NOT_EVALUATED:
                 provenance = partial(origins.at, where, seq, event.name)
                 call = params.of_tool(event, tree_of(where).before(seq, event), provenance)
                 yield RecordedCall(run.run_id, seq, event.t_ms, where, "before_tool_call", call, event.status == "ok")
-        elif isinstance(event, ModelCalled):
+        elif isinstance(event, ev.ModelCalled):
             params.count(event)
             if event.purpose == "agent" and event.status == "ok":
                 answer = params.of_response(event, tree_of(where).at(seq, event.t_ms))

@@ -106,14 +106,8 @@ def _frame(
     import pandas
 
     rows = [_row(*each) for each in zip(calls, contents, before, after, strict=True)]
-    columns = list(zip(*rows, strict=True)) or [()] * len(_COLUMNS)
     numbers = {"turn": "int64", "seq": "int64", "t_ms": "float64"}
-    frame = pandas.DataFrame(
-        {
-            name: pandas.Series(list(values), dtype=numbers.get(name, "object"))
-            for name, values in zip(_COLUMNS, columns, strict=True)
-        }
-    )
+    frame = pandas.DataFrame(rows, columns=_COLUMNS, dtype="object").astype(numbers)
     # All changes in their order, zeros too: a summary that lacks one cannot be compared.
     counts = Counter(frame["change"])
     frame.attrs["summary"] = {change: counts.get(change, 0) for change in CHANGES}

@@ -160,19 +160,11 @@ def _data_findings(results: _RuleResults) -> Iterator[LintFinding]:
         fix = "Look at its condition, or record a run that it is meant for."
         yield LintFinding(rule.id, "never_fires", why, fix)
     elif fired == count >= ENOUGH and not _is_ban(rule) and rule.action != "allow":
-        yield LintFinding(
-            rule.id,
-            "always_fires",
-            f"It fires on all of {fired} recorded calls.",
-            "Look at its condition; to forbid a tool, write rules.at_most(0, tool).",
-        )
+        fix = "Look at its condition; to forbid a tool, write rules.at_most(0, tool)."
+        yield LintFinding(rule.id, "always_fires", f"It fires on all of {fired} recorded calls.", fix)
     if results.mean_ms > SLOW_MS:
-        yield LintFinding(
-            rule.id,
-            "slow",
-            f"It takes {results.mean_ms:.1f} ms a call, during which nothing else can run.",
-            "Do the work once, outside of the rule.",
-        )
+        why = f"It takes {results.mean_ms:.1f} ms a call, during which nothing else can run."
+        yield LintFinding(rule.id, "slow", why, "Do the work once, outside of the rule.")
 
 
 def _is_ban(rule: SteeringRule) -> bool:
@@ -184,19 +176,11 @@ def _is_ban(rule: SteeringRule) -> bool:
 
 def _text_findings(rule: SteeringRule, facts: StaticFacts, tools: KnownTools) -> Iterator[LintFinding]:
     if facts.silent:
-        yield LintFinding(
-            rule.id,
-            "missing_guidance",
-            "It keeps something from happening and gives no reason.",
-            "Give it guidance: the model will otherwise try again.",
-        )
+        why = "It keeps something from happening and gives no reason."
+        yield LintFinding(rule.id, "missing_guidance", why, "Give it guidance: the model will otherwise try again.")
     for what in dict.fromkeys(facts.impure):
-        yield LintFinding(
-            rule.id,
-            "impure",
-            f"It does more than decide: {what}.",
-            "Decide from the call and its history only; time is in call.ctx.clock, the past in call.history.",
-        )
+        fix = "Decide from the call and its history only; time is in call.ctx.clock, the past in call.history."
+        yield LintFinding(rule.id, "impure", f"It does more than decide: {what}.", fix)
     for target in unknown_targets([rule], tools, guesses=True) if tools else ():
         yield LintFinding(rule.id, target.code, target.why, target.fix)
     for name in sorted({*(rule.tools or ()), *facts.tools} - tools.keys()):
@@ -281,18 +265,12 @@ def _pair_findings(rules: Sequence[SteeringRule], alone: Sequence[_RuleResults])
             pair = (alone[before], alone[place]) if alone else None
             if not shadowed and _shadows(earlier, later, pair):
                 shadowed = True
-                yield LintFinding(
-                    later.id,
-                    "shadowed",
-                    f"Whatever it would deny is denied by {earlier.id!r} first.",
-                    f"Remove it, or move it before {earlier.id!r}.",
-                )
+                why = f"Whatever it would deny is denied by {earlier.id!r} first."
+                yield LintFinding(later.id, "shadowed", why, f"Remove it, or move it before {earlier.id!r}.")
                 continue
-            why = _contradicts(earlier, later, pair)
-            if why is not None:
-                yield LintFinding(
-                    later.id, "contradiction", f"It contradicts {earlier.id!r}: {why}.", "Decide which one is meant."
-                )
+            if (opposed := _contradicts(earlier, later, pair)) is not None:
+                why = f"It contradicts {earlier.id!r}: {opposed}."
+                yield LintFinding(later.id, "contradiction", why, "Decide which one is meant.")
 
 
 def _effects(
@@ -383,11 +361,7 @@ def _unread(rules: Sequence[SteeringRule], tools: KnownTools) -> Iterator[LintFi
 
 
 def lint(
-    rules: Any,
-    runs: Run | Iterable[Run] = (),
-    *,
-    tools: Any = (),
-    only: Iterable[LintCode] | None = None,
+    rules: Any, runs: Run | Iterable[Run] = (), *, tools: Any = (), only: Iterable[LintCode] | None = None
 ) -> LintFindings:
     """Check rules for mistakes, and for tools, arguments and calls at which they do not look.
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from noetic_nb._core.long_work import Work
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.lab._checks import check_one_of
 from noetic_nb.lab._recorded_calls import RecordedCall, tools_of
 from noetic_nb.memory._execution_context import HookModelRequest
 from noetic_nb.models._client import ModelClient, ModelRequest
@@ -76,20 +77,13 @@ def check_targets(rules: Iterable[SteeringRule], runs: Iterable[Run], on_unknown
 
     Raises `NoeticConfigError` ``UNKNOWN_TOOL``, ``UNKNOWN_ARGUMENT``, or ``INVALID_OPTION``.
     """
-    if on_unknown not in ("error", "warn"):
-        raise NoeticConfigError(
-            "INVALID_OPTION", "on_unknown is 'error' or 'warn'.", given=on_unknown, hint="Leave it out for 'error'."
-        )
+    check_one_of(("error", "warn"), "INVALID_OPTION", on_unknown=on_unknown)
     known = tools_of(runs)
     for target in unknown_targets(rules, known) if known else ():
         if on_unknown == "error":
-            raise NoeticConfigError(
-                target.code.upper(),
-                f"Rule {target.rule_id!r} names what none of the runs has. {target.why}",
-                given=target.name,
-                hint=f"{target.fix} To evaluate the rules all the same, pass on_unknown='warn'.",
-                rule_id=target.rule_id,
-            )
+            what = f"Rule {target.rule_id!r} names what none of the runs has. {target.why}"
+            hint = f"{target.fix} To evaluate the rules all the same, pass on_unknown='warn'."
+            raise NoeticConfigError(target.code.upper(), what, given=target.name, hint=hint, rule_id=target.rule_id)
         warnings.warn(target, stacklevel=3)
 
 
@@ -115,12 +109,9 @@ def candidate_snapshot(rules: RuleSnapshot, candidate: Any) -> RuleSnapshot:
         name = getattr(candidate, "__name__", repr(candidate))
         old = next((rule for rule in rules if rule.id == name), None)
         if old is None:
-            raise NoeticConfigError(
-                "UNKNOWN_RULE",
-                "A function can be tried in place of the rule with its name, and there is none.",
-                given=name,
-                hint=f"Pass SteeringRule(id=..., applies_to=..., predicate=...); there are {[rule.id for rule in rules]}.",
-            )
+            what = "A function can be tried in place of the rule with its name, and there is none."
+            hint = f"Pass SteeringRule(id=..., applies_to=..., predicate=...); there are {[rule.id for rule in rules]}."
+            raise NoeticConfigError("UNKNOWN_RULE", what, given=name, hint=hint)
         candidate = old.model_copy(update={"predicate": candidate, "when": None, "sequence": None, "source": None})
     if not isinstance(candidate, SteeringRule | Mapping):
         return as_snapshot(candidate)

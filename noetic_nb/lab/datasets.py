@@ -185,12 +185,8 @@ def _packaged(path: Path) -> Document:
 def _first(name: str, most: int, n: int | None, loader: str) -> int | None:
     """Check how many runs are wanted."""
     if n is not None and (type(n) is not int or not 0 <= n <= most):
-        raise NoeticConfigError(
-            "INVALID_COUNT",
-            f"The package holds {most} {name} runs.",
-            given=n,
-            hint=f"Use {loader} for a file of your own.",
-        )
+        hint = f"Use {loader} for a file of your own."
+        raise NoeticConfigError("INVALID_COUNT", f"The package holds {most} {name} runs.", given=n, hint=hint)
     return n
 
 
@@ -250,12 +246,8 @@ def airline_run(key: int | str) -> Run:
     number = key.removeprefix("airline-") if isinstance(key, str) else key
     index = int(number) if isinstance(number, str) and number.isascii() and number.isdigit() else number
     if type(index) is not int or index not in known:
-        raise NoeticConfigError(
-            "UNKNOWN_RUN",
-            "The package has no such airline run.",
-            given=key,
-            hint=f"It has {', '.join(map(str, known))}.",
-        )
+        hint = f"It has {', '.join(map(str, known))}."
+        raise NoeticConfigError("UNKNOWN_RUN", "The package has no such airline run.", given=key, hint=hint)
     return tau.trajectory(document, known.index(index), AS_PUBLISHED, "airline", _MODEL)
 
 
@@ -356,12 +348,9 @@ def agentdojo(suite: str, n: int | None = None) -> list[Run]:
     (False, None, True)
     """
     if suite not in _SUITES:
-        raise NoeticConfigError(
-            "NOT_PACKAGED",
-            f"The package holds the suites {' and '.join(_SUITES)} of AgentDojo.",
-            given=suite,
-            hint="Read the others from a download: datasets.load_agentdojo('runs').",
-        )
+        what = f"The package holds the suites {' and '.join(_SUITES)} of AgentDojo."
+        hint = "Read the others from a download: datasets.load_agentdojo('runs')."
+        raise NoeticConfigError("NOT_PACKAGED", what, given=suite, hint=hint)
     reads = [*_agentdojo.read(_packaged(DATA / f"agentdojo-{suite}.jsonl.gz"), redaction=AS_PUBLISHED)]
     return [read() for read in reads[: _first(f"{suite} runs of AgentDojo", len(reads), n, "load_agentdojo")]]
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled, Where
+from noetic_nb.events import RegulatorDecided, SteeringDecided, ToolCalled, ViewAssembled, Where
 from noetic_nb.items import item_text, thaw
 from noetic_nb.items._json_text import compact_json
+from noetic_nb.lab._checks import check_run
 from noetic_nb.lab._comparing.paired_runs import PairedComparison, compare_evaluations, compare_paired
 from noetic_nb.lab._replaying.replay_report import drops_of, known_part, sent_tokens, tokens_of
 from noetic_nb.lab._rule_scores.evaluation import Evaluation
@@ -73,15 +74,11 @@ class Comparison:
         """
         import pandas
 
-        columns = list(zip(*self.rows, strict=True)) or [()] * len(_COLUMNS)
-        data = {
-            name: pandas.Series(list(values), dtype="int64" if name == "turn" else "object")
-            for name, values in zip(_COLUMNS, columns, strict=True)
-        }
+        frame = pandas.DataFrame(self.rows, columns=_COLUMNS, dtype="object").astype({"turn": "int64"})
         for name, run in (("a", self.a), ("b", self.b)):
             if run.known_until:
-                data[f"{name}_known"] = pandas.Series(self._known(name), dtype="object")
-        return pandas.DataFrame(data)
+                frame[f"{name}_known"] = pandas.Series(self._known(name), dtype="object")
+        return frame
 
     def _known(self, name: str) -> list[Any]:
         """Return the value of each row on one side as far as that run is known."""
@@ -132,18 +129,10 @@ def compare(a: Run, b: Run) -> Comparison: ...
 def compare(a: Evaluation, b: Evaluation, *, by: By = "task") -> PairedComparison: ...
 @overload
 def compare(
-    a: Iterable[Run],
-    b: Iterable[Run],
-    *,
-    metrics: Mapping[str, Callable[[Run], Any]] | None = None,
-    by: By = "task",
+    a: Iterable[Run], b: Iterable[Run], *, metrics: Mapping[str, Callable[[Run], Any]] | None = None, by: By = "task"
 ) -> PairedComparison: ...
 def compare(
-    a: Any,
-    b: Any,
-    *,
-    metrics: Mapping[str, Callable[[Run], Any]] | None = None,
-    by: By = "task",
+    a: Any, b: Any, *, metrics: Mapping[str, Callable[[Run], Any]] | None = None, by: By = "task"
 ) -> Comparison | PairedComparison:
     """Compare two runs turn by turn, two lists of runs in pairs, or two rule books on recorded runs.
 
@@ -193,13 +182,7 @@ def compare(
     if not any(isinstance(side, Run | Evaluation) for side in (a, b)):
         return compare_paired(a, b, metrics=metrics, by=by)
     for run in (a, b):
-        if not isinstance(run, Run):
-            raise NoeticConfigError(
-                "INVALID_RUN",
-                "Two runs are compared, two lists of runs, or two evaluations.",
-                given=run,
-                hint="Use nn.record(harness), nn.load_run(path) or nn.import_run(path).",
-            )
+        check_run(run, "Two runs are compared, two lists of runs, or two evaluations.")
     if metrics is not None:
         raise _no_metrics(metrics)
     return Comparison(a, b, tuple(_rows(a, b)))
@@ -226,14 +209,13 @@ def turn_rows(
     `requests` are those of both runs, by the ``id`` of their view.
     """
     yield "prompt", *_both(sides, lambda turn: redact_text(turn.query))
-    for what, parts in (
-        ("request", [_sent(turn, known) for turn, known in zip(sides, requests, strict=True)]),
-        ("decision", [_decisions(turn) for turn in sides]),
-        ("tool call", [_calls(turn) for turn in sides]),
-        ("tool result", [_results(turn) for turn in sides]),
-        ("regulator", [_regulated(turn) for turn in sides]),
-    ):
-        for one, other in _aligned(parts[0], parts[1]):
+    sent = [
+        [] if turn is None else [_request(view, known.get(id(view))) for view in turn.views]
+        for turn, known in zip(sides, requests, strict=True)
+    ]
+    listed = {name: [[] if turn is None else read(turn) for turn in sides] for name, read in _LISTED.items()}
+    for what, (left, right) in {"request": sent, **listed}.items():
+        for one, other in _aligned(left, right):
             yield what, one, other
     for name, number_of in _NUMBERS.items():
         yield name, *_both(sides, number_of)
@@ -252,6 +234,14 @@ _NUMBERS: Final[Mapping[str, Callable[[TurnSummary], Any]]] = {
     "drops": lambda turn: sum([drops_of(view) for view in turn.views]) if turn.views else None,
     "cost": lambda turn: turn.cost,
     "model calls": lambda turn: len(turn.model_calls),
+}
+
+
+_LISTED: Final[Mapping[str, Callable[[TurnSummary], list[str]]]] = {
+    "decision": lambda turn: [_decision(event) for event in turn.steering],
+    "tool call": lambda turn: [_call(event) for event in turn.tool_calls],
+    "tool result": lambda turn: [redact_text(event.output) for event in turn.tool_calls],
+    "regulator": lambda turn: [_regulated(event) for event in turn.decisions],
 }
 
 
@@ -299,10 +289,7 @@ def _shown_queries(turns: Sequence[TurnLike]) -> dict[int, str]:
 
 
 def _aligned(
-    a: Sequence[T],
-    b: Sequence[T],
-    *,
-    key: Callable[[Any], Hashable] = lambda each: each,
+    a: Sequence[T], b: Sequence[T], *, key: Callable[[Any], Hashable] = lambda each: each
 ) -> Iterator[tuple[T | None, T | None]]:
     """Pair equal turns, in order; turns between pairs are matched by their order."""
     old, new = [key(one) for one in a], [key(one) for one in b]
@@ -331,10 +318,6 @@ def _requests(run: Run) -> dict[int, RecordedRequest]:
     return {id(request.view): request for request in requests_of(run).requests if request.view is not None}
 
 
-def _sent(turn: TurnSummary | None, known: Mapping[int, RecordedRequest]) -> list[str]:
-    return [] if turn is None else [_request(view, known.get(id(view))) for view in turn.views]
-
-
 def _request(view: ViewAssembled, request: RecordedRequest | None) -> str:
     text = f"{view.history_items + len(view.layer_items)} items, {sent_tokens(view)} tokens"
     if request is None:
@@ -349,18 +332,10 @@ def _request(view: ViewAssembled, request: RecordedRequest | None) -> str:
     return f"{text}, {hashlib.sha256(repr(contents).encode()).hexdigest()[:8]}"
 
 
-def _decisions(turn: TurnSummary | None) -> list[str]:
-    return [] if turn is None else [_decision(event) for event in turn.steering]
-
-
 def _decision(event: SteeringDecided) -> str:
     about = "response" if event.tool_name is None else event.tool_name
     rules = f" by {', '.join(event.rule_ids)}" if event.rule_ids else ""
     return f"{event.action} {about}{rules}"
-
-
-def _calls(turn: TurnSummary | None) -> list[str]:
-    return [] if turn is None else [_call(event) for event in turn.tool_calls]
 
 
 def _call(event: ToolCalled) -> str:
@@ -372,16 +347,7 @@ def _call(event: ToolCalled) -> str:
     return f"{event.name}({args}) {event.status}"
 
 
-def _results(turn: TurnSummary | None) -> list[str]:
-    return [] if turn is None else [redact_text(event.output) for event in turn.tool_calls]
-
-
-def _regulated(turn: TurnSummary | None) -> list[str]:
-    if turn is None:
-        return []
-    found = []
-    for event in turn.decisions:
-        reason = event.decision.get("reason")
-        kind = reason.get("kind") if isinstance(reason, Mapping) else None
-        found.append(f"{event.at}: {event.decision.get('kind')}{'' if kind is None else f' ({kind})'}")
-    return found
+def _regulated(event: RegulatorDecided) -> str:
+    reason = event.decision.get("reason")
+    kind = reason.get("kind") if isinstance(reason, Mapping) else None
+    return f"{event.at}: {event.decision.get('kind')}{'' if kind is None else f' ({kind})'}"

@@ -138,11 +138,7 @@ METRICS: Final[Mapping[str, Callable[[Run], Any]]] = {
 
 
 def compare_paired(
-    a: Iterable[Run],
-    b: Iterable[Run],
-    *,
-    metrics: Mapping[str, Callable[[Run], Any]] | None = None,
-    by: By = "task",
+    a: Iterable[Run], b: Iterable[Run], *, metrics: Mapping[str, Callable[[Run], Any]] | None = None, by: By = "task"
 ) -> PairedComparison:
     """Compare two lists of runs in pairs; see `compare`."""
     left, right = runs_in(a), runs_in(b)
@@ -259,12 +255,9 @@ def _number(metric: Callable[[Run], Any], name: str, run: Run) -> float:
         value = metric(run)
         return nan if value is None else float(value)
     except Exception as error:
-        raise NoeticConfigError(
-            "INVALID_METRIC",
-            f"Metric {name!r} of {run.run_id} could not be had: {type(error).__name__}: {error}",
-            given=metric,
-            hint="It is a function of a run that returns a number, or None where it is not known.",
-        ) from error
+        what = f"Metric {name!r} of {run.run_id} could not be had: {type(error).__name__}: {error}"
+        hint = "It is a function of a run that returns a number, or None where it is not known."
+        raise NoeticConfigError("INVALID_METRIC", what, given=metric, hint=hint) from error
 
 
 def _paired(left: Sequence[Run], right: Sequence[Run]) -> tuple[list[tuple[Run, Run]], str, tuple[str, ...]]:

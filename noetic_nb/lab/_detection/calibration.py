@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from noetic_nb._core.atomic_write import read_form, save_form
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._checks import check_one_of
 from noetic_nb.lab._detection.detectors import Detecting
 from noetic_nb.regulator import Regulator, Settings
 from noetic_nb.runs._plain_text import plain_line
@@ -143,10 +144,7 @@ class Calibration:
         import pandas
 
         name = detector or self.detector or self._tried[0].name
-        if name not in self.curves:
-            raise NoeticConfigError(
-                "UNKNOWN_DETECTOR", "The table has no such detector.", given=name, hint=f"Use {', '.join(self.curves)}."
-            )
+        check_one_of(self.curves, "UNKNOWN_DETECTOR", detector=name)
         return pandas.DataFrame({key: list(values) for key, values in self.curves[name].items()})
 
     def regulator(self) -> Regulator:
@@ -323,12 +321,9 @@ class Calibration:
                 _tried=tuple([Detecting(name, _given(settings, named)) for name, settings in data["tried"]]),
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
-            raise NoeticConfigError(
-                "INVALID_CALIBRATION",
-                f"The file holds no calibration that can be read: {exc}",
-                given=str(path),
-                hint="Use what Calibration.save wrote, and pass predicates of your own as named={name: predicate}.",
-            ) from exc
+            what = f"The file holds no calibration that can be read: {exc}"
+            hint = "Use what Calibration.save wrote, and pass predicates of your own as named={name: predicate}."
+            raise NoeticConfigError("INVALID_CALIBRATION", what, given=str(path), hint=hint) from exc
 
 
 def _number(value: Any) -> Any:

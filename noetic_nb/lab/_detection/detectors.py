@@ -7,24 +7,15 @@ could have stopped the run, so that "the score reaches t" means "with the thresh
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
+from noetic_nb import regulator as reg
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, RunEvent, ToolCalled
-from noetic_nb.regulator import (
-    CallBudget,
-    CostCap,
-    LowConfidence,
-    ProceduralWarning,
-    QualityDecline,
-    Regulator,
-    RepeatedFailure,
-    ScopeDrift,
-    ToolLoop,
-)
+from noetic_nb.events import ModelCalled, ToolCalled
 from noetic_nb.regulator.decisions import CircuitBreak, CostCapReached, Decision
 from noetic_nb.regulator.events import U32_MAX, U64_MAX
 from noetic_nb.regulator.predicates.evidence import Evidence
@@ -34,7 +25,7 @@ from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._regulation.recorded_regulator import RegulatorFeed
 
 _CAPS: Final = {"tokens_out": U32_MAX, "tokens_in": U32_MAX, "usd": 1e12, "wallclock_ms": U64_MAX}
-WARNS: Final = (ScopeDrift, LowConfidence, ProceduralWarning)
+WARNS: Final = (reg.ScopeDrift, reg.LowConfidence, reg.ProceduralWarning)
 """They decide and stop nothing."""
 
 
@@ -90,12 +81,23 @@ class Varied:
 
     def at(self, score: float) -> Predicate:
         """Return the predicate that fires from this score on."""
-        if isinstance(self.predicate, LowConfidence):  # it fires below its threshold
+        if isinstance(self.predicate, reg.LowConfidence):  # it fires below its threshold
             return self.put(min(max(math.nextafter(-score, inf), self.least), self.most))
-        if isinstance(self.predicate, CallBudget):  # it fires above its threshold
+        if isinstance(self.predicate, reg.CallBudget):  # it fires above its threshold
             score = math.ceil(score) - 1
         setting = min(max(score, self.least), self.most)
         return self.put(math.ceil(setting) if self.whole else setting)
+
+
+_VARIED: Final[Mapping[type, tuple[str, str, float, float, bool]]] = {
+    reg.ToolLoop: ("threshold", "repetitions", 2, inf, True),
+    reg.RepeatedFailure: ("threshold", "failures", 1, inf, True),
+    reg.QualityDecline: ("min_delta", "delta", 0.0, 1.0, False),
+    reg.ScopeDrift: ("threshold", "drift_score", 0.0, 1.0, False),
+    reg.LowConfidence: ("threshold", "confidence_of_worst_stretch", 0.0, 1.0, False),
+    reg.ProceduralWarning: ("min_corrections", "corrections", 1, 20, True),
+    reg.CallBudget: ("total", "calls", 0, inf, True),
+}
 
 
 def varied(predicate: Predicate) -> Varied | None:
@@ -104,49 +106,23 @@ def varied(predicate: Predicate) -> Varied | None:
     Of several limits it is the first: the total of calls before those of single tools, the cap on output tokens before other
     currencies. The others stand as they are.
     """
-
-    def of(field: str, condition: str, least: float, most: float, *, whole: bool) -> Varied:
-        return Varied(
-            predicate, field, condition, least, most, whole, lambda setting: _replaced(predicate, field, setting)
-        )
-
+    found = _VARIED.get(type(predicate))
     match predicate:
-        case ToolLoop():
-            return of("threshold", "repetitions", 2, inf, whole=True)
-        case RepeatedFailure():
-            return of("threshold", "failures", 1, inf, whole=True)
-        case QualityDecline():
-            return of("min_delta", "delta", 0.0, 1.0, whole=False)
-        case ScopeDrift():
-            return of("threshold", "drift_score", 0.0, 1.0, whole=False)
-        case LowConfidence():
-            return of("threshold", "confidence_of_worst_stretch", 0.0, 1.0, whole=False)
-        case ProceduralWarning():
-            return of("min_corrections", "corrections", 1, 20, whole=True)
-        case CostCap():
-            cap = next((name for name in _CAPS if getattr(predicate, name) is not None), "tokens_out")
-            return of(cap, cap, 0, _CAPS[cap], whole=cap != "usd")
-        case CallBudget(total=None, per_tool=limits) if limits:
+        case reg.CallBudget(total=None, per_tool=limits) if limits:
             tool = next(iter(limits))
-            return Varied(
-                predicate,
-                f"per_tool.{tool}",
-                f"calls of {tool}",
-                0,
-                inf,
-                True,
-                lambda setting: replace(predicate, per_tool={**limits, tool: setting}),
-            )
-        case CallBudget():
-            return of("total", "calls", 0, inf, whole=True)
-    return None
+            at = f"per_tool.{tool}", f"calls of {tool}", 0, inf, True
+            return Varied(predicate, *at, lambda setting: replace(predicate, per_tool={**limits, tool: setting}))
+        case reg.CostCap():
+            cap = next((name for name in _CAPS if getattr(predicate, name) is not None), "tokens_out")
+            found = cap, cap, 0, _CAPS[cap], cap != "usd"
+    return found and Varied(predicate, *found, lambda setting: _replaced(predicate, found[0], setting))
 
 
 def _replaced(predicate: Any, field: str, setting: float) -> Any:
     return replace(predicate, **{field: setting})
 
 
-Detector: TypeAlias = Callable[[Run], float] | Predicate | Regulator
+Detector: TypeAlias = Callable[[Run], float] | Predicate | reg.Regulator
 """A function of a run, a regulator's predicate, or a regulator."""
 
 # The harness ends a turn by such a decision; which one it is does not matter here.
@@ -176,7 +152,7 @@ class Detecting:
     @property
     def is_steering(self) -> bool:
         """Whether a regulator can be made of it."""
-        return isinstance(self.given, Regulator) or _is_predicate(self.given)
+        return isinstance(self.given, reg.Regulator) or _is_predicate(self.given)
 
     def score(self, run: Run) -> float:
         """Return the score of a whole run, minus infinity where nothing could have stopped it; `Unscored` if there is none."""
@@ -196,7 +172,9 @@ class Detecting:
             raise Unscored("its oldest turns were dropped")
         try:
             return (
-                _trace_of_regulator(self.given, run) if isinstance(self.given, Regulator) else _traced(self.given, run)
+                _trace_of_regulator(self.given, run)
+                if isinstance(self.given, reg.Regulator)
+                else _traced(self.given, run)
             )
         except Unscored:
             raise
@@ -213,24 +191,21 @@ class Detecting:
         value = getattr(at, field)
         return found.field, value[inside] if inside else value
 
-    def regulator(self, score: float | None) -> Regulator:
+    def regulator(self, score: float | None) -> reg.Regulator:
         """Return a regulator that stops from a score on; None is one without this detector.
 
         Raises `NoeticConfigError` ``NOT_A_PREDICATE`` for a function.
         """
         if not self.is_steering:
-            raise NoeticConfigError(
-                "NOT_A_PREDICATE",
-                f"{self.name} is a function of a run, which no regulator can evaluate while the run lasts.",
-                given=self.name,
-                hint="Calibrate a predicate of noetic_nb.regulator, or a Regulator.",
-            )
+            what = f"{self.name} is a function of a run, which no regulator can evaluate while the run lasts."
+            hint = "Calibrate a predicate of noetic_nb.regulator, or a Regulator."
+            raise NoeticConfigError("NOT_A_PREDICATE", what, given=self.name, hint=hint)
         if score is None:
-            return Regulator.for_user(_OWNER).with_predicates()
-        if isinstance(self.given, Regulator):
+            return reg.Regulator.for_user(_OWNER).with_predicates()
+        if isinstance(self.given, reg.Regulator):
             return self.given.fork()
         found = varied(self.given)
-        return Regulator.for_user(_OWNER).with_predicates(self.given if found is None else found.at(score))
+        return reg.Regulator.for_user(_OWNER).with_predicates(self.given if found is None else found.at(score))
 
 
 def detectors_of(given: Any) -> tuple[Detecting, ...]:
@@ -240,21 +215,18 @@ def detectors_of(given: Any) -> tuple[Detecting, ...]:
     """
     named = given if isinstance(given, Mapping) else {_name_of(given): given}
     for name, each in named.items():
-        is_known = isinstance(each, Regulator) or _is_predicate(each) or callable(each)
+        is_known = isinstance(each, reg.Regulator) or _is_predicate(each) or callable(each)
         if not isinstance(name, str) or isinstance(each, type) or not is_known:
-            raise NoeticConfigError(
-                "INVALID_DETECTOR",
-                "A detector is a function of a run, a predicate of a regulator, or a regulator.",
-                given=each if isinstance(name, str) else name,
-                hint="Pass ToolLoop(), lambda run: len(run.turns), a Regulator, or a dict of names to several of them.",
-            )
+            what = "A detector is a function of a run, a predicate of a regulator, or a regulator."
+            hint = "Pass ToolLoop(), lambda run: len(run.turns), a Regulator, or a dict of names to several of them."
+            raise NoeticConfigError("INVALID_DETECTOR", what, given=each if isinstance(name, str) else name, hint=hint)
     if not named:
         raise NoeticConfigError("INVALID_DETECTOR", "No detector is there.", given=given, hint="Name one at least.")
     return tuple([Detecting(name, each) for name, each in named.items()])
 
 
 def _name_of(given: Any) -> str:
-    if isinstance(given, Regulator):
+    if isinstance(given, reg.Regulator):
         return "regulator"
     if _is_predicate(given):
         return names_of([given])[0]
@@ -290,20 +262,13 @@ def _fires(predicate: Predicate) -> Callable[[Evidence], float]:
     return lambda evidence: 1.0 if isinstance(predicate.check(evidence), CircuitBreak) else -inf
 
 
-class _Nowhere:
-    """Takes the events of a replay that nobody keeps."""
-
-    def append(self, event: RunEvent) -> None:
-        pass
-
-
 def _traced(predicate: Predicate, run: Run) -> list[Reached]:
     _check_known(predicate, run)
     setting = varied(predicate)
     probe = _Probe(_fires(predicate) if setting is None else setting.probe())
     stops = setting is None or setting.stops
-    regulator = Regulator.for_user(_OWNER).with_predicates(probe)
-    feed = RegulatorFeed(regulator, None, _Nowhere(), "regulation")
+    regulator = reg.Regulator.for_user(_OWNER).with_predicates(probe)
+    feed = RegulatorFeed(regulator, None, deque(maxlen=0), "regulation")
     reached: list[Reached] = []
     # Between turns nothing is there to be stopped: such a break ends the next turn of its thread, where one comes.
     latched: dict[str, float] = {}
@@ -323,8 +288,8 @@ def _traced(predicate: Predicate, run: Run) -> list[Reached]:
     return reached
 
 
-def _trace_of_regulator(regulator: Regulator, run: Run) -> list[Reached]:
-    feed = RegulatorFeed(regulator, None, _Nowhere(), "regulation")
+def _trace_of_regulator(regulator: reg.Regulator, run: Run) -> list[Reached]:
+    feed = RegulatorFeed(regulator, None, deque(maxlen=0), "regulation")
     for seq, event in enumerate(tuple(run.events)):
         if any(decided.stops for decided in feed.take(event)):
             return [Reached(seq, 1.0)]
@@ -367,9 +332,9 @@ def _called(function: Callable[[Run], float], run: Run) -> float:
 def _check_known(predicate: Predicate, run: Run) -> None:
     """Refuse a run that lacks the value a predicate compares: a zero that was never measured would be a good score."""
     calls = [event for event in run.select(ModelCalled) if event.purpose == "agent" and event.status == "ok"]
-    if isinstance(predicate, LowConfidence) and not any(call.logprobs for call in calls):
+    if isinstance(predicate, reg.LowConfidence) and not any(call.logprobs for call in calls):
         raise Unscored("no log-probabilities were recorded")
-    if not isinstance(predicate, CostCap):
+    if not isinstance(predicate, reg.CostCap):
         return
     if not calls:
         raise Unscored("no model call was recorded")

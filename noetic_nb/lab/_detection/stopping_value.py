@@ -193,12 +193,8 @@ def _check_prices(price: _Price) -> None:
         check_price(price)
         return
     if cost_of(Usage(1_000, 1_000), model=price) is None:
-        raise NoeticConfigError(
-            "INVALID_PRICE",
-            "No price of this model is known.",
-            given=price,
-            hint="Run: pip install 'noetic_nb[prices]', or pass US dollars per million (input, output) tokens.",
-        )
+        hint = "Run: pip install 'noetic_nb[prices]', or pass US dollars per million (input, output) tokens."
+        raise NoeticConfigError("INVALID_PRICE", "No price of this model is known.", given=price, hint=hint)
 
 
 def economics(
@@ -264,12 +260,9 @@ def economics(
     """
     detecting = detectors_of(detector)
     if len(detecting) > 1:
-        raise NoeticConfigError(
-            "INVALID_DETECTOR",
-            "The worth of one detector is computed at a time.",
-            given=[each.name for each in detecting],
-            hint="Call economics for each of them.",
-        )
+        what = "The worth of one detector is computed at a time."
+        hint = "Call economics for each of them."
+        raise NoeticConfigError("INVALID_DETECTOR", what, given=[each.name for each in detecting], hint=hint)
     _check_prices(price)
     check_samples(samples)
     found, failed, unlabelled = labelled(runs, outcome)

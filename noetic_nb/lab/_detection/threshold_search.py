@@ -15,6 +15,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended
 from noetic_nb.items import item_tokens
 from noetic_nb.items._build import item_text
+from noetic_nb.lab._checks import check_share
 from noetic_nb.lab._detection.calibration import (
     ACCEPTABLE,
     AGAINST,
@@ -89,12 +90,9 @@ def _study() -> tuple[Any, Any, Any]:
         from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
         from sklearn.linear_model import LogisticRegression
     except ImportError as exc:
-        raise NoeticConfigError(
-            "MISSING_PACKAGE",
-            "Baselines are learned with scikit-learn, which is not installed.",
-            given="scikit-learn",
-            hint="Run: pip install 'noetic_nb[study]'",
-        ) from exc
+        what = "Baselines are learned with scikit-learn, which is not installed."
+        hint = "Run: pip install 'noetic_nb[study]'"
+        raise NoeticConfigError("MISSING_PACKAGE", what, given="scikit-learn", hint=hint) from exc
     return CountVectorizer, TfidfTransformer, LogisticRegression
 
 
@@ -218,25 +216,15 @@ def calibrate(
     (True, ())
     """
     tried = detectors_of(detector)
-    is_number = isinstance(max_stopped_good, int | float) and not isinstance(max_stopped_good, bool)
-    if not (is_number and 0 <= max_stopped_good <= 1):
-        raise NoeticConfigError(
-            "INVALID_SHARE",
-            "max_stopped_good is a share of the good runs.",
-            given=max_stopped_good,
-            hint="Use 0 to 1, such as 0.05.",
-        )
+    check_share(max_stopped_good=max_stopped_good)
     check_samples(samples)
     found, failed, unlabelled = labelled(runs, outcome)
     groups = groups_of(found, by)
     clusters = [cluster for cluster in clusters_of(found, by) if cluster is not None]
     if not _are_enough(groups, failed):
-        raise NoeticConfigError(
-            "TOO_FEW_TASKS",
-            "Thresholds are fitted on some tasks and reported on others, but all runs are of one.",
-            given={"runs": len(found), "tasks": 1},
-            hint='Add runs of other tasks, or say by="run" where each run is a task of its own.',
-        )
+        what = "Thresholds are fitted on some tasks and reported on others, but all runs are of one."
+        hint = 'Add runs of other tasks, or say by="run" where each run is a task of its own.'
+        raise NoeticConfigError("TOO_FEW_TASKS", what, given={"runs": len(found), "tasks": 1}, hint=hint)
     # Loaded here, as numpy and scikit-learn are slow to load.
     import numpy as np
 

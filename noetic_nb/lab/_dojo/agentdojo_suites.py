@@ -53,12 +53,9 @@ class AgentDojoSuite:
             from agentdojo.task_suite.load_suites import get_suite
             from agentdojo.task_suite.task_suite import read_suite_file
         except ImportError as exc:
-            raise NoeticConfigError(
-                "MISSING_PACKAGE",
-                f"The suite {name!r} is AgentDojo's, which is not installed: {exc}",
-                given="agentdojo",
-                hint="pip install 'noetic_nb[dojo]', or pass an environment: suites=[lab.environments.ServiceDesk()].",
-            ) from exc
+            what = f"The suite {name!r} is AgentDojo's, which is not installed: {exc}"
+            hint = "pip install 'noetic_nb[dojo]', or pass an environment: suites=[lab.environments.ServiceDesk()]."
+            raise NoeticConfigError("MISSING_PACKAGE", what, given="agentdojo", hint=hint) from exc
         self.name = name
         self._suite = get_suite(VERSION, name)
         self._load_attack, self._attack_names = load_attack, ATTACKS

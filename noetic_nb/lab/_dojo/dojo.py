@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import nan
@@ -16,6 +16,7 @@ from noetic_nb._core.atomic_write import write_whole
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._checks import check_one_of, in_processes
 from noetic_nb.lab._dojo.agentdojo_suites import SUITES, VERSION, agentdojo_suite
 from noetic_nb.lab._dojo.attackers import Attacker, Link, links_of, samples_of
 from noetic_nb.lab._dojo.episodes import Attack, Dojo, play
@@ -69,10 +70,7 @@ class DojoResult:
         NoeticConfigError
             ``INVALID_OPTION`` for another figure.
         """
-        if figure not in FIGURES:
-            raise NoeticConfigError(
-                "INVALID_OPTION", "There is no such figure.", given=figure, hint=f"Use {', '.join(FIGURES)}."
-            )
+        check_one_of(FIGURES, "INVALID_OPTION", figure=figure)
         runs = [run for run in self.runs if suite is None or run.meta["suite"] == suite]
         is_clean = figure == "utility"
         kept: dict[Any, Run] = {}
@@ -214,10 +212,7 @@ def dojo(
         if not isinstance(each, Environment):
             hint = f"Use {', '.join(SUITES)}, or an object with all parts of lab.environments.Environment."
             raise NoeticConfigError("INVALID_OPTION", "This is no environment.", given=each, hint=hint)
-    if approve not in ("ground_truth", None):
-        raise NoeticConfigError(
-            "INVALID_OPTION", "approve is 'ground_truth' or None.", given=approve, hint="Leave it out."
-        )
+    check_one_of(("ground_truth", None), "INVALID_OPTION", approve=approve)
     if agent != "gullible":
         check_clients(agent)
     names = [each.name for each in environments]
@@ -239,7 +234,7 @@ def dojo(
     work = Work("dojo", "user tasks", progress, of=len(units))
     runs: list[Run] = []
     with work:
-        for some in work.each(_played(units, n_jobs)):
+        for some in work.each(in_processes(Unit.runs, [(unit,) for unit in units], n_jobs)):
             runs += some
     order = {name: place for place, name in enumerate(names)}
     return DojoResult(tuple(sorted(runs, key=lambda run: order[run.meta["suite"]])))
@@ -343,16 +338,3 @@ def _known(environment: Environment) -> tuple[list[Link], dict[str, list[CallToo
         samples = samples_of(environment)
         known = _KNOWN[id(environment)] = environment, links_of(environment, samples), samples
     return known[1:]
-
-
-def _played(units: Sequence[Unit], n_jobs: int) -> Iterator[list[Run]]:
-    if n_jobs == 1:
-        for unit in units:
-            yield unit.runs()
-        return
-    try:
-        from joblib import Parallel, delayed
-    except ImportError as exc:
-        hint = "pip install 'noetic_nb[study]', or n_jobs=1."
-        raise NoeticConfigError("MISSING_PACKAGE", "Several processes need joblib.", given=n_jobs, hint=hint) from exc
-    yield from Parallel(n_jobs=n_jobs, return_as="generator")([delayed(unit.runs)() for unit in units])

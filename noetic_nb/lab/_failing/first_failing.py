@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any, Final, NamedTuple
 
-from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ErrorRaised
+from noetic_nb.lab._checks import check_run
 from noetic_nb.lab._failing.steps import Evidence, Step, Thread, leaves, names_in, records, threads_of
 from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, schemas_of
 from noetic_nb.lab._rule_backtest import Trials
@@ -380,11 +380,7 @@ def first_failure(run: Run, *, rules: Any = None, tools: Any = None) -> FirstFai
     >>> found.item, found.reason
     (3, 'contradicts a result')
     """
-    given: object = run
-    if not isinstance(given, Run):
-        raise NoeticConfigError(
-            "INVALID_RUN", "A run is looked at.", given=run, hint="Pass a run, such as nn.load_run(path)."
-        )
+    check_run(run, "A run is looked at.")
     recorded = {call.seq: call for call in calls_of(run) if isinstance(call.params, BeforeToolCallParams)}
     denied = _denied_calls(run, rules)
     schemas = None if tools is None else schemas_of(tools)

@@ -23,38 +23,11 @@ class Evidence(NamedTuple):
 
 
 # A name begins with such a word where a tool only looks, or only thinks.
-_READS: Final = frozenset(
-    [
-        *(
-            "calculate",
-            "check",
-            "compute",
-            "count",
-            "describe",
-            "estimate",
-            "fetch",
-            "find",
-            "get",
-            "inspect",
-            "list",
-            "load",
-        ),
-        *(
-            "look",
-            "lookup",
-            "preview",
-            "query",
-            "read",
-            "retrieve",
-            "search",
-            "show",
-            "think",
-            "transfer",
-            "verify",
-            "view",
-        ),
-    ]
+_LOOKS: Final = (
+    "calculate check compute count describe estimate fetch find get inspect list load look lookup preview query read retrieve "
+    "search show think transfer verify view"
 )
+_READS: Final = frozenset(_LOOKS.split())
 _FAILED: Final = re.compile(r"\s*[\"'{\[]*\s*(?:error|exception|traceback|failed|failure)\b", re.IGNORECASE)
 _WORD: Final = re.compile(r"[a-z]+|[A-Z][a-z]*")
 _NAMED: Final = re.compile(r"#?[\w-]*\d[\w-]*")

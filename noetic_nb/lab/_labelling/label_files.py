@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb._core.atomic_write import regular_file, write_whole
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._checks import check_one_of
 from noetic_nb.lab._statistics.labels import runs_in
 from noetic_nb.runs import Run
 from noetic_nb.runs._labelled import labels_in
@@ -126,12 +127,9 @@ def _run_of(row: _Found, runs: tuple[Run, ...]) -> Run:
         known = [run for run in runs if value is not None and _fact(run, name, value)]
         if len(known) == 1:
             return known[0]
-    raise NoeticConfigError(
-        "UNKNOWN_RUN",
-        "A label is about none of the runs, or about several.",
-        given=dict(row.facts),
-        hint="Pass the runs that it is about; they are told by run_id, thread, or task_id and trial.",
-    )
+    what = "A label is about none of the runs, or about several."
+    hint = "Pass the runs that it is about; they are told by run_id, thread, or task_id and trial."
+    raise NoeticConfigError("UNKNOWN_RUN", what, given=dict(row.facts), hint=hint)
 
 
 def _fact(run: Run, name: str, value: Any) -> bool:
@@ -275,7 +273,5 @@ _FORMATS: Final = {
 
 def _format(path: Path, format: str | None) -> _Format:
     name = format if format is not None else "csv" if path.suffix == ".csv" else "openinference"
-    if name not in _FORMATS:
-        hint = f"Use one of {', '.join(_FORMATS)}."
-        raise NoeticConfigError("UNKNOWN_FORMAT", "Labels are not written so.", given=format, hint=hint)
+    check_one_of(_FORMATS, "UNKNOWN_FORMAT", format=name)
     return _FORMATS[name]

@@ -16,6 +16,7 @@ from math import isnan, nan, sqrt
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._checks import check_one_of, check_run
 from noetic_nb.lab._statistics.intervals import Cluster, counted, student
 from noetic_nb.lab._statistics.labels import clusters_of
 from noetic_nb.runs import Run
@@ -55,9 +56,7 @@ def _units(runs: Run | Iterable[Run], name: str) -> list[_Unit]:
     names: set[str] = set()
     given: Iterable[Any] = [runs] if isinstance(runs, Run) else runs
     for place, run in enumerate(given):
-        if not isinstance(run, Run):
-            hint = "nn.load_run(path), nn.import_runs(path) and nn.open_runs(path) give runs."
-            raise NoeticConfigError("INVALID_RUN", "Labels are those of runs.", given=run, hint=hint)
+        check_run(run, "Labels are those of runs.")
         (task,) = clusters_of([run])
         cluster = ("run", place) if task is None else task.task
         for label in labels_in(run):
@@ -68,12 +67,9 @@ def _units(runs: Run | Iterable[Run], name: str) -> list[_Unit]:
     raters = {by for unit in found.values() for by in unit.values if by != CONSENSUS}
     if len(raters) < 2:
         has = f"The runs have labels {', '.join(map(repr, sorted(names)))}." if names else "The runs have no labels."
-        raise NoeticConfigError(
-            "NO_LABELS",
-            f"Agreement needs labels of two raters; {len(raters)} gave {name!r}.",
-            given=name,
-            hint=f"{has} Label them with run.label(name, value, by=...).",
-        )
+        what = f"Agreement needs labels of two raters; {len(raters)} gave {name!r}."
+        hint = f"{has} Label them with run.label(name, value, by=...)."
+        raise NoeticConfigError("NO_LABELS", what, given=name, hint=hint)
     return list(found.values())
 
 
@@ -126,10 +122,7 @@ def agreement(collection: Run | Iterable[Run], name: str, *, level: str = "nomin
     """
     import pandas
 
-    if level not in _LEVELS:
-        raise NoeticConfigError(
-            "INVALID_LEVEL", "There is no such level.", given=level, hint=f"Use {', '.join(_LEVELS)}."
-        )
+    check_one_of(_LEVELS, "INVALID_LEVEL", level=level)
     units = _units(collection, name)
     raters = sorted({by for unit in units for by in unit.values} - {CONSENSUS})
     kinds = {kind for unit in units for kind, _ in unit.values.values()}
@@ -211,17 +204,15 @@ def _kappa(pairs: _Pairs) -> float:
 
 def _alpha(together: _Pairs, level: str) -> float:
     counts, _, total = _margins(together)
-    values = sorted([value for value, count in counts.items() if count > 1e-9], key=_order)
+    values = sorted(
+        [value for value, count in counts.items() if count > 1e-9], key=lambda value: (value[0] == "str", value[1])
+    )
     distance = _distances(values, counts, level)
     expected = sum([counts[one] * counts[other] * distance(one, other) for one in values for other in values])
     if total <= 1 or expected <= 1e-12:
         return nan
     observed = sum([count * distance(*pair) for pair, count in together.items() if count > 1e-9])
     return 1 - (total - 1) * observed / expected
-
-
-def _order(value: _Typed) -> Any:
-    return (value[0] == "str", value[1])
 
 
 def _distances(

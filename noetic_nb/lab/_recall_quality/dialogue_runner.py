@@ -25,6 +25,7 @@ from noetic_nb.layers._helpers.considered import considering
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, ProjectionPolicy, allocate_budgets
 from noetic_nb.memory._state.state_store import LayerStateStore
 from noetic_nb.models._client import ModelResponse, Usage
+from noetic_nb.runs._recorded_origins import RecordedClock
 from noetic_nb.runtime._planning.make_plan import plan_turn
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.tokens import Tokenizer
@@ -76,16 +77,6 @@ class Played:
     """The spending of memories outside of this library, on adding under every budget and on searching under this one."""
 
 
-class _Clock:
-    t_ms = BEGINS_MS
-
-    def now_ms(self) -> float:
-        return self.t_ms
-
-    def monotonic_ms(self) -> float:
-        return self.t_ms
-
-
 class _Ids:
     _count = 0
 
@@ -109,7 +100,7 @@ class Player:
     """Of the set of layers."""
 
     def __post_init__(self) -> None:
-        self.clock, self.ids = _Clock(), _Ids()
+        self.clock, self.ids = RecordedClock(BEGINS_MS), _Ids()
         state = LayerStateStore(self._report)
         self.stack = LayerStack(
             self.layers, state=state, clock=self.clock, ids=self.ids, registry=ANY_ITEMS, force_atomic_recall=True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended, ModelCalled, TurnStarted
 from noetic_nb.items import Item
+from noetic_nb.lab._checks import check_run
 from noetic_nb.lab._recall_quality.facts import Fact, FactKind, KnownFacts, facts_of
 from noetic_nb.lab._recall_quality.folded_text import FoldedTexts, folded
 from noetic_nb.lab._recall_quality.sent_contexts import IN_PLACE, ContextIndex, SentContext, fact_text, log_key
@@ -159,14 +160,7 @@ def lost(run: Run, call: int | ModelCalled, *, thread_id: str | None = None) -> 
     >>> [(loss.fact, loss.kind, loss.asked_later) for loss in lost(run, -1)]
     [('A17-B', 'id', 3)]
     """
-    if not isinstance(run, Run):
-        raise NoeticConfigError(
-            "INVALID_RUN",
-            "Losses are looked for in a run.",
-            given=run,
-            hint="Use nn.record(harness) or nn.load_run(path).",
-        )
-    index = ContextIndex(run)
+    index = ContextIndex(check_run(run, "Losses are looked for in a run."))
     request = index.requests.find(call, thread_id=thread_id)
     if not index.knows(request):
         raise NoeticConfigError(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._checks import in_processes, is_number
 from noetic_nb.lab._dialogues import Dialogue, as_dialogues
 from noetic_nb.lab._recall_quality.dialogue_runner import Asked, Played, Player
 from noetic_nb.lab._recall_quality.evidence_ladder import RUNGS
@@ -134,13 +135,10 @@ def memory_bench(
 
     sets = sets_of_layers(layers)
     totals = _budgets(budgets)
-    if not (_is_number(price) and price >= 0 and _is_number(cached_share) and 0 <= cached_share <= 1):
-        raise NoeticConfigError(
-            "INVALID_PRICE",
-            "A price is at least 0, and the share of it for cached tokens is from 0 to 1.",
-            given={"price": price, "cached_share": cached_share},
-            hint="Use price=1.0, cached_share=0.1.",
-        )
+    if not (is_number(price) and price >= 0 and is_number(cached_share) and 0 <= cached_share <= 1):
+        what = "A price is at least 0, and the share of it for cached tokens is from 0 to 1."
+        hint = "Use price=1.0, cached_share=0.1."
+        raise NoeticConfigError("INVALID_PRICE", what, given={"price": price, "cached_share": cached_share}, hint=hint)
     played_to = made_dialogues(seed=seed) if dialogues is None else as_dialogues(dialogues)
     rows: list[tuple[Any, ...]] = []
     by_kind: dict[str, dict[float, dict[str, dict[str, float]]]] = {}
@@ -199,19 +197,8 @@ def _all_played(
     n_jobs: int,
 ) -> Iterable[_Result]:
     """Yield the result of each dialogue, in order, with all sets: an interrupted bench compares them on the same dialogues."""
-    counting = _remembering(tokenizer)
-    if n_jobs == 1:
-        return (_played(dialogue, sets, budgets, counting, clock) for dialogue in dialogues)
-    try:
-        import joblib
-    except ImportError as error:
-        raise NoeticConfigError(
-            "MISSING_PACKAGE", "Several processes need joblib.", given=n_jobs, hint="pip install 'noetic_nb[study]'"
-        ) from error
-    found: Iterable[_Result] = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
-        joblib.delayed(_played)(dialogue, sets, budgets, tokenizer, clock) for dialogue in dialogues
-    )
-    return found
+    counting = _remembering(tokenizer) if n_jobs == 1 else tokenizer
+    return in_processes(_played, [(dialogue, sets, budgets, counting, clock) for dialogue in dialogues], n_jobs)
 
 
 def _played(
@@ -291,19 +278,11 @@ def _no_layers(given: object) -> NoeticConfigError:
     )
 
 
-def _is_number(given: object) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool) and not math.isnan(given)
-
-
 def _budgets(given: Any) -> tuple[float, ...]:
     found = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
-    if not found or not all(_is_number(one) and one > 0 for one in found) or len(set(found)) < len(found):
-        raise NoeticConfigError(
-            "INVALID_BUDGETS",
-            "Budgets are numbers of tokens above 0, each of them once.",
-            given=given,
-            hint="Use budgets=[500, 1_000, 2_000].",
-        )
+    if not found or not all(is_number(one) and one > 0 for one in found) or len(set(found)) < len(found):
+        what = "Budgets are numbers of tokens above 0, each of them once."
+        raise NoeticConfigError("INVALID_BUDGETS", what, given=given, hint="Use budgets=[500, 1_000, 2_000].")
     return found
 
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import LayerStateChanged, ModelCalled
 from noetic_nb.items import ItemLog, item_text
+from noetic_nb.lab._checks import check_run
 from noetic_nb.lab._replaying.plan_replay import LayersAlong
 from noetic_nb.layers._helpers.considered import Considered, Hit, considering, fitting_lines, tagged
 from noetic_nb.memory import MemoryLayer
@@ -100,10 +100,7 @@ def near_misses(
     """
     import pandas
 
-    if not isinstance(run, Run):
-        raise NoeticConfigError(
-            "INVALID_RUN", "Near misses are looked for in a run.", given=run, hint="Use nn.record(harness)."
-        )
+    check_run(run, "Near misses are looked for in a run.")
     request = recorded_request(run, call, thread_id=thread_id)
     rows = _items(request)
     found, not_asked = _memories(run, request, layers)

@@ -68,7 +68,7 @@ _ABROAD: Final = re.compile(
     r"prefier[oe]|preferisco|prefiro|déteste|odio|odia|j'aime|n'aime|me gust\w+|me encanta|mi piac\w+|ne mange|"
     r"ne bois|non mangi\w|non bev\w|"
     r"ya no|non .* più|não .* mais|аллерги\w*|ненави\w+|предпочита\w+|не люб\w+|люблю|больше не|не ем|не пью)\b"
-    r"|过敏|過敏|アレルギー|알레르기|喜欢|喜歡|不吃|不喝|好き|嫌い|좋아|싫어|苦手",
+    r"|过敏|過敏|アレルギー|알레르기|喜欢|喜歡|不吃|不喝|好き|嫌い|좋아|싫어|苦手"
 )
 _CLAUSE: Final = re.compile(
     # A comma, or such a word, ends a clause where another subject follows; else it stands in a list.

@@ -9,6 +9,7 @@ from math import factorial, isnan
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._checks import check_one_of
 from noetic_nb.lab._dialogues import Dialogue
 from noetic_nb.lab._recall_quality.evidence_ladder import RUNGS
 from noetic_nb.lab._recall_quality.memory_benches import made_layers, memory_bench
@@ -60,16 +61,10 @@ def recall_curve(table: pandas.DataFrame, *, by: str = "age", rung: str = "value
 
     asked = getattr(table, "attrs", {}).get("asked")
     if asked is None:
-        raise NoeticConfigError(
-            "INVALID_FRAME",
-            "That is no table of memory_bench.",
-            given=type(table),
-            hint="Pass what it returned, uncut.",
-        )
-    if by not in AXES:
-        raise NoeticConfigError("UNKNOWN_AXIS", "There is no such axis.", given=by, hint=f"Use {', '.join(AXES)}.")
-    if rung not in RUNGS:
-        raise NoeticConfigError("INVALID_RUNG", "There is no such rung.", given=rung, hint=f"Use {', '.join(RUNGS)}.")
+        hint = "Pass what it returned, uncut."
+        raise NoeticConfigError("INVALID_FRAME", "That is no table of memory_bench.", given=type(table), hint=hint)
+    check_one_of(AXES, "UNKNOWN_AXIS", by=by)
+    check_one_of(RUNGS, "INVALID_RUNG", rung=rung)
     if type(bins) is not int or bins < 1:
         raise NoeticConfigError("INVALID_BINS", "There is at least one group.", given=bins, hint="Use bins=8.")
     groups: defaultdict[tuple[str, float], list[tuple[float, float, str]]] = defaultdict(list)
@@ -150,25 +145,16 @@ def layer_shares(
     import pandas
 
     if not isinstance(layers, Mapping) or not 1 <= len(layers) <= MOST:
-        raise NoeticConfigError(
-            "INVALID_LAYERS",
-            f"Shares are those of one to {MOST} layers by name.",
-            given=layers,
-            hint="Pass {name: layer}.",
-        )
-    if rung not in RUNGS:
-        raise NoeticConfigError("INVALID_RUNG", "There is no such rung.", given=rung, hint=f"Use {', '.join(RUNGS)}.")
+        what = f"Shares are those of one to {MOST} layers by name."
+        raise NoeticConfigError("INVALID_LAYERS", what, given=layers, hint="Pass {name: layer}.")
+    check_one_of(RUNGS, "INVALID_RUNG", rung=rung)
     names = list(layers)
     subsets = [frozenset(some) for size in range(len(names) + 1) for some in combinations(names, size)]
-    sets = {
-        " + ".join([name for name in names if name in some]): _together(
-            [layers[name] for name in names if name in some]
-        )
-        for some in subsets
-    }
+    titles = {some: " + ".join([name for name in names if name in some]) for some in subsets}
+    sets = {title: _together([layers[name] for name in names if name in some]) for some, title in titles.items()}
     table = memory_bench(sets, dialogues, budgets=[budget], **options)
     found = table[table.rung == rung].set_index("layers").recall
-    recall = {some: float(found[" + ".join([name for name in names if name in some])]) for some in subsets}
+    recall = {some: float(found[title]) for some, title in titles.items()}
     whole, rows = frozenset(names), []
     for name in names:
         without = [some for some in subsets if name not in some]

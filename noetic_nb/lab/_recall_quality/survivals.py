@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
-from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._checks import check_run
 from noetic_nb.lab._recall_quality.facts import Fact, FactKind, KnownFacts
 from noetic_nb.lab._recall_quality.losses import facts_in
 from noetic_nb.lab._recall_quality.sent_contexts import ContextIndex
@@ -65,14 +65,7 @@ def survival(runs: Run | Iterable[Run]) -> pandas.DataFrame:
     counts: list[list[tuple[str, bool]]] = []
     unknown = 0
     for run in given:
-        if not isinstance(run, Run):
-            raise NoeticConfigError(
-                "INVALID_RUNS",
-                "Survival is counted in runs.",
-                given=run,
-                hint="Pass a run, or a list of runs: nn.load_run(path), nn.import_runs(path).",
-            )
-        found, unread = _survived(run)
+        found, unread = _survived(check_run(run, "Survival is counted in runs.", code="INVALID_RUNS"))
         counts += [found] if found else []
         unknown += unread
     rows = []

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item, assistant_message, function_call, function_call_output, input_message, item_tokens
+from noetic_nb.lab._checks import check_share
 from noetic_nb.lab._dialogues import Dialogue, Evidence, Question
 
 
@@ -176,10 +177,7 @@ def made_dialogues(
     """
     if type(n) is not int or n < 1:
         raise NoeticConfigError("INVALID_COUNT", "At least one dialogue is made.", given=n, hint="Use 20.")
-    if isinstance(overlap, bool) or not isinstance(overlap, int | float) or not 0 <= overlap <= 1:
-        raise NoeticConfigError(
-            "INVALID_OVERLAP", "The overlap is a share from 0 to 1.", given=overlap, hint="Use overlap=0.5."
-        )
+    check_share("INVALID_OVERLAP", overlap=overlap)
     wanted = _kinds(kinds)
     return tuple([_made(at, seed, overlap, wanted) for at in range(n)])
 

@@ -30,10 +30,7 @@ _PHRASES: Final = tuple(
             "avoid",
         ),
         (r"turn(?:ed)? down|rule[ds]? out|say no to|said no to", "reject"),
-        (
-            r"settled? (?:on|for)|go(?:ing)? with|went (?:with|for)|opt(?:ed)? for|agreed? (?:on|to|that)",
-            "choose",
-        ),
+        (r"settled? (?:on|for)|go(?:ing)? with|went (?:with|for)|opt(?:ed)? for|agreed? (?:on|to|that)", "choose"),
         (r"get into|get in|let myself in|log (?:in|on)(?:to)?|sign in|log (?:me|us) in", "login"),
         (r"call home|calls home|come from|grew up", "live"),
         (r"in charge of|responsible for|take care of|takes care of|look(?:s|ing)? after", "responsible"),

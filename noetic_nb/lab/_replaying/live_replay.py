@@ -10,14 +10,7 @@ from typing import Any, Final, Literal
 
 from noetic_nb._core.arguments import closest
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import (
-    ItemsAppended,
-    ModelCalled,
-    QualityGiven,
-    RegulatorSaw,
-    RuleChanged,
-    TurnStarted,
-)
+from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, RegulatorSaw, RuleChanged, TurnStarted
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.items import thaw
 from noetic_nb.lab._replaying.plan_replay import plan_changes
@@ -31,6 +24,7 @@ from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run, record
 from noetic_nb.runs._labelled import with_labels_of
+from noetic_nb.runs._recorded_origins import RecordedClock
 from noetic_nb.runs._requests.recorded_counter import recorded_counter
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime import AgentConfig, AgentHarness
@@ -51,19 +45,6 @@ def tools_by_name(tools: Iterable[Any] | None) -> dict[str, Tool]:
 def _listed(tools: object) -> tuple[Tool, ...]:
     found: Any = as_tools(tools)
     return found or ()
-
-
-class _Clock:
-    """The clock of the run: it shows the time of the event being replayed."""
-
-    def __init__(self) -> None:
-        self.t_ms = 0.0
-
-    def now_ms(self) -> float:
-        return self.t_ms
-
-    def monotonic_ms(self) -> float:
-        return self.t_ms
 
 
 # Where items come from that the runtime makes; an answer is also what a child handed back.
@@ -135,12 +116,9 @@ class RecordedAgent:
         if layers is not None:
             for name in layers:
                 if isinstance(name, str) and name not in known:
-                    raise NoeticConfigError(
-                        "UNKNOWN_LAYER_REFERENCE",
-                        "The agent has no such layer.",
-                        given=name,
-                        hint=f"{closest(name, known)} It has {', '.join(map(repr, known)) or 'none'}.".strip(),
-                    )
+                    what = "The agent has no such layer."
+                    hint = f"{closest(name, known)} It has {', '.join(map(repr, known)) or 'none'}.".strip()
+                    raise NoeticConfigError("UNKNOWN_LAYER_REFERENCE", what, given=name, hint=hint)
             chosen = [known[layer] if isinstance(layer, str) else layer for layer in layers]
             ids = {layer.id for layer in chosen}
             self.memory = [*chosen, *[known[layer_id] for layer_id in known if layer_id in own and layer_id not in ids]]
@@ -254,7 +232,7 @@ class RecordedAgent:
 
     async def live(self, events: Sequence[Any], edited: tuple[int, str] | None = None) -> Run:
         """Run the turns that begin in some events; `edited` is the place of one, and the text of its message instead."""
-        clock = _Clock()
+        clock = RecordedClock()
         counted = self.tape.tokenizer
         if counted is None and self.config.tokenizer is None:
             counted = recorded_counter(self.run.events)
@@ -315,18 +293,14 @@ def _with_text(items: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
         if items[at].get("role") == "user":
             content = [{"type": "input_text", "text": text}]
             return [*items[:at], {**items[at], "content": content}, *items[at + 1 :]]
-    raise NoeticConfigError(
-        "INVALID_EDIT",
-        "The turn of this call has no message of the user.",
-        given=text,
-        hint="Pass a function of items.",
-    )
+    hint = "Pass a function of items."
+    raise NoeticConfigError("INVALID_EDIT", "The turn of this call has no message of the user.", given=text, hint=hint)
 
 
 class _Switching:
     """The tape as a model client, which lets other rules be in force once the forked call is reached."""
 
-    def __init__(self, agent: RecordedAgent, clock: _Clock) -> None:
+    def __init__(self, agent: RecordedAgent, clock: RecordedClock) -> None:
         self._agent, self._clock = agent, clock
 
     async def complete(self, request: Any) -> Any:
@@ -409,19 +383,11 @@ def run_again(
 
 def _check_fork(model: Any, edit: Any, turns: Any) -> None:
     if model is None:
-        raise NoeticConfigError(
-            "MODEL_NEEDED",
-            "From this call on somebody has to answer.",
-            given=model,
-            hint="Pass model=, such as nn.ScriptedModel([...]) or the client that was used.",
-        )
+        hint = "Pass model=, such as nn.ScriptedModel([...]) or the client that was used."
+        raise NoeticConfigError("MODEL_NEEDED", "From this call on somebody has to answer.", given=model, hint=hint)
     if edit is not None and not isinstance(edit, str) and not callable(edit):
-        raise NoeticConfigError(
-            "INVALID_EDIT",
-            "An edit is a text or a function of items.",
-            given=edit,
-            hint='Such as edit="Another message".',
-        )
+        hint = 'Such as edit="Another message".'
+        raise NoeticConfigError("INVALID_EDIT", "An edit is a text or a function of items.", given=edit, hint=hint)
     if turns != "all" and (type(turns) is not int or turns < 0):
         raise NoeticConfigError(
             "INVALID_COUNT", "That is no number of turns.", given=turns, hint='Such as turns=2, or turns="all".'
@@ -451,12 +417,8 @@ def _turn_of(events: Sequence[Any], where: Any, seq: int) -> int:
             where.turn,
         ):
             return place
-    raise NoeticConfigError(
-        "NOT_RECORDED",
-        "The turn of this call was not recorded from its beginning.",
-        given=where.turn,
-        hint="Fork another.",
-    )
+    what = "The turn of this call was not recorded from its beginning."
+    raise NoeticConfigError("NOT_RECORDED", what, given=where.turn, hint="Fork another.")
 
 
 def _edit_layer(tape: Tape, edit: Callable[[Sequence[Any]], Sequence[Any]], edited: list[bool]) -> MemoryLayer:

@@ -9,25 +9,12 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from noetic_nb import events as ev
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import (
-    LayerStateChanged,
-    MemoryTraceSpan,
-    ModelCalled,
-    RegulatorDecided,
-    RegulatorSaw,
-    RequestPrepared,
-    RunEvent,
-    SteeringDecided,
-    ToolCalled,
-    TurnCompleted,
-    ViewAssembled,
-)
+from noetic_nb.lab._checks import check_run
 from noetic_nb.lab._replaying.plan_replay import PlanChanges, offers_of, plan_again, plan_changes, unknown_requests
 from noetic_nb.lab._replaying.replay_report import Kept, Unknown, summary
-from noetic_nb.lab._replaying.rules_replay import (
-    ledger_of,
-)
+from noetic_nb.lab._replaying.rules_replay import ledger_of
 from noetic_nb.layers._regulator_layer import BUDGET, is_regulation
 from noetic_nb.layers._regulator_layer import LAYER_ID as REGULATION_ID
 from noetic_nb.memory import MemoryLayer
@@ -42,7 +29,7 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 # What a layer may do beside recalling, storing and choosing of the history.
 _MORE: Final = frozenset({"on_item_append", "before_tool_call", "after_model_call"})
-_OF_REGULATOR: Final = (RegulatorSaw, RegulatorDecided, MemoryTraceSpan, LayerStateChanged)
+_OF_REGULATOR: Final = (ev.RegulatorSaw, ev.RegulatorDecided, ev.MemoryTraceSpan, ev.LayerStateChanged)
 # As much of the layers of rules and of a regulator as it takes to share out tokens.
 _RULES: Final = MemoryLayer(id=LAYER_ID, slot=0, scope="execution", budget=RECALL_BUDGET)
 _REGULATOR: Final = MemoryLayer(id=REGULATION_ID, slot=0, scope="resource", budget=BUDGET)
@@ -85,9 +72,9 @@ class OpenPoints:
         self._changes, self._rules = changes, rules
         instead: dict[int, Any] = {**planned, **ledger.instead}
         self.places: list[int] = []
-        events: list[RunEvent] = []
+        events: list[ev.RunEvent] = []
         recorded = tuple(run.events)
-        before: dict[int, list[SteeringDecided]] = {}
+        before: dict[int, list[ev.SteeringDecided]] = {}
         for seq, added in sorted(ledger.added.items()):
             place = _judged_from(recorded, seq) if added.hook == "before_tool_call" else seq + 1
             before.setdefault(place, []).append(added)
@@ -120,7 +107,7 @@ class OpenPoints:
     def _not_known(self, regulator: bool) -> Unknown:
         run, changes, rules = self._recorded, self._changes, self._rules
         events = tuple(run.events)
-        own = {event.layer_id for event in events if isinstance(event, RegulatorDecided)}
+        own = {event.layer_id for event in events if isinstance(event, ev.RegulatorDecided)}
         doubted = {*([] if rules is None else [LAYER_ID]), *(own if regulator else [])}
         joined = [*([] if rules is None else [_RULES]), *([_REGULATOR] if regulator and not own else [])]
         at: set[int | None] = set()
@@ -139,7 +126,7 @@ class OpenPoints:
         if None in at:  # everywhere: from the first request of each thread on
             first: dict[str, int] = {}
             for seq, event in enumerate(events):
-                if isinstance(event, ViewAssembled | ModelCalled):
+                if isinstance(event, ev.ViewAssembled | ev.ModelCalled):
                     first.setdefault(event.where.thread_id, seq)
             at |= {*first.values()}
         scopes = {layer["scope"] for layer in _described(run)} | {layer.scope for layer in changes.others}
@@ -153,16 +140,16 @@ class OpenPoints:
         )
 
 
-def _never_made(events: Sequence[RunEvent]) -> Iterator[int]:
+def _never_made(events: Sequence[ev.RunEvent]) -> Iterator[int]:
     """Yield the places where the decisions about a call begin that a regulator stopped, so that rules never saw it."""
     stopped: dict[tuple[str, str], int] = {}
     for seq, event in enumerate(events):
         key = event.where.thread_id, event.where.execution_id
-        if isinstance(event, RegulatorDecided) and event.at == "tool_call" and event.stops:
+        if isinstance(event, ev.RegulatorDecided) and event.at == "tool_call" and event.stops:
             stopped[key] = _judged_from(events, seq)
-        elif isinstance(event, ToolCalled):
+        elif isinstance(event, ev.ToolCalled):
             stopped.pop(key, None)
-        elif isinstance(event, TurnCompleted) and key in stopped:
+        elif isinstance(event, ev.TurnCompleted) and key in stopped:
             yield stopped.pop(key)
     yield from stopped.values()
 
@@ -186,7 +173,7 @@ def _do_more(run: Run, changes: PlanChanges) -> bool:
     return bool(hooks & _MORE) or any(layer.provides is not None for layer in known)
 
 
-def _judged_from(events: Sequence[RunEvent], seq: int) -> int:
+def _judged_from(events: Sequence[ev.RunEvent], seq: int) -> int:
     """Return where the decisions about a call begin: rules decide before a regulator does."""
     where = events[seq].where
     while seq and events[seq - 1].where == where:
@@ -201,12 +188,8 @@ def layers_in(layers: Any) -> list[Any]:
     """Return layers and ids of layers, checked."""
     listed = None if isinstance(layers, str | Mapping) or not isinstance(layers, Iterable) else list(layers)
     if listed is None or not all(isinstance(layer, str | MemoryLayer) for layer in listed):
-        raise NoeticConfigError(
-            "INVALID_LAYER",
-            "Layers are a list of layers, or of the ids of recorded ones.",
-            given=layers,
-            hint='Such as layers=["facts"].',
-        )
+        what = "Layers are a list of layers, or of the ids of recorded ones."
+        raise NoeticConfigError("INVALID_LAYER", what, given=layers, hint='Such as layers=["facts"].')
     return listed
 
 
@@ -216,8 +199,8 @@ def _enforces(layer: Any) -> bool:
 
 def _always(run: Run) -> frozenset[str]:
     """Return the layers of rules and regulators, which are arguments of their own."""
-    known = {limit[0] for event in run.events if isinstance(event, RequestPrepared) for limit in event.limits}
-    own = {event.layer_id for event in run.events if isinstance(event, RegulatorDecided)} | {LAYER_ID}
+    known = {limit[0] for event in run.events if isinstance(event, ev.RequestPrepared) for limit in event.limits}
+    own = {event.layer_id for event in run.events if isinstance(event, ev.RegulatorDecided)} | {LAYER_ID}
     return frozenset(known & own)
 
 
@@ -237,45 +220,25 @@ class _Routed:
     async def complete(self, request: Any) -> Any:
         client = self._clients.get(request.model)
         if client is None:
-            raise NoeticConfigError(
-                "UNKNOWN_MODEL",
-                "There is no client for this model.",
-                given=request.model,
-                hint=f"There are {', '.join(map(repr, self._clients))}.",
-            )
+            what = "There is no client for this model."
+            hint = f"There are {', '.join(map(repr, self._clients))}."
+            raise NoeticConfigError("UNKNOWN_MODEL", what, given=request.model, hint=hint)
         return await client.complete(request)
 
 
-def checked_run(run: Any) -> Run:
+def checked_run(run: object) -> Run:
     """Return a run that can be replayed.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_RUN`` for what is no run, ``RUN_INCOMPLETE`` where its oldest turns were dropped, ``RUN_NOT_ENDED`` while a
-        turn of it is being recorded.
-
-    Examples
-    --------
-    >>> checked_run(Run("short", meta={"dropped": [{"thread_id": "t1", "first": 1, "last": 3}]}))
-    Traceback (most recent call last):
-    ...
-    noetic_nb.errors.NoeticConfigError: [RUN_INCOMPLETE] The oldest turns of this run were dropped, so that nothing after \
-them can be worked out again. Given: {'t1': '1 to 3'}. Record with nn.record(harness, max_bytes=None).
+    Raises `NoeticConfigError` ``INVALID_RUN`` for another object, ``RUN_INCOMPLETE`` where its oldest turns were dropped,
+    ``RUN_NOT_ENDED`` while a turn of it is being recorded.
     """
-    if not isinstance(run, Run):
-        raise NoeticConfigError(
-            "INVALID_RUN", "A replay needs a run.", given=run, hint="Use nn.record(harness) or nn.load_run(path)."
-        )
+    run = check_run(run, "A replay needs a run.")
     dropped = run.meta.get("dropped")
     if isinstance(dropped, list) and any(isinstance(part, dict) and "last" in part for part in dropped):
         gone = {str(part.get("thread_id")): f"{part.get('first')} to {part['last']}" for part in dropped}
-        raise NoeticConfigError(
-            "RUN_INCOMPLETE",
-            "The oldest turns of this run were dropped, so that nothing after them can be worked out again.",
-            given=gone,
-            hint="Record with nn.record(harness, max_bytes=None).",
-        )
+        what = "The oldest turns of this run were dropped, so that nothing after them can be worked out again."
+        hint = "Record with nn.record(harness, max_bytes=None)."
+        raise NoeticConfigError("RUN_INCOMPLETE", what, given=gone, hint=hint)
     running = [turn.where for turn in run.turns if turn.outcome is None]
     if running and run.is_recording:
         raise NoeticConfigError(

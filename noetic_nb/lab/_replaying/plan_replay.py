@@ -14,20 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import structs
 
+from noetic_nb import events as ev
 from noetic_nb._core.arguments import closest
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import (
-    BudgetsAllocated,
-    ItemsAppended,
-    LogStretch,
-    ModelCalled,
-    RequestPrepared,
-    RunEvent,
-    StepEnded,
-    TurnCompleted,
-    TurnStarted,
-    ViewAssembled,
-)
 from noetic_nb.items import ItemLog
 from noetic_nb.items._build import content_tokens
 from noetic_nb.items._log import ItemView
@@ -38,7 +27,6 @@ from noetic_nb.memory._layer import budget_range
 from noetic_nb.models._client import ModelResponse, Usage
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
-from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime._planning.plan_inputs import RECORDED, PlanInputs
 from noetic_nb.runtime._planning.turn_plan import TurnPlan, budgets_event, log_stretches, of_stretches
 from noetic_nb.tokens import Tokenizer, estimate_tokens
@@ -63,7 +51,7 @@ class PlanChanges:
     """Layers that were not there, or in place of recorded ones."""
     offers: Mapping[int, Mapping[str, RecallEntry]] = field(default_factory=dict)
     """What they offer, by the place of the request."""
-    chosen: Mapping[int, tuple[LogStretch, ...] | None] = field(default_factory=dict)
+    chosen: Mapping[int, tuple[ev.LogStretch, ...] | None] = field(default_factory=dict)
     """What they make of the history, where they are asked; None is all of it."""
     alone: bool = False
     """Whether no recorded layer stays: what those made of the history is gone with them."""
@@ -85,7 +73,10 @@ class PlanChanges:
         return replace(
             inputs,
             limits=(*kept, *[_limit(layer) for layer in others]),
-            suffixes=(*[layer_id for layer_id in inputs.suffixes if layer_id in stay], *_last(others)),
+            suffixes=(
+                *[layer_id for layer_id in inputs.suffixes if layer_id in stay],
+                *[each.id for each in others if each.placement == "suffix"],
+            ),
             offers=(*offers, *[known[layer.id] for layer in others if layer.id in known]),
             projected=(
                 inputs.projected if chosen is RECORDED else None if chosen is None else of_stretches(chosen, inputs.log)
@@ -112,7 +103,7 @@ class PlanChanges:
         }
         return inputs.replan(budgets=budgets, **{named[name]: given for name, given in self.policy.items()})
 
-    def prepared(self, event: RequestPrepared, plan: TurnPlan, inputs: PlanInputs) -> RequestPrepared:
+    def prepared(self, event: ev.RequestPrepared, plan: TurnPlan, inputs: PlanInputs) -> ev.RequestPrepared:
         """Return the shared parts of the requests of an execution, as they are now."""
         limits = []
         for layer_id, low, high in inputs.limits:
@@ -132,25 +123,18 @@ class PlanChanges:
         )
 
 
-def _last(layers: Iterable[MemoryLayer]) -> list[str]:
-    return [layer.id for layer in layers if layer.placement == "suffix"]
-
-
 def _limit(layer: MemoryLayer) -> tuple[str, float, float]:
     return (layer.id, *budget_range(layer.budget, layer_id=layer.id))
 
 
 def plan_changes(run: Run, budgets: Any, projection: Any, layers: frozenset[str] | None) -> PlanChanges:
     """Return changes, checked; raises ``INVALID_BUDGET``, ``INVALID_PROJECTION`` or ``UNKNOWN_LAYER_REFERENCE``."""
-    planned = [event for event in run.events if isinstance(event, RequestPrepared)]
+    planned = [event for event in run.events if isinstance(event, ev.RequestPrepared)]
     known = {limit[0] for event in planned for limit in event.limits}
     if budgets is not None and not isinstance(budgets, Mapping):
-        raise NoeticConfigError(
-            "INVALID_BUDGET",
-            "Budgets are a mapping from the ids of layers.",
-            given=budgets,
-            hint='Such as budgets={"facts": 300}; the total is projection={"token_budget": 4_000}.',
-        )
+        what = "Budgets are a mapping from the ids of layers."
+        hint = 'Such as budgets={"facts": 300}; the total is projection={"token_budget": 4_000}.'
+        raise NoeticConfigError("INVALID_BUDGET", what, given=budgets, hint=hint)
     if planned:  # else nothing was planned here, which is said in its place
         for layer_id in (*(budgets or {}), *(layers or ())):
             if layer_id not in known:
@@ -166,12 +150,9 @@ def plan_changes(run: Run, budgets: Any, projection: Any, layers: frozenset[str]
     elif isinstance(projection, Mapping) and projection.keys() <= _POLICY:
         policy = dict(projection)
     elif projection is not None:
-        raise NoeticConfigError(
-            "INVALID_PROJECTION",
-            "A projection is a ProjectionPolicy, or a mapping of what of it is to be another.",
-            given=projection,
-            hint=f"Its fields are {', '.join(sorted(_POLICY))}.",
-        )
+        what = "A projection is a ProjectionPolicy, or a mapping of what of it is to be another."
+        hint = f"Its fields are {', '.join(sorted(_POLICY))}."
+        raise NoeticConfigError("INVALID_PROJECTION", what, given=projection, hint=hint)
     return PlanChanges(budgets or {}, policy, layers)
 
 
@@ -195,18 +176,18 @@ def plan_again(
     raises.
     """
     index = RequestIndex(tokenizer)
-    allocated: dict[tuple[str, str], list[tuple[int, BudgetsAllocated]]] = {}
-    prepared: dict[tuple[str, str], tuple[int, RequestPrepared]] = {}
-    of_view: dict[int, tuple[list[tuple[int, BudgetsAllocated]], tuple[int, RequestPrepared] | None]] = {}
+    allocated: dict[tuple[str, str], list[tuple[int, ev.BudgetsAllocated]]] = {}
+    prepared: dict[tuple[str, str], tuple[int, ev.RequestPrepared]] = {}
+    of_view: dict[int, tuple[list[tuple[int, ev.BudgetsAllocated]], tuple[int, ev.RequestPrepared] | None]] = {}
     for seq, event in enumerate(run.events):
         index.take(event)
         key = event.where.thread_id, event.where.execution_id
         match event:
-            case BudgetsAllocated():
+            case ev.BudgetsAllocated():
                 allocated.setdefault(key, []).append((seq, event))
-            case RequestPrepared():
+            case ev.RequestPrepared():
                 prepared[key] = (seq, event)
-            case ViewAssembled():
+            case ev.ViewAssembled():
                 of_view[seq] = (allocated.pop(key, []), prepared.get(key))
     found: dict[int, Any] = {}
     failed: NoeticConfigError | None = None
@@ -217,7 +198,7 @@ def plan_again(
             recorded = request.inputs
         except NoeticConfigError as error:
             failed = failed or error
-            kept.add("plans", _reason(request, error), request.seq)
+            kept.add("plans", "; ".join(request.missing) or error.hint or str(error), request.seq)
             continue
         assert view is not None
         inputs = changes.inputs_of(recorded, request.seq)
@@ -240,12 +221,9 @@ def plan_again(
     if changes and failed is not None and not plans:
         raise failed
     if changes and not index.requests:
-        raise NoeticConfigError(
-            "NOT_RECORDED",
-            "No call of this run can be planned again.",
-            given=run.run_id,
-            hint="The run has no model call; rules and regulator can be replayed.",
-        )
+        what = "No call of this run can be planned again."
+        hint = "The run has no model call; rules and regulator can be replayed."
+        raise NoeticConfigError("NOT_RECORDED", what, given=run.run_id, hint=hint)
     for splits in allocated.values():  # the execution ended before a request
         for seq, event in splits:
             like = next((each.plan for each in plans if _is_split_as(each.recorded, event)), None)
@@ -306,7 +284,7 @@ def _offered(entry: RecallEntry, tokenizer: Tokenizer) -> int:
     return sum([content_tokens(item, tokenizer) for item in (*entry.items, *entry.dropped)])
 
 
-def _is_split_as(recorded: PlanInputs, event: BudgetsAllocated) -> bool:
+def _is_split_as(recorded: PlanInputs, event: ev.BudgetsAllocated) -> bool:
     """Tell whether a call shared the same budget among the same layers."""
     policy = recorded.policy
     numbers = policy.token_budget, recorded.system_tokens, policy.response_reserve
@@ -314,12 +292,8 @@ def _is_split_as(recorded: PlanInputs, event: BudgetsAllocated) -> bool:
     return numbers == (event.total, event.system, event.reserve) and layers == event.allocations
 
 
-def _allocated(event: BudgetsAllocated, policy: ProjectionPolicy, budgets: BudgetPlan) -> BudgetsAllocated:
+def _allocated(event: ev.BudgetsAllocated, policy: ProjectionPolicy, budgets: BudgetPlan) -> ev.BudgetsAllocated:
     return budgets_event(event.where, event.t_ms, policy, event.system, budgets)
-
-
-def _reason(request: RecordedRequest, error: NoeticConfigError) -> str:
-    return "; ".join(request.missing) or (error.hint or str(error))
 
 
 class _Turn(NamedTuple):
@@ -339,21 +313,21 @@ class LayersAlong:
         # What a step of the model has produced so far, with what it took.
         self.answered: dict[str, ModelResponse] = {}
 
-    async def take(self, event: RunEvent, index: RequestIndex) -> None:
+    async def take(self, event: ev.RunEvent, index: RequestIndex) -> None:
         """Read an event that `index` has read already: a turn's begin, answers, the end of a step and of a turn."""
         match event:
-            case TurnStarted():
+            case ev.TurnStarted():
                 await self._begin(event)
-            case ModelCalled(purpose="agent", status="ok"):
+            case ev.ModelCalled(purpose="agent", status="ok"):
                 self._answer(event)
-            case ItemsAppended(origin="model"):
+            case ev.ItemsAppended(origin="model"):
                 self._produce(event)
-            case StepEnded(step_kind="llm", status="ok"):
+            case ev.StepEnded(step_kind="llm", status="ok"):
                 await self._store(event.where.execution_id, ItemLog(index.log_of(event.where)))
-            case TurnCompleted():
+            case ev.TurnCompleted():
                 await self._complete(event, ItemLog(index.log_of(event.where)))
 
-    async def _begin(self, event: TurnStarted) -> None:
+    async def _begin(self, event: ev.TurnStarted) -> None:
         where = event.where
         ctx = ExecutionContext(
             execution_id=where.execution_id,
@@ -381,18 +355,18 @@ class LayersAlong:
         found = await self.stack.recall(turn.ctx, query=turn.query, log=log, budgets=self.budgets)
         return {entry.layer_id: entry for entry in found}
 
-    async def choose(self, execution_id: str, log: ItemView) -> tuple[LogStretch, ...] | None:
+    async def choose(self, execution_id: str, log: ItemView) -> tuple[ev.LogStretch, ...] | None:
         """Return the history as the layers project it, None where that is all of it."""
         shown = await self.stack.project_history(self.turns[execution_id].ctx, log)
         return None if shown is log else log_stretches(shown, log)
 
-    def _answer(self, event: ModelCalled) -> None:
+    def _answer(self, event: ev.ModelCalled) -> None:
         usage = Usage(*event.counts)
         before = self.answered.get(event.where.execution_id, ModelResponse((), Usage(0, 0)))
         cost = (before.cost or 0.0) + (event.cost or 0.0) or None
         self.answered[event.where.execution_id] = before._replace(usage=before.usage + usage, cost=cost)
 
-    def _produce(self, event: ItemsAppended) -> None:
+    def _produce(self, event: ev.ItemsAppended) -> None:
         before = self.answered.get(event.where.execution_id)
         if before is not None:
             self.answered[event.where.execution_id] = before._replace(items=(*before.items, *event.items))
@@ -402,7 +376,7 @@ class LayersAlong:
         if response is not None and execution_id in self.turns:
             await self.stack.store(self.turns[execution_id].ctx, response=response, log=log)
 
-    async def _complete(self, event: TurnCompleted, log: ItemLog) -> None:
+    async def _complete(self, event: ev.TurnCompleted, log: ItemLog) -> None:
         self.answered.pop(event.where.execution_id, None)
         turn = self.turns.pop(event.where.execution_id, None)
         if turn is not None:
@@ -414,7 +388,7 @@ class Along(NamedTuple):
     """By the place of the request in the run, the items that layers offer, and their projection of the history."""
 
     offers: dict[int, dict[str, RecallEntry]]
-    chosen: dict[int, tuple[LogStretch, ...] | None]
+    chosen: dict[int, tuple[ev.LogStretch, ...] | None]
 
 
 async def offers_of(
@@ -440,15 +414,15 @@ async def offers_of(
     last: dict[str, dict[str, RecallEntry]] = {}
     found = Along({}, {})
     # Of a step: how long the log was, and what was chosen of it. What is logged during the step follows as it is.
-    begun: dict[str, tuple[int, tuple[LogStretch, ...] | None]] = {}
+    begun: dict[str, tuple[int, tuple[ev.LogStretch, ...] | None]] = {}
     for seq, event in enumerate(tuple(run.events)):
         at = index.take(event)
         execution_id = event.where.execution_id
         await live.take(event, index)
         match event:
-            case BudgetsAllocated():
+            case ev.BudgetsAllocated():
                 due.add(execution_id)
-            case ViewAssembled() if at is not None:
+            case ev.ViewAssembled() if at is not None:
                 if execution_id in due:
                     due.discard(execution_id)
                     log = index.log_of(event.where)
@@ -468,6 +442,6 @@ async def offers_of(
                 elif choosing:
                     known, chosen = begun[execution_id]
                     size = len(index.log_of(event.where))
-                    later = (LogStretch(known, size),) if size > known else ()
+                    later = (ev.LogStretch(known, size),) if size > known else ()
                     found.chosen[seq] = None if chosen is None else (*chosen, *later)
     return found

@@ -56,23 +56,7 @@ _LIMITS: Final[Mapping[str, str]] = {
 
 
 def offered_tools(run: Run) -> dict[str, Tool]:
-    """Return the tools that models were offered in a run, by name; calling one raises.
-
-    Examples
-    --------
-    >>> import noetic_nb as nn
-    >>> @nn.tool
-    ... def find(place: int, exact: bool = False) -> str:
-    ...     "Find something."
-    ...     return "found"
-    >>> config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), tools=[find])
-    >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Nothing to find."]))
-    >>> run = nn.record(harness)
-    >>> _ = nn.run_sync(harness.execute("Hi"))
-    >>> again = offered_tools(run)["find"]
-    >>> again.arguments('{"place": "3"}') == find.arguments('{"place": "3"}') == {"place": 3, "exact": False}
-    True
-    """
+    """Return the tools that models were offered in a run, by name; calling one raises."""
     asked = {
         event.tool_name
         for event in run.select(SteeringDecided)
@@ -307,13 +291,7 @@ def _arguments(args: Mapping[str, Any]) -> str:
         return repr(args)
 
 
-def _any() -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Any)
-
-
-_ANY = _any()
+_ANY: Final = TypeAdapter[Any](Any)
 
 
 def _response(event: ModelCalled) -> ModelResponse:
@@ -353,12 +331,9 @@ def agent_of(
     bundle = run.bundle
     config = None if bundle is None else bundle.get("config")
     if not isinstance(config, Mapping):
-        raise NoeticConfigError(
-            "NO_AGENT",
-            "The agent of this run is not in this process, and not in the run, so that it cannot be run again.",
-            given=run.run_id,
-            hint=f"{_MADE_WITH} run.save(path, bundle=True) keeps it in the file.",
-        )
+        what = "The agent of this run is not in this process, and not in the run, so that it cannot be run again."
+        hint = f"{_MADE_WITH} run.save(path, bundle=True) keeps it in the file."
+        raise NoeticConfigError("NO_AGENT", what, given=run.run_id, hint=hint)
     data = {**config, "memory": list(_needed(run, config, rules, layers))}
     known = {**offered_tools(run), **tools}
     registry = Registry(tools=known.values())
@@ -366,22 +341,13 @@ def agent_of(
     if missing:
         named = ", ".join(f"{_KINDS[kind]} {name!r}" for kind, _, name in (ref.partition(":") for ref in missing))
         also = " A tool may be given by tools=, rules by rules=, layers by layers=."
-        raise NoeticConfigError(
-            "NO_AGENT",
-            f"The agent of this run cannot be made again, as a file holds no code: {named}.",
-            given=run.run_id,
-            hint=_MADE_WITH + also,
-            missing=tuple(missing),
-        )
+        what = f"The agent of this run cannot be made again, as a file holds no code: {named}."
+        raise NoeticConfigError("NO_AGENT", what, given=run.run_id, hint=_MADE_WITH + also, missing=tuple(missing))
     try:
         return load_config(data, registry)
     except (NoeticConfigError, TypeError, ValueError) as error:
-        raise NoeticConfigError(
-            "NO_AGENT",
-            f"The agent of this run cannot be made again from its bundle: {error}",
-            given=run.run_id,
-            hint=_MADE_WITH,
-        ) from error
+        what = f"The agent of this run cannot be made again from its bundle: {error}"
+        raise NoeticConfigError("NO_AGENT", what, given=run.run_id, hint=_MADE_WITH) from error
 
 
 def _needed(run: Run, config: Mapping[str, Any], rules: Any, layers: Sequence[Any] | None) -> Iterator[Any]:

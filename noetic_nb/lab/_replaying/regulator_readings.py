@@ -345,12 +345,7 @@ def _settings(regulator: Regulator) -> dict[str, Any]:
 
 
 def replay_regulator(
-    run: Run,
-    regulator: Regulator,
-    *,
-    grader: Grader | None = None,
-    stop: bool = False,
-    layer_id: str = "regulation",
+    run: Run, regulator: Regulator, *, grader: Grader | None = None, stop: bool = False, layer_id: str = "regulation"
 ) -> Run:
     """Replay a recorded run through a regulator and record its decisions.
 

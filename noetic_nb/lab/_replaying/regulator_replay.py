@@ -29,12 +29,6 @@ class RegulatorTemplate:
     """Settings and memory of a regulator as it is now; it learns nothing, and later learning of its regulator does not reach it.
 
     Build one with `of`: the parts that are the same in all replayed runs are worked out once.
-
-    Examples
-    --------
-    >>> template = RegulatorTemplate.of(Regulator.for_user("ann").with_cost_cap(900))
-    >>> template.cost_cap, template.thresholds["tool_loop"]["threshold"]
-    (900, 5)
     """
 
     person: Person

@@ -13,23 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-from noetic_nb.events import (
-    ErrorRaised,
-    LayerStateChanged,
-    MemoryTraceSpan,
-    ModelCalled,
-    QualityGiven,
-    RegulatorDecided,
-    RegulatorSaw,
-    RequestPrepared,
-    RunEvent,
-    SteeringDecided,
-    ToolCalled,
-    ToolProgress,
-    TurnStarted,
-    ViewAssembled,
-    WarningRaised,
-)
+from noetic_nb import events as ev
 from noetic_nb.items import Item, item_text
 from noetic_nb.runs import Run
 from noetic_nb.runs._labelled import with_labels_of
@@ -38,15 +22,7 @@ from noetic_nb.runs._turns import TurnSummary
 
 
 class Kept:
-    """Counts by part and reason, with the first places in the run.
-
-    Examples
-    --------
-    >>> kept = Kept()
-    >>> kept.add("rules", "judges without a model: polite", 7)
-    >>> kept.rows()
-    [{'what': 'rules', 'why': 'judges without a model: polite', 'count': 1, 'first': 7}]
-    """
+    """Counts by part and reason, with the first places in the run."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, str], list[int | None]] = {}
@@ -75,7 +51,7 @@ class Kept:
 
 def note_counts(run: Run, again: Run, kept: Kept) -> None:
     """Take note of requests that were counted by something else than those of a run that was really run again."""
-    before, after = ({event.tokenizer for event in each.select(RequestPrepared)} for each in (run, again))
+    before, after = ({event.tokenizer for event in each.select(ev.RequestPrepared)} for each in (run, again))
     for name in sorted(before - after) if after else ():
         kept.add("tokens", f"counted with {name!r} in the recorded run, and not here: pass tokenizer=")
 
@@ -83,7 +59,7 @@ def note_counts(run: Run, again: Run, kept: Kept) -> None:
 _RAN = frozenset({"ok", "error", "invalid_result"})
 
 
-def sent_tokens(view: ViewAssembled) -> int:
+def sent_tokens(view: ev.ViewAssembled) -> int:
     """Return the tokens of a request."""
     return view.system + view.tools + view.framing + sum([layer.used for layer in view.layers]) + view.history
 
@@ -95,7 +71,7 @@ def tokens_of(turn: TurnSummary) -> int | None:
     return turn.input_tokens + turn.output_tokens
 
 
-def drops_of(view: ViewAssembled) -> int:
+def drops_of(view: ev.ViewAssembled) -> int:
     """Return how many items of a request were left out; the latest user message is always sent."""
     stretches = sum([stop - start for start, stop, _ in view.hidden])
     # What is below the window has no fates of its own.
@@ -105,9 +81,9 @@ def drops_of(view: ViewAssembled) -> int:
     return len(named) + stretches + max(0, left - below)
 
 
-def costs_of(events: Iterable[RunEvent]) -> float | None:
+def costs_of(events: Iterable[ev.RunEvent]) -> float | None:
     """Return the cost of the model calls, US dollars; None where the price of one is not known."""
-    costs = [event.cost for event in events if isinstance(event, ModelCalled) and event.status == "ok"]
+    costs = [event.cost for event in events if isinstance(event, ev.ModelCalled) and event.status == "ok"]
     return None if any(cost is None for cost in costs) else sum([cost or 0.0 for cost in costs])
 
 
@@ -147,32 +123,32 @@ def known_part(run: Run) -> Run:
     return with_labels_of(run_of_settled(run.run_id, meta, list(known_events(run.events, points))), run)
 
 
-def actions_of(events: Iterable[RunEvent]) -> dict[str, int]:
+def actions_of(events: Iterable[ev.RunEvent]) -> dict[str, int]:
     """Return how often rules decided what, by action."""
-    return dict(sorted(Counter(event.action for event in events if isinstance(event, SteeringDecided)).items()))
+    return dict(sorted(Counter(event.action for event in events if isinstance(event, ev.SteeringDecided)).items()))
 
 
-def kinds_of(events: Iterable[RunEvent]) -> dict[str, int]:
+def kinds_of(events: Iterable[ev.RunEvent]) -> dict[str, int]:
     """Return how often a regulator decided what, by kind, and how many of them stopped a turn."""
-    decided = [event for event in events if isinstance(event, RegulatorDecided)]
+    decided = [event for event in events if isinstance(event, ev.RegulatorDecided)]
     kinds = Counter(str(event.decision.get("kind")) for event in decided)
     return {**dict(sorted(kinds.items())), "stops": sum([event.stops for event in decided])}
 
 
-def _calls(events: Iterable[RunEvent]) -> dict[str, int]:
+def _calls(events: Iterable[ev.RunEvent]) -> dict[str, int]:
     model = tool = 0
     for event in events:
-        model += isinstance(event, ModelCalled)
-        tool += isinstance(event, ToolCalled) and event.status in _RAN
+        model += isinstance(event, ev.ModelCalled)
+        tool += isinstance(event, ev.ToolCalled) and event.status in _RAN
     return {"model": model, "tool": tool}
 
 
-def _sum(events: Iterable[RunEvent], number: Any) -> int | None:
-    views = [event for event in events if isinstance(event, ViewAssembled)]
+def _sum(events: Iterable[ev.RunEvent], number: Any) -> int | None:
+    views = [event for event in events if isinstance(event, ev.ViewAssembled)]
     return sum([number(view) for view in views]) if views else None
 
 
-_COUNTED: Final[Mapping[str, Callable[[Sequence[RunEvent]], Any]]] = {
+_COUNTED: Final[Mapping[str, Callable[[Sequence[ev.RunEvent]], Any]]] = {
     "decisions": actions_of,
     "regulator": kinds_of,
     "calls": _calls,
@@ -180,9 +156,9 @@ _COUNTED: Final[Mapping[str, Callable[[Sequence[RunEvent]], Any]]] = {
     "drops": lambda events: _sum(events, drops_of),
     "cost": costs_of,
 }
-_DECISIONS: Final = (SteeringDecided, RegulatorDecided, RegulatorSaw, QualityGiven)
+_DECISIONS: Final = (ev.SteeringDecided, ev.RegulatorDecided, ev.RegulatorSaw, ev.QualityGiven)
 # They are about what happens, and are nothing that happens.
-_NOTES: Final = (MemoryTraceSpan, LayerStateChanged, WarningRaised, ErrorRaised, ToolProgress)
+_NOTES: Final = (ev.MemoryTraceSpan, ev.LayerStateChanged, ev.WarningRaised, ev.ErrorRaised, ev.ToolProgress)
 _NOT_SHARED: Final = frozenset({"execution", "thread"})
 
 
@@ -199,25 +175,18 @@ def contents(items: Iterable[Item | None], instructions: str | None) -> tuple[An
 class Unknown:
     """The parts of a replay that are known to differ from the recording, or not known, by places in the recorded run.
 
-    Attributes
-    ----------
-    at : frozenset of int
-        Events that are not known.
-    after : frozenset of int
-        Requests that are others than they were, and known: their answers are not.
-    is_given : bool
-        Whether rules or a regulator were given: they are enforced, also where the recorded ones only watched.
-    scope : str
-        The widest scope of memory in play.
+    `at` are events that are not known, `after` requests that are others than they were, and known: their answers are not.
     """
 
     at: frozenset[int] = frozenset()
     after: frozenset[int] = frozenset()
     is_given: bool = False
+    """Whether rules or a regulator were given: they are enforced, also where the recorded ones only watched."""
     scope: str = "thread"
+    """The widest scope of memory in play."""
 
 
-def horizon(run: Run, events: Sequence[RunEvent], unknown: Unknown) -> dict[str, KnownUntil]:
+def horizon(run: Run, events: Sequence[ev.RunEvent], unknown: Unknown) -> dict[str, KnownUntil]:
     """Return, by thread, the first point that is not known of a run replayed over its recording.
 
     `events` are the recorded ones in their order, with other decisions, plans and an earlier end; `unknown` is not to be seen
@@ -240,11 +209,11 @@ def horizon_of_tape(run: Run, again: Run, *, stopped: str | None, approvals: Seq
     walk = _Walk(run, events, Unknown())
     answers = iter(approvals)
     for place, event in enumerate(events):
-        if isinstance(event, SteeringDecided) and event.layer_id == "approval" and not next(answers, True):
+        if isinstance(event, ev.SteeringDecided) and event.layer_id == "approval" and not next(answers, True):
             walk._end(event.where.thread_id, place)
             walk.share("global")
             break
-        if stopped is not None and isinstance(event, ModelCalled | ToolCalled) and stopped in (event.error or ""):
+        if stopped is not None and isinstance(event, ev.ModelCalled | ev.ToolCalled) and stopped in (event.error or ""):
             walk._end(event.where.thread_id, place)
             break
     if stopped is not None:
@@ -258,7 +227,7 @@ def horizon_of_tape(run: Run, again: Run, *, stopped: str | None, approvals: Seq
 @dataclass
 class _Walk:
     run: Run
-    events: Sequence[RunEvent]
+    events: Sequence[ev.RunEvent]
     unknown: Unknown
     points: dict[str, KnownUntil] = field(default_factory=dict)
     # Threads whose next event is not known, each with the layer whose own denial carries the decision out, if any.
@@ -307,17 +276,17 @@ class _Walk:
         self._next.pop(thread_id, None)
         self._answer.discard(thread_id)
 
-    def _pass(self, event: RunEvent, place: int) -> None:
+    def _pass(self, event: ev.RunEvent, place: int) -> None:
         """End the known part at an event that makes the rest unknown."""
         thread_id = event.where.thread_id
         if thread_id in self._next and not isinstance(event, _NOTES):
             layer_id = self._next[thread_id]
-            if not (layer_id is not None and isinstance(event, SteeringDecided) and event.layer_id == layer_id):
+            if not (layer_id is not None and isinstance(event, ev.SteeringDecided) and event.layer_id == layer_id):
                 self._end(thread_id, place)
-        if thread_id in self._answer and isinstance(event, ModelCalled):
+        if thread_id in self._answer and isinstance(event, ev.ModelCalled):
             self._end(thread_id, place)
 
-    def _decided(self, old: Sequence[RunEvent], i: int, j: int) -> tuple[int, int]:
+    def _decided(self, old: Sequence[ev.RunEvent], i: int, j: int) -> tuple[int, int]:
         """Compare the decisions between two events that are no decisions."""
         new = self.events
         i_end, j_end = _decisions_end(old, i), _decisions_end(new, j)
@@ -337,24 +306,19 @@ class _Walk:
             due = effects.get(thread_id, [])
             if effect is not None and due and due[0] == effect:
                 due.pop(0)
-            elif effect is not None or (due and _is_about(event, due[0])):
-                self._lose(event)
+            elif (effect is not None or (due and _is_about(event, due[0]))) and thread_id not in self.points:
+                self._next.setdefault(thread_id, event.layer_id if isinstance(event, ev.RegulatorDecided) else None)
         for thread_id, due in effects.items():
             if due and thread_id not in self.points:
                 self._next.setdefault(thread_id, None)
         return i_end, j_end
-
-    def _lose(self, event: RunEvent) -> None:
-        if event.where.thread_id not in self.points:
-            layer_id = event.layer_id if isinstance(event, RegulatorDecided) else None
-            self._next.setdefault(event.where.thread_id, layer_id)
 
     def share(self, scope: str) -> None:
         """End the threads that share a memory with one that has ended, at their next event."""
         owners = {
             event.where.thread_id: "" if scope == "global" else event.resource_id or event.where.thread_id
             for event in self.run.events
-            if isinstance(event, TurnStarted)
+            if isinstance(event, ev.TurnStarted)
         }
         first: dict[str, float] = {}
         for thread_id, point in self.points.items():
@@ -371,28 +335,28 @@ class _Walk:
                 self.points[thread_id] = KnownUntil(event.where.turn, place)
 
 
-def _decisions_end(events: Sequence[RunEvent], place: int) -> int:
+def _decisions_end(events: Sequence[ev.RunEvent], place: int) -> int:
     while place < len(events) and isinstance(events[place], _DECISIONS):
         place += 1
     return place
 
 
-def _effect(event: RunEvent) -> Any:
+def _effect(event: ev.RunEvent) -> Any:
     """Return the effect of a decision on the input of the model and tools, None where there is none."""
     match event:
-        case SteeringDecided(outcome="late" | "late_fault") | SteeringDecided(action="allow"):
+        case ev.SteeringDecided(outcome="late" | "late_fault") | ev.SteeringDecided(action="allow"):
             return None
-        case SteeringDecided():
+        case ev.SteeringDecided():
             return event.hook, event.tool_name, event.args, event.action, event.guidance, event.rule_ids
-        case RegulatorDecided(stops=True):
+        case ev.RegulatorDecided(stops=True):
             return event.at, event.suggestion
-        case RegulatorDecided() if event.decision.get("kind") == "procedural_warning":
+        case ev.RegulatorDecided() if event.decision.get("kind") == "procedural_warning":
             return event.at, event.decision
     return None
 
 
-def _is_about(event: RunEvent, effect: Any) -> bool:
+def _is_about(event: ev.RunEvent, effect: Any) -> bool:
     """Tell whether a decision is about the same call or moment as one of some effect."""
-    if isinstance(event, SteeringDecided):
+    if isinstance(event, ev.SteeringDecided):
         return bool(effect[:3] == (event.hook, event.tool_name, event.args))
-    return isinstance(event, RegulatorDecided) and bool(effect[0] == event.at)
+    return isinstance(event, ev.RegulatorDecided) and bool(effect[0] == event.at)

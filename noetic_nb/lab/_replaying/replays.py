@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled
+from noetic_nb.lab._checks import check_one_of
 from noetic_nb.lab._replaying.open_replay import checked_run, layers_in
 from noetic_nb.lab._replaying.regulator_readings import RegulatorReadings
 from noetic_nb.models._client import ModelClient, check_clients
@@ -29,15 +30,6 @@ class Replay:
     A port is *recorded* (the run answers), *given* (another part, evaluated) or *asked* (a live one). In the open form every
     recorded point is judged as it was: the past stands, whatever the decisions would have done to it. In the closed form the
     agent runs again and goes on from the first point that differs; with `at` it does so from that call on.
-
-    Examples
-    --------
-    >>> from noetic_nb.lab import datasets
-    >>> replay = Replay(run=datasets.airline_run(26), rules=[])
-    >>> [part for part, port in replay.ports.items() if port != "recorded"]
-    ['rules']
-    >>> replay.result().meta["replay"]["changed"]
-    ['rules']
     """
 
     run: Run
@@ -55,10 +47,7 @@ class Replay:
     turns: int | Literal["all"] = 0
 
     def __post_init__(self) -> None:
-        if self.mode not in ("open", "closed"):
-            raise NoeticConfigError(
-                "INVALID_MODE", "A replay is open or closed.", given=self.mode, hint='Use mode="open" or mode="closed".'
-            )
+        check_one_of(("open", "closed"), "INVALID_MODE", mode=self.mode)
         checked_run(self.run)
         check_clients(self.model)
         counter = asked_tokenizer(self.tokenizer)
@@ -90,14 +79,8 @@ class Replay:
 
     def result(self) -> Run:
         """Return the replayed run."""
-        changes: dict[str, Any] = {
-            "rules": self.rules,
-            "budgets": self.budgets,
-            "projection": self.projection,
-            "layers": self.layers,
-            "model": self.model,
-            "tokenizer": self.tokenizer,
-        }
+        names = ("rules", "budgets", "projection", "layers", "model", "tokenizer")
+        changes: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.mode == "open":
             return RegulatorReadings(self.run, **changes).replay(self.regulator)
         from noetic_nb.lab._replaying.live_replay import run_again  # with the runtime, which most replays never need

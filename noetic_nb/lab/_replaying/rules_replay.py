@@ -10,18 +10,8 @@ from typing import Any, Final, get_args
 
 from msgspec import structs
 
+from noetic_nb import events as ev
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import (
-    ChildStarted,
-    LayerStateChanged,
-    ModelCalled,
-    RuleChanged,
-    RunEvent,
-    SteeringDecided,
-    ToolCalled,
-    TurnCompleted,
-    TurnStarted,
-)
 from noetic_nb.items import thaw
 from noetic_nb.lab._recorded_calls import RecordedCall, calls_of
 from noetic_nb.lab._replaying.replay_report import Kept
@@ -43,7 +33,7 @@ MAX_ENTRIES: Final = 100
 _POINTS: Final = frozenset({"before_tool_call", "after_model_call"})
 
 
-def _owner(event: TurnStarted, scope: str) -> str:
+def _owner(event: ev.TurnStarted, scope: str) -> str:
     """Return the owner of a layer's memory that outlives a turn."""
     if scope == "global":
         return ""
@@ -57,7 +47,7 @@ def _with_state(call: RecordedCall, state: Any) -> RecordedCall:
     return replace(call, params=params._replace(state=state))
 
 
-def _states(events: Sequence[RunEvent]) -> dict[int, Any]:
+def _states(events: Sequence[ev.RunEvent]) -> dict[int, Any]:
     """Return the state of steering as it was before each of its recorded decisions, by their places; each a copy of its own."""
     now: dict[tuple[str, str], Any] = {}
     before: dict[tuple[str, str], Any] = {}
@@ -65,11 +55,11 @@ def _states(events: Sequence[RunEvent]) -> dict[int, Any]:
     for seq, event in enumerate(events):
         key = event.where.thread_id, event.where.execution_id
         match event:
-            case LayerStateChanged(layer_id=layer_id) if layer_id == LAYER_ID:
+            case ev.LayerStateChanged(layer_id=layer_id) if layer_id == LAYER_ID:
                 if event.hook in _POINTS:
                     before[key] = now.get(key)
                 now[key] = event.state
-            case SteeringDecided(layer_id=layer_id) if layer_id == LAYER_ID and before.get(key) is not None:
+            case ev.SteeringDecided(layer_id=layer_id) if layer_id == LAYER_ID and before.get(key) is not None:
                 found[seq] = thaw(before[key])
     return found
 
@@ -81,7 +71,7 @@ class WrittenLedger:
     `durations` has how long recorded evaluations took, by the place of their call; `stay` the places of decisions that stay.
     """
 
-    events: Sequence[RunEvent]
+    events: Sequence[ev.RunEvent]
     scope: str
     max_entries: int
     durations: Mapping[int, float] = field(default_factory=dict)
@@ -110,23 +100,23 @@ class WrittenLedger:
         entries = [*self._entries.get(key, ()), entry]
         self._entries[key] = entries[-self.max_entries :] if self.max_entries else []
 
-    def _take(self, seq: int, event: RunEvent) -> None:
+    def _take(self, seq: int, event: ev.RunEvent) -> None:
         key = event.where.thread_id, event.where.execution_id
         match event:
-            case TurnStarted() if self.scope != "execution":
+            case ev.TurnStarted() if self.scope != "execution":
                 self._owners[key] = _owner(event, self.scope)
                 self._entries[key] = self._left.get(self._owners[key], [])
-            case SteeringDecided() if seq in self.stay:
+            case ev.SteeringDecided() if seq in self.stay:
                 self._write(key, _entry(event))
-            case ChildStarted():
+            case ev.ChildStarted():
                 self._entries[key] = self._entries.get((key[0], event.parent_id), [])
-            case TurnCompleted() if key in self._owners:
+            case ev.TurnCompleted() if key in self._owners:
                 outcome = {"kind": "custom", "timestamp": event.t_ms, "custom": {"outcome": event.outcome}}
                 self._write(key, outcome)
                 self._left[self._owners[key]] = self._entries[key]
 
 
-def _entry(event: SteeringDecided) -> dict[str, Any]:
+def _entry(event: ev.SteeringDecided) -> dict[str, Any]:
     """Return the entry of a recorded decision."""
     about = {"kind": "model_turn"}
     if event.tool_name is not None:
@@ -162,14 +152,8 @@ class RulesInForce:
 
 
 def recorded_rules(run: Run) -> RulesInForce | None:
-    """Return the rules of a run: those of its agent in this process, or of its bundle; None where it does not have them.
-
-    Examples
-    --------
-    >>> recorded_rules(Run("no rules")) is None
-    True
-    """
-    edits = [(seq, event) for seq, event in enumerate(run.events) if isinstance(event, RuleChanged)]
+    """Return the rules of a run: those of its agent in this process, or of its bundle; None where it does not have them."""
+    edits = [(seq, event) for seq, event in enumerate(run.events) if isinstance(event, ev.RuleChanged)]
     for layer in getattr(run._config, "memory", ()):
         book = rulebook_of(layer)
         if book is not None:
@@ -201,7 +185,9 @@ def _options(config: Any) -> dict[str, Any]:
     return {}
 
 
-def _versions(book: RuleBook, edits: Iterable[tuple[int, RuleChanged]]) -> tuple[tuple[int, RuleSnapshot | None], ...]:
+def _versions(
+    book: RuleBook, edits: Iterable[tuple[int, ev.RuleChanged]]
+) -> tuple[tuple[int, RuleSnapshot | None], ...]:
     """Walk back from the rules as they are now, one change after the other."""
     places = {event.version: seq for seq, event in edits}
     if not places:
@@ -238,8 +224,8 @@ _NOT_OF_RULES: Final = frozenset({"timeout", "cancelled", "uninitialised", "disa
 class LedgerReplay:
     """Decisions in the place of recorded ones, by their place, and added ones, by that of the call or response."""
 
-    instead: dict[int, SteeringDecided] = field(default_factory=dict)
-    added: dict[int, SteeringDecided] = field(default_factory=dict)
+    instead: dict[int, ev.SteeringDecided] = field(default_factory=dict)
+    added: dict[int, ev.SteeringDecided] = field(default_factory=dict)
 
 
 def ledger_of(run: Run, rules: Any, judge: ModelClient | None, kept: Kept) -> LedgerReplay:
@@ -255,7 +241,7 @@ def ledger_of(run: Run, rules: Any, judge: ModelClient | None, kept: Kept) -> Le
         known = RulesInForce((), Policy(), "execution") if known is None else known
         known = replace(known, versions=((0, as_snapshot(rules)),))
     places = [
-        seq for seq, event in enumerate(events) if isinstance(event, SteeringDecided) and event.layer_id == LAYER_ID
+        seq for seq, event in enumerate(events) if isinstance(event, ev.SteeringDecided) and event.layer_id == LAYER_ID
     ]
     if known is None:
         for seq in places:
@@ -319,7 +305,7 @@ def ledger_of(run: Run, rules: Any, judge: ModelClient | None, kept: Kept) -> Le
 
 
 def _not_again(
-    events: Sequence[RunEvent], call: RecordedCall, recorded: Any, rules: RuleSnapshot | None, is_new: bool
+    events: Sequence[ev.RunEvent], call: RecordedCall, recorded: Any, rules: RuleSnapshot | None, is_new: bool
 ) -> str | None:
     """Return why a decision stays as it is."""
     if rules is None:
@@ -331,21 +317,21 @@ def _not_again(
     return None
 
 
-def _is_continued(events: Sequence[RunEvent], seq: int) -> bool:
+def _is_continued(events: Sequence[ev.RunEvent], seq: int) -> bool:
     """Tell whether a response goes on with one that was cut off, and rules saw both as one."""
     key = events[seq].where.thread_id, events[seq].where.execution_id
     for at in range(seq - 1, -1, -1):
         event = events[at]
         if (event.where.thread_id, event.where.execution_id) != key:
             continue
-        if isinstance(event, SteeringDecided) and event.hook == "after_model_call":
+        if isinstance(event, ev.SteeringDecided) and event.hook == "after_model_call":
             return False
-        if isinstance(event, ModelCalled) and event.purpose == "agent":
+        if isinstance(event, ev.ModelCalled) and event.purpose == "agent":
             return event.finish_reason in CUT_OFF
     return False
 
 
-def _decided(call: RecordedCall, result: TrialResult, recorded: Any) -> SteeringDecided:
+def _decided(call: RecordedCall, result: TrialResult, recorded: Any) -> ev.SteeringDecided:
     decision = result.decision
     outcome = None
     if result.error is not None:
@@ -354,35 +340,31 @@ def _decided(call: RecordedCall, result: TrialResult, recorded: Any) -> Steering
     if recorded is None:
         params: Any = call.params
         name, args = (params.tool_name, params.tool_args) if call.point == "before_tool_call" else (None, None)
-        recorded = SteeringDecided(
+        recorded = ev.SteeringDecided(
             call.where, call.t_ms, LAYER_ID, call.point, name, args, "allow", None, (), 0.0, enforced=False
         )
-    now: SteeringDecided = structs.replace(
-        recorded,
-        action=decision.action.value,
-        guidance=decision.guidance,
-        rule_ids=decision.rule_ids,
-        outcome=outcome,
+    now: ev.SteeringDecided = structs.replace(
+        recorded, action=decision.action.value, guidance=decision.guidance, rule_ids=decision.rule_ids, outcome=outcome
     )
     # Nobody acted on a decision that is not the recorded one.
     return now if now.action == recorded.action else structs.replace(now, enforced=False)
 
 
-def _with_earlier(events: Sequence[RunEvent], calls: Iterable[RecordedCall], scope: str) -> tuple[RecordedCall, ...]:
+def _with_earlier(events: Sequence[ev.RunEvent], calls: Iterable[RecordedCall], scope: str) -> tuple[RecordedCall, ...]:
     """Let the history of each call begin with the calls of earlier turns, as a layer of a wider scope remembers them."""
     earlier: dict[str, str] = {}
     at_start: dict[tuple[str, int], str] = {}
     owners: dict[tuple[str, int], str] = {}
-    made: dict[tuple[str, int], list[ToolCalled]] = {}
+    made: dict[tuple[str, int], list[ev.ToolCalled]] = {}
     for event in events:
         key = event.where.thread_id, event.where.turn
         match event:
-            case TurnStarted():
+            case ev.TurnStarted():
                 owners[key] = _owner(event, scope)
                 at_start[key] = earlier.get(owners[key], "")
-            case ToolCalled():
+            case ev.ToolCalled():
                 made.setdefault(key, []).append(event)
-            case TurnCompleted() if key in owners:
+            case ev.TurnCompleted() if key in owners:
                 ended = sorted(made.get(key, ()), key=lambda call: call.place or 0)
                 rows = rows_of(
                     [PastCall(e.name, e.args or {}, e.call_id, e.status, e.output, e.where.execution_id) for e in ended]

@@ -145,11 +145,5 @@ class _Parser:
 
 
 def parse(text: str) -> Node:
-    """Return the syntax tree of an expression that compiles; raises `UnknownSyntax` for one that is not read here.
-
-    Examples
-    --------
-    >>> parse("tool.args.amount > 3").value
-    '>'
-    """
+    """Return the syntax tree of an expression that compiles; raises `UnknownSyntax` for one that is not read here."""
     return _Parser(text).whole()

@@ -132,12 +132,8 @@ def _is_made(result: TrialResult) -> bool:
 def _known_tools(tools: Any) -> dict[str, Any]:
     known = schemas_of(tools)
     if not known:
-        raise NoeticConfigError(
-            "INVALID_TOOL",
-            "A claim is about calls of tools, and there are none.",
-            given=tools,
-            hint="Pass the agent's tools: tools=[send_money].",
-        )
+        what = "A claim is about calls of tools, and there are none."
+        raise NoeticConfigError("INVALID_TOOL", what, given=tools, hint="Pass the agent's tools: tools=[send_money].")
     return known
 
 

@@ -31,13 +31,7 @@ def call_of(world: World, model: Any, tool: str, schema: Any, args: MapValue) ->
     ctx = ExecutionContext(execution_id="proof", thread_id="proof", clock=SystemClock())
     history = _history(world, model)
     return BeforeToolCallParams(
-        tool,
-        freeze(values),
-        ctx,
-        {"ledger": (), "pendingAsync": ()},
-        "proof",
-        history,
-        provenance=lambda: provenance,
+        tool, freeze(values), ctx, {"ledger": (), "pendingAsync": ()}, "proof", history, provenance=lambda: provenance
     )
 
 

@@ -196,11 +196,8 @@ def _ends(count: Count) -> str:
     return "?" if isnan(count.low) else f"{100 * count.low:.1f} to {100 * count.high:.1f}"
 
 
-def _columns(lines: Mapping[str, Count]) -> dict[str, float]:
-    columns: dict[str, float] = {}
-    for name, count in lines.items():
-        columns |= {name: count.n, **{f"{name}_{part}": getattr(count, part) for part in Count._fields[1:]}}
-    return columns
+def _columns(lines: Mapping[str, Count]) -> dict[str, Any]:
+    return {key: value for name, count in lines.items() for key, value in count.columns(name).items()}
 
 
 def _hits(line: str, judged: _Judged, rule: str | None, known: bool) -> list[int]:
@@ -241,21 +238,8 @@ def kind_of(run: Run, good: bool | None) -> str | None:
 class Evaluator:
     """Runs with their labels, ready for one rule book after another, such as the drafts of an editor.
 
-    Parameters
-    ----------
-    runs : Run or iterable of Run
-        What was recorded. An attack is known by ``meta["attack"]`` and ``meta["attack_succeeded"]``.
-    outcome : str or callable
-        A key of ``run.meta`` or a function of a run: True good, False failed, None unknown.
-    judge : ModelClient, optional
-        Answers for judges, such as a `CassetteModel`; without it they are skipped.
-    by : str or callable
-        As in `evaluate`.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS``, ``INVALID_OUTCOME`` or ``INVALID_GROUP``.
+    Options are those of `evaluate`. Raises `NoeticConfigError` ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS``, ``INVALID_OUTCOME``
+    or ``INVALID_GROUP``.
     """
 
     def __init__(

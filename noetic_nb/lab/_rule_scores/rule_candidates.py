@@ -140,7 +140,7 @@ def _same(tool: str, call: TriedCall) -> Iterator[tuple[SteeringRule, _Test]]:
         when = " && ".join([f"{json.dumps(name)} in tool.args && {_reference(name)} == {texts[name]}" for name in args])
         words = " and ".join([f"{name} {text}" for name, text in texts.items()])
         rule = _condition(tool, f"{tool}-as-here", when, f"must not be called with {words}.")
-        yield rule, partial(_has_values, {name: _key(value) for name, value in args.items()})
+        yield rule, _test("values", {name: _key(value) for name, value in args.items()})
 
 
 _Test = Callable[[TriedCall], bool]
@@ -168,15 +168,15 @@ def _orders(tool: str, seen: Sequence[TriedCall]) -> Iterator[tuple[SteeringRule
     """Yield rules about the calls before: how many, which ones, which one last."""
     before = sorted({name for call in seen for name in call.made} - {tool})
     for other in before:
-        yield sequence_rule("never_after", tool, others=other), partial(_is_after, other)
+        yield sequence_rule("never_after", tool, others=other), _test("after", other)
     for other in before:
-        yield sequence_rule("only_after", tool, others=other), partial(_is_not_after, other)
+        yield sequence_rule("only_after", tool, others=other), _test("not after", other)
     for other in sorted({call.previous for call in seen if call.previous is not None}):
         when = f"size(history) > 0 && history[size(history) - 1].name == {json.dumps(other)}"
         rule = _condition(tool, f"{tool}-right-after-{other}", when, f"must not be called right after {other}.")
-        yield rule, partial(_is_right_after, other)
+        yield rule, _test("right after", other)
     for count in range(min(MAX_COUNT, max(call.made.get(tool, 0) for call in seen)) + 1):
-        yield sequence_rule("at_most", tool, count=count), partial(_is_beyond, tool, count)
+        yield sequence_rule("at_most", tool, count=count), _test("beyond", tool, count)
 
 
 def _writers(tool: str, arg: str, usual: Sequence[TriedCall]) -> Iterator[tuple[SteeringRule, _Test]]:
@@ -184,19 +184,19 @@ def _writers(tool: str, arg: str, usual: Sequence[TriedCall]) -> Iterator[tuple[
     title = f"only-from-user-{arg}-of-{tool}"
     fields: Counter[str] = Counter()
     for call in usual:
-        if arg in call.args and _is_untrusted(arg, ("user",), call):
+        if arg in call.args and _TESTS["untrusted"](arg, ("user",), call):
             fields.update({name for origin in call.params.origins(call.args[arg]) if (name := _trust(origin))})
     often = tuple(sorted(name for name, count in fields.items() if count > 1))
     for suffix, trust in (("", ()), ("-or-often-from", often), ("-or-from", tuple(sorted(fields)))):
         if not suffix or trust:
             rule = sequence_rule("only_from_user", tool, args=[arg], trust=trust, id=title + suffix)
-            yield rule, partial(_is_untrusted, arg, ("user", *trust))
+            yield rule, _test("untrusted", arg, ("user", *trust))
     origin = f"{json.dumps(arg)} in tool.args && origin({_reference(arg)})"
     title, words = f"{arg}-of-{tool}", f"must not be called with the {arg} that"
     rule = _condition(tool, f"{title}-from-no-tool", f'{origin}.startsWith("tool:")', f"{words} a tool's result gave.")
-    yield rule, partial(_is_by, arg, "tool")
+    yield rule, _test("by", arg, "tool")
     rule = _condition(tool, f"{title}-not-made-up", f'{origin} == "model"', f"{words} nobody gave.")
-    yield rule, partial(_is_by, arg, "model")
+    yield rule, _test("by", arg, "model")
 
 
 def _trust(origin: Origin) -> str | None:
@@ -219,9 +219,9 @@ def _ranges(tool: str, arg: str, values: Iterable[float]) -> Iterator[tuple[Stee
         title, text = f"{arg}-of-{tool}", json.dumps(limit)
         words = f"must not be called with {arg}"
         rule = _condition(tool, f"{title}-at-most-{text}", f"{number} > {text}", f"{words} above {text}.")
-        yield rule, partial(_is_above, arg, limit)
+        yield rule, _test("above", arg, limit)
         rule = _condition(tool, f"{title}-at-least-{text}", f"{number} < {text}", f"{words} below {text}.")
-        yield rule, partial(_is_under, arg, limit)
+        yield rule, _test("under", arg, limit)
 
 
 def _sets(
@@ -243,11 +243,11 @@ def _sets(
         names = ", ".join(sorted(known[key] for key in allowed))
         words = f"may be called only with {arg} out of {names}."
         rule = _condition(tool, f"{title}-is-known", f"{given} && !({reference} in [{names}])", words)
-        yield rule, partial(_is_unknown, arg, frozenset(allowed))
+        yield rule, _test("unknown", arg, frozenset(allowed))
     for key, text in sorted(known.items(), key=lambda pair: pair[1]):
         words = f"must not be called with {arg} {text}."
         name = f"{title}-is-not-{key[1]!s}"
-        yield _condition(tool, name, f"{given} && {reference} == {text}", words), partial(_is_value, arg, key)
+        yield _condition(tool, name, f"{given} && {reference} == {text}", words), _test("value", arg, key)
 
 
 def _condition(tool: str, name: str, when: str, words: str) -> SteeringRule:
@@ -260,50 +260,24 @@ def _reference(arg: str) -> str:
     return f"tool.args[{json.dumps(arg)}]"
 
 
-def _is_after(other: str, call: TriedCall) -> bool:
-    return other in call.made
+_TESTS: Final[Mapping[str, Callable[..., bool]]] = {
+    "after": lambda other, call: other in call.made,
+    "not after": lambda other, call: other not in call.succeeded,
+    "right after": lambda other, call: call.previous == other,
+    "beyond": lambda tool, count, call: call.made.get(tool, 0) >= count,
+    "untrusted": lambda arg, trusted, call: not call.params.is_vouched(call.args.get(arg), trusted),
+    "by": lambda arg, kind, call: arg in call.args and call.params.origin(call.args[arg]).kind == kind,
+    "above": lambda arg, limit, call: _is_number(value := call.args.get(arg)) and value > limit,
+    "under": lambda arg, limit, call: _is_number(value := call.args.get(arg)) and value < limit,
+    "unknown": lambda arg, allowed, call: call.args.get(arg) is not None and _key(call.args[arg]) not in allowed,
+    "value": lambda arg, key, call: call.args.get(arg) is not None and _key(call.args[arg]) == key,
+    "values": lambda keys, call: all(name in call.args and _key(call.args[name]) == key for name, key in keys.items()),
+}
+"""The conditions of rules, each of the call last: where it holds, the rule denies."""
 
 
-def _is_not_after(other: str, call: TriedCall) -> bool:
-    return other not in call.succeeded
-
-
-def _is_right_after(other: str, call: TriedCall) -> bool:
-    return call.previous == other
-
-
-def _is_beyond(tool: str, count: int, call: TriedCall) -> bool:
-    return call.made.get(tool, 0) >= count
-
-
-def _is_untrusted(arg: str, trusted: Sequence[str], call: TriedCall) -> bool:
-    return not call.params.is_vouched(call.args.get(arg), trusted)
-
-
-def _is_by(arg: str, kind: str, call: TriedCall) -> bool:
-    return arg in call.args and call.params.origin(call.args[arg]).kind == kind
-
-
-def _is_above(arg: str, limit: float, call: TriedCall) -> bool:
-    value = call.args.get(arg)
-    return _is_number(value) and value > limit
-
-
-def _is_under(arg: str, limit: float, call: TriedCall) -> bool:
-    value = call.args.get(arg)
-    return _is_number(value) and value < limit
-
-
-def _is_unknown(arg: str, allowed: frozenset[tuple[str, Any]], call: TriedCall) -> bool:
-    return call.args.get(arg) is not None and _key(call.args[arg]) not in allowed
-
-
-def _is_value(arg: str, key: tuple[str, Any], call: TriedCall) -> bool:
-    return call.args.get(arg) is not None and _key(call.args[arg]) == key
-
-
-def _has_values(keys: Mapping[str, tuple[str, Any]], call: TriedCall) -> bool:
-    return all(name in call.args and _key(call.args[name]) == key for name, key in keys.items())
+def _test(name: str, *args: Any) -> _Test:
+    return partial(_TESTS[name], *args)
 
 
 def _is_number(value: Any) -> TypeGuard[int | float]:

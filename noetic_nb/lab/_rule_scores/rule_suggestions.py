@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._checks import check_share
 from noetic_nb.lab._rule_scores.evaluation import Evaluation, Evaluator, kind_of
 from noetic_nb.lab._rule_scores.rule_candidates import Candidate, TriedCall, describe_rule, rule_candidates, tried_calls
 from noetic_nb.lab._statistics.intervals import Cluster, Count, counted
@@ -93,17 +94,7 @@ class Suggestion:
         return plain_line(self.text, 300)
 
     def _card(self) -> Card:
-        names = (
-            "caught",
-            "blocked",
-            "false_rejections",
-            "attacker_tasks",
-            "own_calls",
-            "own_upper",
-            "ban",
-            "like_ban",
-            "p",
-        )
+        names = [each.name for each in fields(self) if each.name not in ("rule", "runs", "text")]
         return Card("Suggestion", self.rule.id, [("", self.text), *[(name, getattr(self, name)) for name in names]])
 
 
@@ -154,16 +145,15 @@ class Suggestions(tuple[Suggestion, ...]):
         import pandas
 
         names = ("caught", "blocked", "false_rejections", "attacker_tasks", "ban")
-        parts = Count._fields[1:]
         last = ("own_calls", "own_upper", "like_ban", "text")
-        columns = ["rule", "found", "p", *[c for name in names for c in (name, *[f"{name}_{p}" for p in parts])], *last]
+        nothing = counted([], [])
+        columns = ["rule", "found", "p", *[column for name in names for column in nothing.columns(name)], *last]
         rows = []
         for each, found in [*((one, True) for one in self), *((one, False) for one in self.refuted)]:
             row: dict[str, Any] = {"rule": each.rule.id, "found": found, "p": each.p}
             row |= {name: getattr(each, name) for name in last}
             for name in names:
-                count: Count = getattr(each, name)
-                row |= {name: count.n, **{f"{name}_{part}": getattr(count, part) for part in parts}}
+                row |= getattr(each, name).columns(name)
             rows.append(row)
         return pandas.DataFrame(rows, columns=columns)
 
@@ -289,14 +279,7 @@ def suggest(
     >>> found[1].text[:65], found[1].caught.n, found[1].blocked.n
     ('update_password may be called only with the password that the use', 10, 0)
     """
-    if (
-        not isinstance(max_false_rejections, int | float)
-        or isinstance(max_false_rejections, bool)
-        or not 0 <= max_false_rejections <= 1
-    ):
-        raise NoeticConfigError(
-            "INVALID_BOUND", "A bound is a share.", given=max_false_rejections, hint="Pass a number from 0 to 1."
-        )
+    check_share("INVALID_BOUND", max_false_rejections=max_false_rejections)
     found = runs_in(runs)
     labels = labels_of(found, outcome)
     bad, good = _classes(found, labels)
@@ -348,20 +331,13 @@ def _classes(runs: Sequence[Run], labels: Sequence[bool | None]) -> tuple[frozen
 
 
 def _first_half(
-    groups: Sequence[Hashable],
-    strata: Sequence[Hashable],
-    bad: frozenset[int],
-    good: frozenset[int],
-    seed: int,
+    groups: Sequence[Hashable], strata: Sequence[Hashable], bad: frozenset[int], good: frozenset[int], seed: int
 ) -> frozenset[int]:
     """Return the places of the runs of half of the tasks."""
     if len(set(groups)) < 2:
-        raise NoeticConfigError(
-            "TOO_FEW_TASKS",
-            "Rules are chosen on some tasks and scored on others; these runs are of one.",
-            given=groups[0],
-            hint="Add runs of other tasks, or say what a task is: by=lambda run: ...",
-        )
+        what = "Rules are chosen on some tasks and scored on others; these runs are of one."
+        hint = "Add runs of other tasks, or say what a task is: by=lambda run: ..."
+        raise NoeticConfigError("TOO_FEW_TASKS", what, given=groups[0], hint=hint)
     from noetic_nb.lab._detection.fitting import folds_of  # loads numpy
 
     solved = {groups[place] for place in good}

@@ -19,6 +19,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._checks import check_share
 
 if TYPE_CHECKING:
     import pandas
@@ -28,12 +29,7 @@ TARGET = 0.8
 
 
 def power(
-    difference: float,
-    *,
-    share: float,
-    tasks: int | Iterable[int],
-    trials: int | Iterable[int],
-    icc: float = 0.2,
+    difference: float, *, share: float, tasks: int | Iterable[int], trials: int | Iterable[int], icc: float = 0.2
 ) -> pandas.DataFrame:
     """Plan a comparison of two agents, or rule books, on the same tasks: how often would it show a difference?
 
@@ -77,24 +73,18 @@ def power(
     """
     import pandas
 
-    other = _share(share, "share") + difference
+    check_share(share=share, icc=icc)
+    other = share + difference
     if not 0 <= other <= 1 or not difference:
         hint = "The difference is added to the share: 0.1 with share=0.5 plans 50 % against 60 %."
         raise NoeticConfigError("INVALID_SHARE", "The second share is not from 0 to 1.", given=difference, hint=hint)
-    correlation = _share(icc, "icc")
     rows = []
     for number in _counts(tasks, "tasks", least=2):
         for repeats in _counts(trials, "trials", least=1):
-            chance = _chance(difference, share, number, repeats, correlation)
-            found = _detectable(1 if difference > 0 else -1, share, number, repeats, correlation)
+            chance = _chance(difference, share, number, repeats, icc)
+            found = _detectable(1 if difference > 0 else -1, share, number, repeats, icc)
             rows.append((number, repeats, number * repeats, chance, found))
     return pandas.DataFrame(rows, columns=["tasks", "trials", "runs", "power", "detectable"])
-
-
-def _share(given: Any, name: str) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
-        raise NoeticConfigError("INVALID_SHARE", f"{name} is a number from 0 to 1.", given=given, hint="Such as 0.5.")
-    return float(given)
 
 
 def _counts(given: Any, name: str, least: int) -> list[int]:
@@ -168,6 +158,10 @@ class Count(NamedTuple):
     high: float
     clusters: int | None
 
+    def columns(self, name: str) -> dict[str, Any]:
+        """Return the parts as columns of a table: `name`, ``<name>_of`` and so on."""
+        return {name: self.n, **{f"{name}_{part}": getattr(self, part) for part in self._fields[1:]}}
+
     def __repr__(self) -> str:
         if not self.of:
             return "0/0"
@@ -179,21 +173,13 @@ class Count(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """The variance of a sum over clusters.
-
-    Attributes
-    ----------
-    variance : float
-        Of the sum of the residuals.
-    clusters : int
-        As in `Count`.
-    size : float
-        The design effect where all values of a cluster agree: the mean size of the cluster of a run.
-    """
+    """The variance of a sum over clusters, of its residuals."""
 
     variance: float
     clusters: int
+    """As in `Count`."""
     size: float
+    """The design effect where all values of a cluster agree: the mean size of the cluster of a run."""
 
 
 def _one_way(residuals: Sequence[float], labels: Sequence[Hashable]) -> Spread:

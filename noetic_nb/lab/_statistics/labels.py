@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._checks import check_run
 from noetic_nb.lab._statistics.intervals import Cluster
 from noetic_nb.runs import Run
 from noetic_nb.runs._labelled import outcome_of
@@ -46,9 +47,7 @@ def runs_in(runs: Run | Iterable[Run]) -> tuple[Run, ...]:
     """
     found: tuple[Any, ...] = tuple(runs) if isinstance(runs, Iterable) and not isinstance(runs, Run) else (runs,)
     for run in found:
-        if not isinstance(run, Run):
-            hint = "nn.load_run(path), nn.import_runs(path) and nn.lab.datasets give runs; a Failed import is none."
-            raise NoeticConfigError("INVALID_RUN", "An experiment is made on runs.", given=run, hint=hint)
+        check_run(run, "An experiment is made on runs.")
     if not found:
         raise NoeticConfigError(
             "NO_RUNS", "An experiment needs at least one run.", given=runs, hint="Pass a list of runs."
@@ -89,12 +88,8 @@ def _label(run: Run, outcome: Outcome) -> bool | None:
             label = outcome(run)
         except Exception as exc:
             hint = "The function gets a run and returns True, False or None (unknown)."
-            raise NoeticConfigError(
-                "INVALID_OUTCOME",
-                f"The outcome of {run.run_id} raised {type(exc).__name__}: {exc}",
-                given=outcome,
-                hint=hint,
-            ) from exc
+            what = f"The outcome of {run.run_id} raised {type(exc).__name__}: {exc}"
+            raise NoeticConfigError("INVALID_OUTCOME", what, given=outcome, hint=hint) from exc
     # Booleans of numpy and pandas are what a function of a table returns.
     if type(label).__name__ in ("bool_", "bool") and not isinstance(label, bool):
         label = bool(label)
@@ -119,12 +114,9 @@ def groups_of(runs: Sequence[Run], by: By = "task") -> list[Hashable]:
     groups = []
     for run, cluster in zip(runs, clusters_of(runs, by), strict=True):
         if cluster is None:
-            raise NoeticConfigError(
-                "NO_TASK",
-                f"{run.run_id} does not say which task it is of; runs of one task are not independent of each other.",
-                given={"task_id": None},
-                hint='Say how to group them: by="run" where each run is a task of its own, or by=<a function of a run>.',
-            )
+            what = f"{run.run_id} does not say which task it is of; runs of one task are not independent of each other."
+            hint = 'Say how to group them: by="run" where each run is a task of its own, or by=<a function of a run>.'
+            raise NoeticConfigError("NO_TASK", what, given={"task_id": None}, hint=hint)
         groups.append(cluster.task)
     return groups
 
@@ -149,12 +141,9 @@ def clusters_of(runs: Sequence[Run], by: By = "task") -> list[Cluster | None]:
             group = by(run)
             hash(group)
         except Exception as exc:
-            raise NoeticConfigError(
-                "INVALID_GROUP",
-                f"The group of {run.run_id} could not be had: {type(exc).__name__}: {exc}",
-                given=by,
-                hint="The function gets a run and returns a name.",
-            ) from exc
+            what = f"The group of {run.run_id} could not be had: {type(exc).__name__}: {exc}"
+            hint = "The function gets a run and returns a name."
+            raise NoeticConfigError("INVALID_GROUP", what, given=by, hint=hint) from exc
         clusters.append(Cluster(group))
     return clusters
 

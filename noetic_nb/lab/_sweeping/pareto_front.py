@@ -54,12 +54,9 @@ def pareto(
     more, less = _listed(maximise), _listed(minimise)
     columns = [*more, *less]
     if not columns or len(set(columns)) < len(columns):
-        raise NoeticConfigError(
-            "INVALID_OBJECTIVES",
-            "Say once of each column whether more or less is better.",
-            given={"maximise": more, "minimise": less},
-            hint='Such as maximise="caught", minimise="blocked".',
-        )
+        what = "Say once of each column whether more or less is better."
+        hint = 'Such as maximise="caught", minimise="blocked".'
+        raise NoeticConfigError("INVALID_OBJECTIVES", what, given={"maximise": more, "minimise": less}, hint=hint)
     for name in columns:
         if name not in frame.columns:
             known = list(map(str, frame.columns))

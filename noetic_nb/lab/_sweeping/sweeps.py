@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.lab._checks import check_one_of
 from noetic_nb.lab._statistics.intervals import CONFIDENCE, NO_TASKS, Cluster, mean_interval, student
 from noetic_nb.lab._statistics.labels import By, clusters_of, runs_in
 from noetic_nb.lab._sweeping.measured_runs import Ceiling, Job, Measured, ResumeFile, is_live
@@ -247,8 +248,12 @@ def sweep(
     job = Job(digest, points, found, dict(metrics), fixed, apply, ceiling if live else None)
     workers = Workers(n_jobs, in_threads=live)
     # It says itself what it has when it is interrupted, and how it goes on.
-    with Work("sweep", "configurations", progress, of=len(points), keeps=False) as work:
-        rows, stopped = _finished(job, workers, resume, ceiling, work)
+    with (
+        Work("sweep", "configurations", progress, of=len(points), keeps=False) as work,
+        nullcontext() if resume is None else ResumeFile(resume, job.digest) as file,
+    ):
+        rows: dict[int, Measured] = {} if file is None else {**file.rows}
+        stopped = _fill(rows, job, workers, file, ceiling, work)
     _raise_where_all_failed(job, rows)
     _raise_where_a_metric_failed(job, rows)
     frame = table(job, rows, clusters, seed)
@@ -287,26 +292,11 @@ def _check(metrics: Any, apply: Any, mode: Any) -> None:
     if apply is not None and not callable(apply):
         hint = "It gets a run and a configuration: apply(run, **configuration)."
         raise NoeticConfigError("INVALID_SPACE", "apply= is a function.", given=apply, hint=hint)
-    if mode not in ("open", "closed"):
-        hint = 'Use mode="open" or mode="closed".'
-        raise NoeticConfigError("INVALID_MODE", "A replay is open or closed.", given=mode, hint=hint)
-
-
-def _finished(
-    job: Job, workers: Workers, resume: Any, ceiling: Ceiling | None, work: Work
-) -> tuple[dict[int, Measured], str | None]:
-    with nullcontext() if resume is None else ResumeFile(resume, job.digest) as file:
-        rows: dict[int, Measured] = {} if file is None else {**file.rows}
-        return rows, _fill(rows, job, workers, file, ceiling, work)
+    check_one_of(("open", "closed"), "INVALID_MODE", mode=mode)
 
 
 def _fill(
-    rows: dict[int, Measured],
-    job: Job,
-    workers: Workers,
-    file: ResumeFile | None,
-    ceiling: Ceiling | None,
-    work: Work,
+    rows: dict[int, Measured], job: Job, workers: Workers, file: ResumeFile | None, ceiling: Ceiling | None, work: Work
 ) -> str | None:
     """Add the missing values; return why some are still missing."""
     # Configurations that differ in their regulator only stand together, as they share one reading of a run.
@@ -355,12 +345,9 @@ def _raise_where_all_failed(job: Job, rows: Mapping[int, Measured]) -> None:
     if not lost or min(lost) < len(job.runs):
         return
     first = rows[min(rows)].failures[0]
-    raise NoeticConfigError(
-        "NOTHING_REPLAYED",
-        f"No run could be replayed under any configuration: {first[2]}",
-        given=job.runs[first[0]].run_id,
-        hint="Try one: lab.replay(run, ...), or apply(run, ...).",
-    )
+    what = f"No run could be replayed under any configuration: {first[2]}"
+    hint = "Try one: lab.replay(run, ...), or apply(run, ...)."
+    raise NoeticConfigError("NOTHING_REPLAYED", what, given=job.runs[first[0]].run_id, hint=hint)
 
 
 def _raise_where_a_metric_failed(job: Job, rows: Mapping[int, Measured]) -> None:

@@ -39,12 +39,9 @@ def _packed(job: Job) -> Any:
         made = [(run._config, run.bundle if run._config is None else None) for run in job.runs]
         data = cloudpickle.dumps((job, made))
     except Exception as exc:
-        raise NoeticConfigError(
-            "NOT_PICKLABLE",
-            f"The sweep cannot be sent to other processes: {type(exc).__name__}: {exc}",
-            given=sorted(job.metrics),
-            hint='Use n_jobs=1, or joblib.parallel_config("threading").',
-        ) from exc
+        what = f"The sweep cannot be sent to other processes: {type(exc).__name__}: {exc}"
+        hint = 'Use n_jobs=1, or joblib.parallel_config("threading").'
+        raise NoeticConfigError("NOT_PICKLABLE", what, given=sorted(job.metrics), hint=hint) from exc
     # joblib shares an array as a file between processes, and Dask sends it to each worker once.
     return numpy.frombuffer(data, dtype="uint8")
 

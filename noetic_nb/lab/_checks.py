@@ -1,0 +1,56 @@
+"""Arguments that several experiments check, and work that several processes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import starmap
+from typing import Any, TypeVar
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.runs import Run
+
+T = TypeVar("T")
+
+
+def check_run(run: object, what: str, *, code: str = "INVALID_RUN") -> Run:
+    """Return a run; raises `NoeticConfigError` ``INVALID_RUN`` for any other object."""
+    if not isinstance(run, Run):
+        hint = "nn.record(harness), nn.load_run(path), nn.import_runs(path) and nn.lab.datasets give runs; a Failed is none."
+        raise NoeticConfigError(code, what, given=run, hint=hint)
+    return run
+
+
+def check_one_of(known: Collection[Any], code: str, **given: Any) -> None:
+    """Refuse values of options that are none of those known; raises `NoeticConfigError` with the code."""
+    for name, value in given.items():
+        if value not in known:
+            hint = f"Use one of {', '.join(map(str, known))}."
+            raise NoeticConfigError(code, f"There is no such {name}.", given=value, hint=hint)
+
+
+def check_share(code: str = "INVALID_SHARE", **given: Any) -> None:
+    """Refuse options that are no numbers from 0 to 1; raises `NoeticConfigError` with the code."""
+    for name, value in given.items():
+        if not is_number(value) or not 0 <= value <= 1:
+            raise NoeticConfigError(code, f"{name} is a number from 0 to 1.", given=value, hint=f"Such as {name}=0.5.")
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value is a number, which neither a truth nor NaN is."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def in_processes(work: Callable[..., T], calls: Iterable[tuple[Any, ...]], n_jobs: int) -> Iterator[T]:
+    """Yield the result of each call in order, from so many processes.
+
+    Raises `NoeticConfigError` ``MISSING_PACKAGE`` for several processes without joblib.
+    """
+    if n_jobs == 1:
+        yield from starmap(work, calls)
+        return
+    try:
+        import joblib
+    except ImportError as error:
+        hint = "pip install 'noetic_nb[study]', or n_jobs=1."
+        raise NoeticConfigError("MISSING_PACKAGE", "Several processes need joblib.", given=n_jobs, hint=hint) from error
+    yield from joblib.Parallel(n_jobs=n_jobs, return_as="generator")(joblib.delayed(work)(*args) for args in calls)
