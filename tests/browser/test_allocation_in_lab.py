@@ -12,11 +12,12 @@ from playwright.sync_api import expect
 from tests.browser.appearance import assert_contained, assert_marks_have_area, assert_readable, at_width
 from tests.browser.lab import wait_for
 from tests.browser.window import LIVE
+from tests.matrix import matrix
 
 Open = Callable[..., Any]
 
 
-@pytest.mark.parametrize("scene", ["demo_run", "many_layers_run", "hostile_run", "Run", "planned_run", "long_run"])
+@matrix("scene", ["demo_run", "many_layers_run", "hostile_run", "Run", "long_run", "planned_run"], keep=3)
 def test_allocation_is_readable_in_both_themes_and_at_every_width(
     notebook: Open, cells_of: Open, shot: Open, scene: str
 ) -> None:

@@ -67,12 +67,12 @@ def test_runs_of_a_cell_in_the_page_leave_no_nodes_behind(notebook: Open, cells_
         page.send("HeapProfiler.collectGarbage")
         return next(each["value"] for each in page.send("Performance.getMetrics")["metrics"] if each["name"] == "Nodes")
 
-    opened.page.evaluate(RUN_AGAIN, 5)
+    opened.page.evaluate(RUN_AGAIN, 3)
     of_one = opened.page.locator(f"{LIVE} *").count()
     before = nodes()
-    opened.page.evaluate(RUN_AGAIN, 50)
+    opened.page.evaluate(RUN_AGAIN, 20)
 
-    # What is shown differs a little from moment to moment; fifty views, or a part of each, would be more than five.
+    # What is shown differs a little from moment to moment; twenty views, or a part of each, would be more than five.
     wait_for(lambda: nodes() < before + 5 * of_one, f"hardly more nodes than before, {before}; a view has {of_one}")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_contained, assert_marks_have_area, assert_readable, at_width
+from tests.matrix import matrix
 
 Open = Callable[..., Any]
 SCENES = "from noetic_nb.widgets import *\nfrom tests.widgets import scenes, timeline_scenes\nrun = {scene}"
@@ -32,7 +32,7 @@ PICTURES = {
 }
 
 
-@pytest.mark.parametrize("scene", PICTURES)
+@matrix("scene", list(PICTURES), keep=3, start=4)
 def test_the_timeline_is_readable_in_both_themes_and_at_every_width(notebook: Open, shot: Open, scene: str) -> None:
     opened, root = opened_on(notebook, PICTURES[scene])
     if scene in ("branches", "failed"):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_contained, assert_readable, at_width
 from tests.browser.lab import wait_for
+from tests.matrix import matrix
 
 Open = Callable[..., Any]
 
@@ -19,7 +19,7 @@ def cells(scene: str, *shows: str) -> list[str]:
     return [f"{names}\nrun = transcript_scenes.{scene}", *shows]
 
 
-@pytest.mark.parametrize("scene", ["desk_run()", "hostile_transcript()", "imported_run()", "large_request()", "Run()"])
+@matrix("scene", ["desk_run()", "imported_run()", "hostile_transcript()", "Run()", "large_request()"], keep=3)
 def test_transcript_is_readable_in_both_themes_and_at_every_width(notebook: Open, shot: Open, scene: str) -> None:
     opened = notebook(*cells(scene, "Transcript(run)"))
     opened.run_all()

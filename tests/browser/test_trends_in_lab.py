@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_contained, assert_marks_have_area, assert_readable, at_width
 from tests.browser.lab import wait_for
 from tests.browser.window import LIVE
+from tests.matrix import matrix
 
 Open = Callable[..., Any]
 
 
-@pytest.mark.parametrize("scene", ["demo_run", "watched_run", "one_turn_run", "long_run", "hostile_run", "Run"])
+@matrix("scene", ["demo_run", "watched_run", "one_turn_run", "long_run", "hostile_run", "Run"], keep=3, start=4)
 def test_trends_are_readable_in_both_themes_and_at_every_width(
     notebook: Open, cells_of: Open, shot: Open, scene: str
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 import noetic_nb as nn
 
 AGENT = Path(__file__).with_name("durable_agent.py")
-KILLS = int(os.environ.get("NOETIC_NB_KILLS", "8"))
+KILLS = int(os.environ.get("NOETIC_NB_KILLS", "3"))
 
 
 def state_in(path: Path) -> dict[str, object]:

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
@@ -84,7 +84,6 @@ async def asked_before(storage: Any) -> None:
     await harness.execute("An earlier question", thread_id="t0")
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.lists(
         st.tuples(st.lists(ANSWERS, max_size=3), LAST).map(lambda turn: [*turn[0], turn[1]]), min_size=1, max_size=3

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
@@ -181,7 +181,6 @@ def test_the_near_question_shares_words_with_each_statement_and_the_far_one_none
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=30, deadline=None)
 def test_made_dialogues_say_what_they_ask_for(seed: int) -> None:
     for near, far in zip(lab.made_dialogues(2, seed=seed), lab.made_dialogues(2, seed=seed, overlap=0), strict=True):
         items = [item for session in near.sessions for item in session]

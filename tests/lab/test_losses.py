@@ -9,7 +9,7 @@ from datetime import date
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
@@ -75,7 +75,6 @@ def test_nearly_all_planted_facts_are_named(style: Any) -> None:
     assert len(missed) <= 0.05 * total, missed
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), window=st.integers(2, 12), style=st.sampled_from([*FITTED, *HELD_OUT]))
 def test_what_is_still_in_the_window_is_not_lost(seed: int, window: int, style: Any) -> None:
     rng = random.Random(seed)

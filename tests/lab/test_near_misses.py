@@ -101,7 +101,7 @@ def admits(request: RecordedRequest, row: Any, less: str | None = None) -> bool:
     return any(item_text(item).startswith(row.text[:40]) for _, item in plan.layer_items)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     seed=st.integers(0, 10**6),
     total=st.integers(60, 700),
@@ -148,7 +148,7 @@ def recalled_with(layer: nn.MemoryLayer, texts: Sequence[str], row: Any, less: s
     return any(f"\n{row.text}\n" in text for text in told)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     seed=st.integers(0, 10**6),
     top_k=st.integers(1, 6),

@@ -228,7 +228,7 @@ def test_a_hostile_name_is_text(text: str) -> None:
         assert not any(ord(letter) < 32 for each in words for letter in each.get_text())
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     st.lists(
         st.tuples(st.integers(0, 9), st.one_of(st.just(float("nan")), st.floats(-1e6, 1e6)), st.sampled_from("ab$")),

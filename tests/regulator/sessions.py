@@ -8,14 +8,9 @@ import random
 import unicodedata
 from typing import Any
 
-from hypothesis import HealthCheck, settings
-
 from noetic_nb.regulator import Regulator
 from noetic_nb.regulator._measures.topics import RELEASE_WORDS, lexicon
 from noetic_nb.regulator.decisions import CircuitBreak
-
-# A shared machine makes examples slow; that is not a defect of what is tested.
-RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def _lexicon_words() -> list[str]:

@@ -25,7 +25,6 @@ from noetic_nb.regulator.events import (
     TurnStart,
     UserCorrection,
 )
-from tests.regulator.sessions import RELAXED
 
 
 def feed(regulator: Regulator, *several: Any) -> Regulator:
@@ -175,7 +174,6 @@ wild_events = st.one_of(
 )
 
 
-@RELAXED
 @given(st.lists(wild_events, max_size=20))
 def test_only_type_and_value_errors_escape_and_a_refused_event_changes_nothing(several: list[Any]) -> None:
     regulator = Regulator.recommended("ann")
@@ -205,7 +203,6 @@ def pointless(event: Any) -> str:
     return re.sub(r"-?(\d)\.0\b", r"\1", repr(event))
 
 
-@RELAXED
 @given(wild_events)
 @example(Cost(0, 0, 0.0, None, 0))
 @example(Cost(0, 0, -0.0))

@@ -45,7 +45,7 @@ from noetic_nb.regulator.events import (
     UserCorrection,
 )
 from noetic_nb.regulator.predicates.explanation import Condition, finding
-from tests.regulator.sessions import RELAXED, reason
+from tests.regulator.sessions import reason
 
 
 def regulator_with(*predicates: Predicate, events: Any = ()) -> Regulator:
@@ -285,7 +285,6 @@ EVERY_PREDICATE: tuple[Predicate, ...] = (
 )
 
 
-@RELAXED
 @given(some_events)
 def test_an_explanation_agrees_with_the_decision_it_explains(events: list[Any]) -> None:
     regulator = regulator_with(*EVERY_PREDICATE, events=events)
@@ -393,7 +392,6 @@ def change(found: Finding, name: str) -> Any:
     return next((item for item in found.changes if item.field == name), None)
 
 
-@RELAXED
 @given(st.lists(st.integers(0, 20).map(lambda value: value / 20), min_size=3, max_size=3))
 def test_the_least_better_grade_is_that_of_brute_force(qualities: list[float]) -> None:
     def fires(last: float) -> bool:
@@ -412,7 +410,6 @@ def test_the_least_better_grade_is_that_of_brute_force(qualities: list[float]) -
         assert found is None
 
 
-@RELAXED
 @given(grades, st.integers(0, 12))
 def test_the_least_cap_is_that_of_brute_force(qualities: list[float], spent: int) -> None:
     events = [Cost(0, spent, 0), *map(QualityFeedback, qualities)]
@@ -424,7 +421,6 @@ def test_the_least_cap_is_that_of_brute_force(qualities: list[float], spent: int
     assert (found is None and brute == 6) or found.after == brute
 
 
-@RELAXED
 @given(st.sets(st.sampled_from(["alpha", "beta", "gamma", "delta", "omega"]), min_size=1))
 def test_the_least_words_to_anchor_are_those_of_brute_force(response: set[str]) -> None:
     task = "alpha zeta"
@@ -448,7 +444,6 @@ def test_the_least_words_to_anchor_are_those_of_brute_force(response: set[str]) 
     assert found.before - found.after == brute
 
 
-@RELAXED
 @given(st.text("ab", max_size=9), st.integers(2, 4))
 def test_the_least_repetitions_to_drop_are_those_of_brute_force(sequence: str, threshold: int) -> None:
     fires = lambda names: reason(regulator_with(ToolLoop(threshold), events=map(ToolCall, names))) is not None  # noqa: E731
@@ -462,7 +457,6 @@ def test_the_least_repetitions_to_drop_are_those_of_brute_force(sequence: str, t
 
 
 @pytest.mark.parametrize("predicate", EVERY_PREDICATE, ids=lambda predicate: predicate.kind)
-@RELAXED
 @given(events=some_events)
 def test_every_change_of_a_threshold_unfires(predicate: Predicate, events: list[Any]) -> None:
     from dataclasses import replace

@@ -39,7 +39,6 @@ from noetic_nb.regulator.events import (
 )
 from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, FEATURES, drift_features
 from noetic_nb.regulator.shadow import main, read_log, replay_log, score_statistics
-from tests.regulator.sessions import RELAXED
 
 some_events = st.lists(
     st.one_of(
@@ -59,7 +58,6 @@ some_events = st.lists(
 
 
 @given(some_events, st.integers(0, 30), st.floats(0, 1), st.integers(2, 6))
-@RELAXED
 def test_a_recording_decides_like_a_regulator_that_had_these_thresholds(
     events: list[Any], cap: int, threshold: float, times: int
 ) -> None:
@@ -135,7 +133,6 @@ def test_a_scorer_sees_earlier_turns_and_tool_outputs() -> None:
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=60)
 
 
-@RELAXED
 @given(st.builds(DriftInput, texts, texts, st.lists(texts, max_size=3), st.lists(texts, max_size=3)))
 def test_the_context_scorer_stays_within_bounds_on_any_text(given_input: DriftInput) -> None:
     features = drift_features(given_input)
@@ -356,7 +353,6 @@ json_values = st.recursive(
 )
 
 
-@RELAXED
 @given(
     st.fixed_dictionaries(
         {},

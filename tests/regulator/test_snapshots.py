@@ -30,7 +30,6 @@ from noetic_nb.regulator._measures.topics import RELEASE_WORDS
 from noetic_nb.regulator.events import TurnComplete, TurnStart, UserCorrection
 from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER
 from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS
-from tests.regulator.sessions import RELAXED
 
 FRESH = (
     '{"user_id":"u","learned":{"gain_mode":"neutral","tick":0,"response_success":{},"response_strategies":{}},'
@@ -329,7 +328,6 @@ KEYS = [
 ]
 
 
-@RELAXED
 @given(st.sampled_from(KEYS), json_values)
 def test_any_value_anywhere_is_read_or_refused_with_a_value_error(key: str, value: Any) -> None:
     data = snapshot() | {"noetic_nb": {"version": 1, "settings": Settings().to_dict(), "corrections": []}}
@@ -347,7 +345,6 @@ def test_any_value_anywhere_is_read_or_refused_with_a_value_error(key: str, valu
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 
 
-@RELAXED
 @given(st.dictionaries(texts.filter(bool), st.lists(texts, min_size=1, max_size=25), max_size=4), texts)
 def test_memory_survives_everything_snapshots_exactly(corrections: dict[str, list[str]], user: str) -> None:
     regulator = Regulator.for_user(user)

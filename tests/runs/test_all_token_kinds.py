@@ -52,7 +52,7 @@ def counts(run: Run) -> list[Usage]:
 
 
 @given(given=st.lists(usages(), min_size=1, max_size=3))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_files_and_replays_keep_all_kinds(given: list[Usage], tmp_path_factory: pytest.TempPathFactory) -> None:
     run = recorded(given)
 
@@ -63,7 +63,7 @@ def test_files_and_replays_keep_all_kinds(given: list[Usage], tmp_path_factory: 
 
 
 @given(given=st.lists(usages(), min_size=1, max_size=3))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_tables_have_all_kinds_and_say_for_how_many_calls_they_are_known(given: list[Usage]) -> None:
     run = recorded(given)
     # As a reader of the file gets it.
@@ -97,7 +97,7 @@ def test_a_sum_counts_what_is_known_and_its_calls() -> None:
 
 @pytest.mark.parametrize("content", [False, True])
 @given(given=st.lists(usages(), min_size=1, max_size=3))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 def test_spans_carry_all_kinds_to_us_and_to_others(content: bool, given: list[Usage]) -> None:
     sdk = pytest.importorskip("opentelemetry.sdk.trace")
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -164,7 +164,7 @@ def messages(format: str, usage: Usage) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("format", ["openai", "anthropic", "langchain", "pydantic-ai"])
 @given(usage=usages())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_messages_of_others_are_read_with_all_kinds(format: Any, usage: Usage) -> None:
     run = Run.from_messages(messages(format, usage), format=format)
 
@@ -173,7 +173,7 @@ def test_messages_of_others_are_read_with_all_kinds(format: Any, usage: Usage) -
 
 
 @given(usage=usages())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_the_transcript_shows_every_known_count(usage: Usage) -> None:
     run = recorded([usage])
 

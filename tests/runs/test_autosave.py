@@ -278,7 +278,7 @@ def test_what_came_before_the_oldest_turn_goes_with_it(path: Path) -> None:
     assert load_run(path) == run
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     steps=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), max_size=40),
     bound=st.integers(1, 6),

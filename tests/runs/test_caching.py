@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
@@ -127,7 +127,6 @@ def test_the_cached_tokens_are_predicted_to_the_token(rules: CacheRules, seed: i
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=25, deadline=None)
 def test_the_parts_of_a_request_add_up_to_what_was_sent(seed: int) -> None:
     run = random_run(seed, _MARKED)
 

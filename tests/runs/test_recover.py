@@ -148,7 +148,7 @@ def recorded(path: Path) -> list[tuple[str, int, str]]:
 def test_a_killed_agent_whose_file_is_recovered_lacks_no_turn_of_its_storage(tmp_path: Path) -> None:
     import random
 
-    kills, dice = int(os.environ.get("NOETIC_NB_KILLS", "6")), random.Random()
+    kills, dice = int(os.environ.get("NOETIC_NB_KILLS", "3")), random.Random()
     said = missed = 0
     for number in range(kills):
         folder = tmp_path / str(number)

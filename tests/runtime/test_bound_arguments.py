@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AliasChoices, BaseModel, Field, RootModel, SecretStr, WithJsonSchema
 from typing_extensions import TypedDict
@@ -584,7 +584,7 @@ def form_of(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15)
 @given(data=st.data())
 def test_what_a_rule_sees_is_what_the_tool_gets(case: str, data: st.DataObject) -> None:
     annotation, raws = CASES[case]

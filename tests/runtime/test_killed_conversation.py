@@ -17,7 +17,7 @@ from tests.runtime.durable_conversation import talker
 
 ROOT = Path(__file__).parents[2]
 AGENT = "tests.runtime.durable_conversation"
-KILLS = int(os.environ.get("NOETIC_NB_KILLS", "6"))
+KILLS = int(os.environ.get("NOETIC_NB_KILLS", "3"))
 
 
 async def saved(path: Path) -> list[dict[str, Any]]:

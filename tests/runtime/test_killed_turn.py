@@ -15,7 +15,7 @@ import noetic_nb as nn
 from tests.runtime.durable_turn import STEPS
 
 AGENT = Path(__file__).with_name("durable_turn.py")
-KILLS = int(os.environ.get("NOETIC_NB_KILLS", "6"))
+KILLS = int(os.environ.get("NOETIC_NB_KILLS", "3"))
 
 
 async def recorded(path: Path) -> set[int]:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
@@ -40,7 +40,6 @@ PLACES = st.sampled_from([None, "prefix", "suffix"])
     window=st.sampled_from([None, 2, 5]),
     projected=st.booleans(),
 )
-@settings(deadline=None)
 def test_the_same_items_are_sent_whatever_the_order(
     log: list[Any], offered: list[Any], budget: int, window: int | None, projected: bool
 ) -> None:

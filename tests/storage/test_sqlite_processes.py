@@ -14,8 +14,8 @@ import pytest
 
 from noetic_nb.storage import SQLiteStorage
 
-KILLS = int(os.environ.get("NOETIC_NB_KILLS", "10"))
-WRITES = int(os.environ.get("NOETIC_NB_WRITES", "300"))
+KILLS = int(os.environ.get("NOETIC_NB_KILLS", "3"))
+WRITES = int(os.environ.get("NOETIC_NB_WRITES", "100"))
 
 StartWorker = Callable[..., "subprocess.Popen[str]"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import tiktoken
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
@@ -96,7 +96,6 @@ def test_counts_are_those_of_the_library(name: str, reference: tiktoken.Encoding
     ),
     most=st.integers(48, 90),
 )
-@settings(deadline=None)
 def test_pieces_add_up_to_the_whole(words: list[str], most: int) -> None:
     # With a safe place between any two: no piece has to be cut elsewhere.
     text = "".join(f"{word} x," for word in words)

@@ -227,7 +227,7 @@ PARTS = st.sampled_from(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(PARTS, max_size=6), separator=st.sampled_from(["/", "//", "\\", "/./", ":"]), lead=st.booleans())
 def test_no_combination_leads_out(root: Path, parts: list[str], separator: str, lead: bool) -> None:
     fs, path = as_filesystem(root), ("/" if lead else "") + separator.join(parts)
