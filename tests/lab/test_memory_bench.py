@@ -54,7 +54,7 @@ SETS: dict[str, Any] = {
 
 
 def test_the_same_table_twice_to_the_byte() -> None:
-    first, again = [lab.memory_bench(SETS, lab.made_dialogues(6, seed=3), budgets=[300, 900], seed=3) for _ in range(2)]
+    first, again = [lab.memory_bench(SETS, lab.made_dialogues(3, seed=3), budgets=[300, 900], seed=3) for _ in range(2)]
 
     assert first.columns.tolist() == COLUMNS
     assert first.to_csv() == again.to_csv()

@@ -249,7 +249,7 @@ def test_any_table_is_drawn_and_left_as_it_was(rows: list[tuple[int, float, str]
     pandas.testing.assert_frame_equal(frame, copy)
 
 
-@matrix("case", [(name, is_own) for name in sorted(FIGURES) for is_own in (True, False)], keep=5)
+@matrix("case", [(name, is_own) for name in sorted(FIGURES) for is_own in (True, False)], keep=2)
 def test_vector_files_have_whole_fonts_and_no_type_3(case: tuple[str, bool]) -> None:
     name, is_own = case
     axes = FIGURES[name]() if is_own else FIGURES[name](ax=fresh())
@@ -273,7 +273,7 @@ def pictures_in(html: str) -> dict[str, np.ndarray[Any, Any]]:
     return {name: (255 * imread(io.BytesIO(b64decode(data)))).round().astype(int) for name, (data,) in found.items()}
 
 
-@every_figure
+@matrix("name", sorted(FIGURES), keep=5)
 def test_a_notebook_shows_an_own_figure_in_the_theme_of_the_page(name: str) -> None:
     axes: Any = FIGURES[name]()
     data, about = DisplayFormatter().format(axes)
@@ -290,7 +290,7 @@ def test_a_notebook_shows_an_own_figure_in_the_theme_of_the_page(name: str) -> N
     assert is_static_form(data["text/html"])  # of what is kept it is left out: sites strip its sheet
 
 
-@every_figure
+@matrix("name", sorted(FIGURES), keep=5, start=1)
 def test_a_ground_that_was_chosen_is_kept(name: str) -> None:
     chosen: list[Any] = [FIGURES[name](theme=theme) for theme in ("light", "dark")]
     with matplotlib.rc_context({"figure.facecolor": "#002B36"}):
