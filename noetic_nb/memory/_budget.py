@@ -233,13 +233,9 @@ class ProjectionPolicy(BaseModel, metaclass=RecordType):
         if math.isnan(self.token_budget) or math.isnan(self.response_reserve):
             raise NoeticConfigError("INVALID_PROJECTION", "A token budget is not a number.", given=math.nan)
         if self.window_size is not None and self.overflow == "truncate":
-            raise NoeticConfigError(
-                "INVALID_PROJECTION",
-                "window_size has no meaning under 'truncate'",
-                given=self.window_size,
-                hint="Use overflow='sliding_window', or leave window_size out.",
-                field="window_size",
-            )
+            what = "window_size has no meaning under 'truncate'"
+            hint = "Use overflow='sliding_window', or leave window_size out."
+            raise NoeticConfigError("INVALID_PROJECTION", what, given=self.window_size, hint=hint, field="window_size")
 
     def view_budget(self, fixed_tokens: float) -> float:
         """Return the tokens left for items once fixed parts and the reserve are taken off.

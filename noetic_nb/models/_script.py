@@ -109,11 +109,8 @@ def _as_logprob(value: object) -> TokenLogprob:
     token, number = value if isinstance(value, tuple | list) and len(value) == 2 else ("", value)
     if isinstance(token, str) and isinstance(number, int | float) and not math.isnan(number) and number <= 0:
         return TokenLogprob(token, float(number))
-    raise _wrong(
-        "A logprob is a number of nats, at most 0, or a pair of token and number.",
-        given=value,
-        hint="Pass TokenLogprob(token, logprob), ('token', -0.1) or -0.1.",
-    )
+    hint = "Pass TokenLogprob(token, logprob), ('token', -0.1) or -0.1."
+    raise _wrong("A logprob is a number of nats, at most 0, or a pair of token and number.", given=value, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +240,8 @@ class Fault:
         for name, kinds in owners.items():
             # By truth, so that a default, such as `after=0`, does not count as given.
             if getattr(self, name) and self.kind not in kinds:
-                raise _wrong(
-                    f"A fault of kind {self.kind!r} has no `{name}`.",
-                    given=getattr(self, name),
-                    hint=f"`{name}` belongs to {', '.join(kinds)}.",
-                )
+                hint = f"`{name}` belongs to {', '.join(kinds)}."
+                raise _wrong(f"A fault of kind {self.kind!r} has no `{name}`.", given=getattr(self, name), hint=hint)
         if self.after < 0:
             raise _wrong("`after` counts deltas.", given=self.after, hint="Use 0 or more.")
 

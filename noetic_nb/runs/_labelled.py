@@ -180,12 +180,8 @@ class LabelledEvents(GrowingEvents):
         if thread_id is None and len(self.threads) == 1:
             return self.threads[0]
         if thread_id not in self.threads:
-            raise NoeticConfigError(
-                "UNKNOWN_THREAD",
-                "Name one of the threads.",
-                given=thread_id,
-                hint=f"The run has {', '.join(map(repr, self.threads)) or 'none yet'}.",
-            )
+            hint = f"The run has {', '.join(map(repr, self.threads)) or 'none yet'}."
+            raise NoeticConfigError("UNKNOWN_THREAD", "Name one of the threads.", given=thread_id, hint=hint)
         return str(thread_id)
 
 

@@ -110,12 +110,9 @@ class Codebook(Mapping[str, Code]):
             hint = f"It has {', '.join(map(repr, self._codes))}. {closest(name, self._codes)}".rstrip()
             raise NoeticConfigError("UNKNOWN_LABEL", "The codebook has no such name.", given=name, hint=hint)
         if value is not None and code.values and not any(_same(value, known) for known in code.values):
-            raise NoeticConfigError(
-                "UNKNOWN_LABEL",
-                f"The codebook has no such value of {name!r}.",
-                given=value,
-                hint=f"Use one of {', '.join(map(repr, code.values))}.",
-            )
+            what = f"The codebook has no such value of {name!r}."
+            hint = f"Use one of {', '.join(map(repr, code.values))}."
+            raise NoeticConfigError("UNKNOWN_LABEL", what, given=value, hint=hint)
         if part is not None and code.of not in (None, part):
             hint = "Label the run as a whole." if code.of == "run" else f"Pass {code.of}=."
             raise NoeticConfigError("UNKNOWN_LABEL", f"{name!r} is a label of a {code.of}.", given=part, hint=hint)
@@ -258,13 +255,9 @@ def _read(file: str, _mtime_ns: int, _size: int) -> dict[str, list[Label]]:
         try:
             key, label = _parsed(line)
         except (AttributeError, ValueError, TypeError, LookupError) as error:
-            raise NoeticError(
-                "invalid_run_file",
-                f"{file!r} cannot be read at line {number}: it is no label ({error}).",
-                hint="Each line is JSON as run.label writes it; mend the line or remove it.",
-                path=file,
-                line=number,
-            ) from error
+            what = f"{file!r} cannot be read at line {number}: it is no label ({error})."
+            hint = "Each line is JSON as run.label writes it; mend the line or remove it."
+            raise NoeticError("invalid_run_file", what, hint=hint, path=file, line=number) from error
         found.setdefault(key, []).append(label)
     return found
 

@@ -36,9 +36,5 @@ def run_of(source: Any) -> RunLike:
         if hasattr(candidate, "events") and callable(getattr(candidate, "subscribe", None)):
             found: RunLike = candidate
             return found
-    raise NoeticConfigError(
-        "NOT_A_RUN",
-        "A view shows a run.",
-        given=source,
-        hint="Pass a Run, such as `nn.record(harness)` or `load_run(path)`.",
-    )
+    hint = "Pass a Run, such as `nn.record(harness)` or `load_run(path)`."
+    raise NoeticConfigError("NOT_A_RUN", "A view shows a run.", given=source, hint=hint)

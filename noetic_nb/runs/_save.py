@@ -157,12 +157,9 @@ def event_line(rule: Redaction, event: RunEvent, seq: int) -> bytes:
         # Read back at once: a file that cannot be loaded would be found out when the run is long gone.
         parse_event(parse_json(line))
     except (AttributeError, TypeError, ValueError) as error:
-        raise NoeticError(
-            "invalid_run_file",
-            f"Event {seq} ({event.kind}) has a field of the wrong type: {error}",
-            hint="Build events with the types their fields are annotated with.",
-            seq=seq,
-        ) from error
+        what = f"Event {seq} ({event.kind}) has a field of the wrong type: {error}"
+        hint = "Build events with the types their fields are annotated with."
+        raise NoeticError("invalid_run_file", what, hint=hint, seq=seq) from error
     return line
 
 
@@ -190,11 +187,7 @@ def save_events(
             for line in _lines(run_id, meta, events, more):
                 packed.write(line)
     except OSError as error:
-        raise NoeticError(
-            "storage_failed",
-            f"The run could not be saved: {error.strerror or error}.",
-            given=str(path),
-            hint="Check that the folder exists, is writable and has space.",
-            path=str(path),
-        ) from error
+        what = f"The run could not be saved: {error.strerror or error}."
+        hint = "Check that the folder exists, is writable and has space."
+        raise NoeticError("storage_failed", what, given=str(path), hint=hint, path=str(path)) from error
     return target

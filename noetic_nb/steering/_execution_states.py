@@ -42,14 +42,9 @@ def checked_ledger(stored: Any, key: str) -> list[LedgerEntry]:
     problem = _problem(stored)
     if problem is not None:
         # Rules fail closed: a layer whose past cannot be read must not begin with an empty one.
-        raise NoeticError(
-            "storage_failed",
-            f"The stored state of layer 'steering' is damaged: {problem}",
-            given=stored,
-            hint=f"Repair or delete the key {key!r}; nothing was changed.",
-            layer_id="steering",
-            key=key,
-        )
+        what = f"The stored state of layer 'steering' is damaged: {problem}"
+        hint = f"Repair or delete the key {key!r}; nothing was changed."
+        raise NoeticError("storage_failed", what, given=stored, hint=hint, layer_id="steering", key=key)
     ledger: list[LedgerEntry] = stored["ledger"]
     return ledger
 

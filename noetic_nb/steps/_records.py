@@ -332,12 +332,8 @@ class BranchStep(StepRecord):
         """Check that there is one way to decide."""
         # A default alone is a way to decide, too: a branch that was written before its routes.
         if (self.route is None) == (not self.routes and self.default is None):
-            raise _invalid(
-                "MISSING_ROUTE_FUNCTION",
-                f"Branch {self.id!r} needs a function, or routes, and not both.",
-                self.route,
-                "Pass route=lambda input, ctx: a step or None.",
-            )
+            what = f"Branch {self.id!r} needs a function, or routes, and not both."
+            raise _invalid("MISSING_ROUTE_FUNCTION", what, self.route, "Pass route=lambda input, ctx: a step or None.")
 
 
 class ForkStep(StepRecord):
@@ -359,12 +355,8 @@ class ForkStep(StepRecord):
     def model_post_init(self, context: object) -> None:
         """Check that the parts fit together."""
         if (self.paths is None) == (self.each is None):
-            raise _invalid(
-                "MISSING_PATHS",
-                f"Fork {self.id!r} needs paths, or each, and not both.",
-                self.paths,
-                "Pass paths=[...].",
-            )
+            what = f"Fork {self.id!r} needs paths, or each, and not both."
+            raise _invalid("MISSING_PATHS", what, self.paths, "Pass paths=[...].")
         if self.over is not None and self.each is None:
             raise _invalid("INVALID_STEP", f"Fork {self.id!r} has `over` without `each`.", self.over, "Remove it.")
         if self.mode != "race" and self.merge is None:

@@ -137,12 +137,9 @@ class CachedEmbedder:
         try:
             return struct.pack(f"<{len(vector)}f", *vector)
         except OverflowError as exc:
-            raise NoeticError(
-                "tool_failed",
-                f"The embedder {self.name!r} made a number that 32 bits cannot hold.",
-                given=max(vector, key=abs),
-                hint="Scale its vectors, for example to length 1.",
-            ) from exc
+            what = f"The embedder {self.name!r} made a number that 32 bits cannot hold."
+            hint = "Scale its vectors, for example to length 1."
+            raise NoeticError("tool_failed", what, given=max(vector, key=abs), hint=hint) from exc
 
     async def _keep(self, size_key: str, size: int | None, packed: Mapping[str, bytes]) -> int:
         """Keep new vectors, the first ones with their size; returns it."""

@@ -360,12 +360,8 @@ class GrowingEvents:
         """
         unknown = [kind for kind in event_types if kind not in EVENT_TYPES]
         if unknown:
-            raise NoeticConfigError(
-                "UNKNOWN_EVENT_TYPE",
-                "Only event types can be selected.",
-                given=unknown,
-                hint=f"Use {', '.join(kind.__name__ for kind in EVENT_TYPES)} from noetic_nb.events.",
-            )
+            hint = f"Use {', '.join(kind.__name__ for kind in EVENT_TYPES)} from noetic_nb.events."
+            raise NoeticConfigError("UNKNOWN_EVENT_TYPE", "Only event types can be selected.", given=unknown, hint=hint)
         return tuple([event for _, event in placed(self, *(event_types or EVENT_TYPES))])
 
     @property
@@ -401,12 +397,8 @@ class GrowingEvents:
         """
         threads = self.threads
         if thread_id not in threads:
-            raise NoeticConfigError(
-                "UNKNOWN_THREAD",
-                "The run has no such thread.",
-                given=thread_id,
-                hint=f"It has {', '.join(map(repr, threads)) or 'none yet'}.",
-            )
+            hint = f"It has {', '.join(map(repr, threads)) or 'none yet'}."
+            raise NoeticConfigError("UNKNOWN_THREAD", "The run has no such thread.", given=thread_id, hint=hint)
         here = [event for event in self.select(ItemsAppended) if event.where.thread_id == thread_id]
         depth = min((event.where.depth for event in here), default=0)
         items: list[Item] = []

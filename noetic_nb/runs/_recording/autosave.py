@@ -97,13 +97,9 @@ class Autosave:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 os.close(fd)
-                raise NoeticError(
-                    "storage_failed",
-                    "Another process saves a run to this file.",
-                    given=self.path,
-                    hint="Stop it, or pass another path.",
-                    path=self.path,
-                ) from error
+                what = "Another process saves a run to this file."
+                hint = "Stop it, or pass another path."
+                raise NoeticError("storage_failed", what, given=self.path, hint=hint, path=self.path) from error
             except OSError:  # a file system without locks: two processes are found out when the file changes
                 pass
         self._fd = fd

@@ -125,12 +125,8 @@ def record(
     ['Hello!', 'Still here.']
     """
     if not callable(getattr(harness, "subscribe", None)):
-        raise NoeticConfigError(
-            "NOT_RECORDABLE",
-            "This cannot be recorded: it has no subscribe(sink).",
-            given=harness,
-            hint="Pass an AgentHarness.",
-        )
+        what = "This cannot be recorded: it has no subscribe(sink)."
+        raise NoeticConfigError("NOT_RECORDABLE", what, given=harness, hint="Pass an AgentHarness.")
     turns = KeptTurns(max_bytes=max_bytes, max_turns=max_turns)
 
     def new() -> Run:

@@ -56,12 +56,9 @@ class KeptTurns:
     def __init__(self, *, max_bytes: int | None = None, max_turns: int | None = None) -> None:
         for name, bound in (("max_bytes", max_bytes), ("max_turns", max_turns)):
             if bound is not None and (type(bound) is not int or bound < 1):
-                raise NoeticConfigError(
-                    "INVALID_BOUND",
-                    f"`{name}` is a whole number above 0, or None for no bound.",
-                    given=bound,
-                    hint="Such as max_bytes=50_000_000 or max_turns=1_000.",
-                )
+                what = f"`{name}` is a whole number above 0, or None for no bound."
+                hint = "Such as max_bytes=50_000_000 or max_turns=1_000."
+                raise NoeticConfigError("INVALID_BOUND", what, given=bound, hint=hint)
         self.max_bytes, self.max_turns = max_bytes, max_turns
         self.all: list[KeptTurn] = []
         self.owners: list[KeptTurn] = []

@@ -156,12 +156,8 @@ class RequestIndex:
         elif isinstance(call, int) and not isinstance(call, bool) and -len(places) <= call < len(places):
             return self.requests[places[call]]
         of = "The run" if thread_id is None else f"Thread {thread_id!r} of the run"
-        raise NoeticConfigError(
-            "UNKNOWN_CALL",
-            f"{of} has no such call of the agent's model.",
-            given=call,
-            hint=f"There are {len(places)}: name one by its place, from 0, or pass its ModelCalled event.",
-        )
+        hint = f"There are {len(places)}: name one by its place, from 0, or pass its ModelCalled event."
+        raise NoeticConfigError("UNKNOWN_CALL", f"{of} has no such call of the agent's model.", given=call, hint=hint)
 
 
 def requests_of(run: Any, tokenizer: Tokenizer | None = None) -> RequestIndex:

@@ -200,12 +200,9 @@ class ChannelHandle:
         Raises `NoeticConfigError` ``INVALID_CHANNEL`` for a channel that is not declared external.
         """
         if not channel.external:
-            raise NoeticConfigError(
-                "INVALID_CHANNEL",
-                f"Channel {channel.name!r} cannot be reached from outside.",
-                hint="Declare it with external=True.",
-                channel_name=channel.name,
-            )
+            what = f"Channel {channel.name!r} cannot be reached from outside."
+            hint = "Declare it with external=True."
+            raise NoeticConfigError("INVALID_CHANNEL", what, hint=hint, channel_name=channel.name)
         if channels is None:
             channels = Channels()
             channels.close()

@@ -261,20 +261,12 @@ class Engine:
         if models is not None and (models is self._only or not isinstance(models, Mapping)):
             return models
         if models is None:
-            raise NoeticConfigError(
-                "NO_LLM_PROVIDER",
-                "The agent asks a model, and the harness has none.",
-                given=name,
-                hint="Pass model=... to AgentHarness.",
-            )
+            what = "The agent asks a model, and the harness has none."
+            raise NoeticConfigError("NO_LLM_PROVIDER", what, given=name, hint="Pass model=... to AgentHarness.")
         found = models.get(name)
         if found is None:
-            raise NoeticConfigError(
-                "UNKNOWN_MODEL",
-                "No client answers this model's name.",
-                given=name,
-                hint=f"The harness has {', '.join(map(repr, models)) or 'none'}.",
-            )
+            hint = f"The harness has {', '.join(map(repr, models)) or 'none'}."
+            raise NoeticConfigError("UNKNOWN_MODEL", "No client answers this model's name.", given=name, hint=hint)
         return found
 
     def tokenizer_of(self, model: str) -> Tokenizer:

@@ -201,14 +201,9 @@ def as_input_items(
             return [input_message(compact_json(freeze(value)), ids=engine.ids)]
         except ItemValidationError:
             pass  # reported below, in terms of the step
-    raise NoeticError(
-        "step_failed",
-        f"The llm step {step_id!r} cannot send a {type(value).__name__}",
-        given=value,
-        hint="Pass text, an item, a list of items, or JSON data.",
-        step_id=step_id,
-        retries_exhausted=False,
-    )
+    what = f"The llm step {step_id!r} cannot send a {type(value).__name__}"
+    hint = "Pass text, an item, a list of items, or JSON data."
+    raise NoeticError("step_failed", what, given=value, hint=hint, step_id=step_id, retries_exhausted=False)
 
 
 def _has_type(value: object) -> bool:

@@ -60,12 +60,8 @@ def function_tool(
     # Any: what a layer's function takes and returns is the layer's own.
     async def execute(*, root: Any, ctx: Execution) -> Any:
         if not stack.runs(layer, ctx.id):
-            raise NoeticError(
-                "tool_failed",
-                f"The layer {layer.id!r} does not take part in this execution",
-                hint="Look at why its `init` failed.",
-                tool_name=full_name,
-            )
+            what = f"The layer {layer.id!r} does not take part in this execution"
+            raise NoeticError("tool_failed", what, hint="Look at why its `init` failed.", tool_name=full_name)
         lock = ctx.lock(layer.id)
         async with lock:  # read, change, write: two calls at once would lose one change
             state = stack.state.copy_of(ctx.id, layer.id, name)
@@ -108,13 +104,8 @@ def _checked(declared: LayerFunction, result: object, name: str) -> Any:
     try:
         return declared.output.validate_python(result)
     except ValidationError as exc:
-        raise NoeticError(
-            "tool_failed",
-            f"the result of {name!r} does not fit its annotation: {exc.errors()[0]['msg']}",
-            given=result,
-            reason="invalid_result",
-            tool_name=name,
-        ) from exc
+        what = f"the result of {name!r} does not fit its annotation: {exc.errors()[0]['msg']}"
+        raise NoeticError("tool_failed", what, given=result, reason="invalid_result", tool_name=name) from exc
 
 
 # Instructions that change at every step, and steps that are made anew each time, would fill the tables for ever.

@@ -145,12 +145,8 @@ class Checkpoints(Frozen):
     @classmethod
     def _known(cls, given: Any) -> Any:
         if given not in get_args(OnError):
-            raise NoeticConfigError(
-                "INVALID_OPTION",
-                "Checkpoints, on_error: there is no such choice.",
-                given=given,
-                hint="Use 'raise' or 'warn'.",
-            )
+            what = "Checkpoints, on_error: there is no such choice."
+            raise NoeticConfigError("INVALID_OPTION", what, given=given, hint="Use 'raise' or 'warn'.")
         return given
 
     @property
@@ -212,12 +208,8 @@ class Checkpoints(Frozen):
             found = await self.storage.get(snapshot_key(execution_id))
         if found is None:
             known = ", ".join(await self.unfinished()) or "none"
-            raise NoeticConfigError(
-                "NO_CHECKPOINT",
-                "There is no such execution to resume.",
-                given=execution_id,
-                hint=f"There is {known}.",
-            )
+            what = "There is no such execution to resume."
+            raise NoeticConfigError("NO_CHECKPOINT", what, given=execution_id, hint=f"There is {known}.")
         return Snapshot.read(found, execution_id, self.threads.registry)
 
     async def restore(self, ctx: RunningExecution, snapshot: Snapshot) -> None:

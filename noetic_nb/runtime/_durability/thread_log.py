@@ -152,12 +152,9 @@ class ThreadStore:
         states = {}
         for layer_id, number in places.items():
             if number is None or numbers[number] not in found:
-                raise NoeticConfigError(
-                    "UNKNOWN_TURN",
-                    f"The state of layer {layer_id!r} as that turn left it is not kept.",
-                    given=thread_id,
-                    hint="It was no JSON data." if number is None else "It is too long ago.",
-                )
+                what = f"The state of layer {layer_id!r} as that turn left it is not kept."
+                hint = "It was no JSON data." if number is None else "It is too long ago."
+                raise NoeticConfigError("UNKNOWN_TURN", what, given=thread_id, hint=hint)
             record = found[numbers[number]]
             if not isinstance(record, Mapping) or layer_id not in record:
                 raise unreadable(

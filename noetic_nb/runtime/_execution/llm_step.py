@@ -38,13 +38,9 @@ async def _begin(engine: Engine, step: LLMStep, ctx: RunningExecution) -> LLMSte
     """Settle model, instructions and tools, in this order."""
     model = step.model if isinstance(step.model, str) else await _chosen(step.model, ctx)
     if not isinstance(model, str) or not model.strip():
-        raise NoeticConfigError(
-            "MISSING_MODEL",
-            f"The llm step {step.id!r} has no model.",
-            given=model,
-            hint="Its function must return a name.",
-            step_id=step.id,
-        )
+        what = f"The llm step {step.id!r} has no model."
+        hint = "Its function must return a name."
+        raise NoeticConfigError("MISSING_MODEL", what, given=model, hint=hint, step_id=step.id)
     instructions = step.instructions
     if callable(instructions):
         instructions = await _chosen(instructions, ctx)
@@ -118,13 +114,9 @@ async def _rounds(run: LLMStepRun) -> tuple[ModelResponse, tuple[Item, ...]]:
             return response, calls
         await run.run_calls(calls)
     if step.tool_rounds > 1:
-        raise NoeticError(
-            "step_failed",
-            f"The llm step {step.id!r} was still calling tools after {rounds} rounds",
-            hint="Raise `tool_rounds`, or steer the agent away from its loop.",
-            step_id=step.id,
-            retries_exhausted=False,
-        )
+        what = f"The llm step {step.id!r} was still calling tools after {rounds} rounds"
+        hint = "Raise `tool_rounds`, or steer the agent away from its loop."
+        raise NoeticError("step_failed", what, hint=hint, step_id=step.id, retries_exhausted=False)
     return response, calls
 
 

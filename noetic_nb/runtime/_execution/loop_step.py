@@ -39,11 +39,8 @@ async def run_loop(
             raise ctx.stopped()
         iterations += 1
         if iterations > step.max_iterations:
-            raise step_failed(
-                step.id,
-                f"Loop {step.id!r} did not stop within {step.max_iterations} iterations",
-                hint="Raise `max_iterations`, or look at why its predicate never holds.",
-            )
+            what = f"Loop {step.id!r} did not stop within {step.max_iterations} iterations"
+            raise step_failed(step.id, what, hint="Raise `max_iterations`, or look at why its predicate never holds.")
         answer = None if recorder is None else recorder.failure_of(record, iterations)
         if answer is None:
             try:
@@ -77,11 +74,8 @@ async def run_loop(
             verdict = Verdict(True, f"Predicate error: {exc}")
         if verdict.stop and (step.inbox is None or not await _read_inbox(step.inbox, engine, step, ctx)):
             if output is None and step.needs_output:
-                raise step_failed(
-                    step.id,
-                    f"Loop {step.id!r} stopped without an output: {verdict.reason or 'its predicate said so'}",
-                    hint="Let its last step return something, or pass needs_output=False.",
-                )
+                what = f"Loop {step.id!r} stopped without an output: {verdict.reason or 'its predicate said so'}"
+                raise step_failed(step.id, what, hint="Let its last step return something, or pass needs_output=False.")
             return output
         if recorder is not None and recorder.put_off:
             await recorder.catch_up()

@@ -41,21 +41,13 @@ async def run_step(engine: Engine, step: Step, value: StepValue, ctx: RunningExe
     where something is set up in a way that cannot work.
     """
     if ctx.depth >= MAX_DEPTH:
-        raise step_failed(
-            step.id,
-            f"Executions are nested {ctx.depth} deep",
-            hint="Bound the recursion by `ctx.depth`.",
-            retries_exhausted=True,
-        )
+        hint = "Bound the recursion by `ctx.depth`."
+        raise step_failed(step.id, f"Executions are nested {ctx.depth} deep", hint=hint, retries_exhausted=True)
     around = RUNNING.get()
     nesting = 0 if around is None else around[2]
     if ctx.running >= MAX_NESTING and (ctx.running >= MAX_RUNNING or nesting - ctx.base_nesting >= MAX_NESTING):
-        raise step_failed(
-            step.id,
-            f"Steps are nested more than {MAX_NESTING} deep",
-            hint="Does a branch lead back to itself? Use a loop.",
-            retries_exhausted=True,
-        )
+        hint = "Does a branch lead back to itself? Use a loop."
+        raise step_failed(step.id, f"Steps are nested more than {MAX_NESTING} deep", hint=hint, retries_exhausted=True)
     recorder = ctx.record
     if recorder is not None and recorder.put_off:
         await recorder.catch_up()  # before this one is counted

@@ -96,13 +96,9 @@ async def _items_in(step: SpawnStep, value: StepValue, ctx: RunningExecution) ->
             return ()
     made = await awaited(made)
     if isinstance(made, Mapping | str) or not isinstance(made, Iterable):
-        raise NoeticConfigError(
-            "INVALID_STEP",
-            f"The {step.context_in.strategy!r} strategy of spawn {step.id!r} returned no list of items.",
-            given=made,
-            hint="Return a list of items; an empty one for none.",
-            step_id=step.id,
-        )
+        what = f"The {step.context_in.strategy!r} strategy of spawn {step.id!r} returned no list of items."
+        hint = "Return a list of items; an empty one for none."
+        raise NoeticConfigError("INVALID_STEP", what, given=made, hint=hint, step_id=step.id)
     return tuple(made)
 
 

@@ -120,13 +120,9 @@ def raise_refusal(response: ModelResponse, step_id: str) -> None:
             elif part.get("text"):
                 return
     if refusals:
-        raise NoeticError(
-            "llm_refused",
-            f"The model refused: {' '.join(refusals)}",
-            hint="Rephrase the request.",
-            step_id=step_id,
-            refusal=" ".join(refusals),
-        )
+        what = f"The model refused: {' '.join(refusals)}"
+        hint = "Rephrase the request."
+        raise NoeticError("llm_refused", what, hint=hint, step_id=step_id, refusal=" ".join(refusals))
 
 
 def unreadable(exc: NoeticError, text: str, response: ModelResponse, step_id: str) -> NoeticError:

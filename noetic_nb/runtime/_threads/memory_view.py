@@ -225,12 +225,9 @@ class MemoryView:
         """
         layer = self._layer(layer_id)
         if layer.scope == "execution" and not self._is_live:
-            raise NoeticConfigError(
-                "NOT_EDITABLE",
-                f"The state of layer {layer_id!r} ends with each execution, and none is open on this thread.",
-                given=layer_id,
-                hint="Edit it inside `async with harness.execution(...)`, or give the layer the scope 'thread'.",
-            )
+            what = f"The state of layer {layer_id!r} ends with each execution, and none is open on this thread."
+            hint = "Edit it inside `async with harness.execution(...)`, or give the layer the scope 'thread'."
+            raise NoeticConfigError("NOT_EDITABLE", what, given=layer_id, hint=hint)
         # Before anything is awaited: the caller may change theirs meanwhile.
         try:
             fresh = copy.deepcopy(state)
@@ -351,12 +348,9 @@ class MemoryView:
         end = TurnEnd(0, None) if turn == 0 else self._history.end_of(self.thread_id, turn)
         if end is None:
             known = ", ".join(map(str, self.turns)) or "none"
-            raise NoeticConfigError(
-                "UNKNOWN_TURN",
-                f"Thread {self.thread_id!r} has no such turn to go back to.",
-                given=turn,
-                hint=f"Its turns are {known}, or 0 for the beginning.",
-            )
+            what = f"Thread {self.thread_id!r} has no such turn to go back to."
+            hint = f"Its turns are {known}, or 0 for the beginning."
+            raise NoeticConfigError("UNKNOWN_TURN", what, given=turn, hint=hint)
         states = await self._states_at(end)
         name = thread_id if thread_id is not None else await self._fresh_name(turn)
         if await self._is_taken(name):
@@ -390,12 +384,9 @@ class MemoryView:
                 if layer.id in end.places:
                     places[layer.id] = end.places[layer.id]
             elif end.order is not None and self._history.is_forgotten(layer.id, key):
-                raise NoeticConfigError(
-                    "UNKNOWN_TURN",
-                    f"The state of layer {layer.id!r} as that turn left it is no longer remembered.",
-                    given=self.thread_id,
-                    hint="Go back to a later turn; with checkpoints=True all of them are kept.",
-                )
+                what = f"The state of layer {layer.id!r} as that turn left it is no longer remembered."
+                hint = "Go back to a later turn; with checkpoints=True all of them are kept."
+                raise NoeticConfigError("UNKNOWN_TURN", what, given=self.thread_id, hint=hint)
         if places and self.saved is not None:
             states |= await self.saved.states(places)
         return states

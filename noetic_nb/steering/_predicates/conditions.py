@@ -286,11 +286,8 @@ def _library() -> Any:
     try:
         import cel
     except ImportError as exc:
-        raise NoeticConfigError(
-            "MISSING_PACKAGE",
-            "Conditions in CEL need the package common-expression-language.",
-            hint="pip install 'noetic_nb[rules]'",
-        ) from exc
+        what = "Conditions in CEL need the package common-expression-language."
+        raise NoeticConfigError("MISSING_PACKAGE", what, hint="pip install 'noetic_nb[rules]'") from exc
     return cel
 
 

@@ -202,13 +202,9 @@ class RuleBook(RuleMethods):
             case None:
                 names = {}
             case other:
-                raise NoeticConfigError(
-                    "INVALID_RULE",
-                    f"Rule {rule_id!r} is not a Python rule.",
-                    given=other.form,
-                    hint="Put a whole rule in its place: rules.put({...}).",
-                    rule_id=rule_id,
-                )
+                what = f"Rule {rule_id!r} is not a Python rule."
+                hint = "Put a whole rule in its place: rules.put({...})."
+                raise NoeticConfigError("INVALID_RULE", what, given=other.form, hint=hint, rule_id=rule_id)
         predicate = compile_predicate(rule_id, text, names)
         return old.model_copy(update={"predicate": predicate, "source": text})
 
@@ -266,12 +262,9 @@ class RuleBook(RuleMethods):
         with self._lock:
             rule, count = self[rule_id], len(self._snapshot)
             if isinstance(position, bool) or not isinstance(position, int) or not -count <= position < count:
-                raise NoeticConfigError(
-                    "INVALID_POSITION",
-                    "There is no such place among the rules.",
-                    given=position,
-                    hint=f"Use 0 to {count - 1}, or -1 for the last.",
-                )
+                what = "There is no such place among the rules."
+                hint = f"Use 0 to {count - 1}, or -1 for the last."
+                raise NoeticConfigError("INVALID_POSITION", what, given=position, hint=hint)
             place = position % count
             if self._snapshot.rules[place] is rule:
                 return
