@@ -47,6 +47,11 @@ class RecordedCall:
     """Whether it is a call of a tool that succeeded."""
 
 
+def call_outside(params: BeforeToolCallParams, seq: int = 0) -> RecordedCall:
+    """Return a call that is in no run, to ask rules about."""
+    return RecordedCall("", seq, 0.0, ev.Where("", "", 1), "before_tool_call", params)
+
+
 def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
     """Return every call of some runs (recorded, loaded, still growing) at which rules are evaluated, in order.
 

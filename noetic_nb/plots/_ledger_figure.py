@@ -10,9 +10,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import SteeringDecided
 from noetic_nb.plots._figure_style import Theme, as_figure, axes_for, filled, named, put_legend, put_title, say_empty
 from noetic_nb.runs._decision_faults import is_faulty
+from noetic_nb.runs._events.selected import decisions
 from noetic_nb.runs._palette import ACTION_COLOURS, OTHER_LOOK
 from noetic_nb.runs._plain_text import count
 from noetic_nb.runs._run_source import run_of
@@ -51,18 +51,18 @@ def ledger(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, th
 
     Examples
     --------
-    >>> from noetic_nb.events import SteeringDecided, Where
-    >>> from noetic_nb.runs import Run
-    >>> event = SteeringDecided(Where("t1", "e1", 1), 0.0, "steering", "before_tool_call", "pay", {}, "deny", None, ("r",), 1.0)
-    >>> axes = ledger(Run(events=[event]))
-    >>> [(float(bar.get_height()), float(bar.get_x())) for bar in axes.patches]
-    [(1.0, 0.6)]
+    >>> import noetic_nb as nn
+    >>> rules = nn.RuleBook()
+    >>> _ = rules.at_most(3, "get_reservation_details")
+    >>> axes = ledger(nn.lab.replay(nn.lab.datasets.airline_run(26), rules=rules))
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['deny 3', 'allow 54']
     """
-    recorded = run_of(run).events
-    events = [event for event in recorded if isinstance(event, SteeringDecided)]
+    recorded = run_of(run)
+    events = [event for _, event in decisions(recorded)]
     of_thread = thread_id if thread_id is not None or not events else events[-1].where.thread_id
     decided = [event for event in events if event.where.thread_id == of_thread]
-    if thread_id is not None and not decided and len(recorded):
+    if thread_id is not None and not decided and len(recorded.events):
         raise NoeticConfigError(
             "UNKNOWN_THREAD", "Nothing was decided in such a thread.", given=thread_id, hint="Look at `run.threads`."
         )

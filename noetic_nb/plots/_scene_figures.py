@@ -17,7 +17,7 @@ from noetic_nb.runs._requests.item_lives import compactions_of
 from noetic_nb.runs._requests.model_calls import Calls
 from noetic_nb.runs._requests.recorded_requests import requests_of
 from noetic_nb.runs._run_source import run_of
-from noetic_nb.runs._timeline.run_spans import Timeline, has_clock
+from noetic_nb.runs._timeline.run_spans import Timeline
 from noetic_nb.runs._timeline.span_window import QUIET, Windows
 
 # The height of a lane of items that left, as a share of the panel above it.
@@ -136,17 +136,13 @@ def timeline(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, 
 
     Examples
     --------
-    >>> from noetic_nb.events import ToolCalled, Where
-    >>> from noetic_nb.runs import Run
-    >>> axes = timeline(Run(events=[ToolCalled(Where("t1", "e1", 1), 40.0, "pay", "c1", {}, "", 40.0, "error")]))
-    >>> [text.get_text() for text in axes.get_legend().get_texts()], [text.get_text() for text in axes.texts]
-    (['tool calls 1', '✕ failed 1'], ['thread t1', 'pay', '✕'])
+    >>> from noetic_nb.lab import datasets
+    >>> axes = timeline(datasets.airline_run(26))
+    >>> [text.get_text() for text in axes.get_legend().get_texts()], axes.texts[0].get_text()
+    (['turns 4', 'model calls 30', 'tool calls 27', '⊘ held back 1'], 'thread airline-26')
     """
     recorded = run_of(run)
-    spans = Timeline(is_timed=has_clock(recorded))
-    for seq, event in enumerate(recorded.events):
-        if thread_id is None or event.where.thread_id == thread_id:
-            spans.take(event, seq)
+    spans = Timeline.of(recorded, thread_id)
     if thread_id is not None and not spans.spans and len(recorded.events):
         raise NoeticConfigError(
             "UNKNOWN_THREAD", "Nothing ran in such a thread.", given=thread_id, hint="Look at `run.threads`."

@@ -44,11 +44,9 @@ def headline(timeline: Timeline) -> str:
 
     Examples
     --------
-    >>> from noetic_nb.events import ToolCalled, Where
-    >>> timeline = Timeline()
-    >>> _ = timeline.take(ToolCalled(Where("t1", "e1", 1), 40.0, "pay", "c1", {}, "", 40.0, "error"), 0)
-    >>> headline(timeline)
-    '1 span in 40 ms; 1 failed'
+    >>> from noetic_nb.lab import datasets
+    >>> headline(Timeline.of(datasets.airline_run(26)))
+    '4 turns, 61 spans; 1 held back'
     """
     spans, turns = len(timeline.spans), timeline.counts["turn"]
     said = f"{turns:,} turn{'s' * (turns != 1)}, " if turns else ""
@@ -83,13 +81,11 @@ def timeline_scene(timeline: Timeline, window: Window, *, by_time: bool = True) 
 
     Examples
     --------
-    >>> from noetic_nb.events import ToolCalled, Where
+    >>> from noetic_nb.lab import datasets
     >>> from noetic_nb.runs._timeline.span_window import Windows
-    >>> timeline = Timeline()
-    >>> _ = timeline.take(ToolCalled(Where("t1", "e1", 1), 40.0, "pay", "c1", {}, "", 40.0, "error"), 0)
-    >>> scene = timeline_scene(timeline, Windows(timeline).window())
-    >>> scene.marks[-1]
-    Mark(series='tool', points=[0.0, '0', 40.0], text='✕ tool pay: 40 ms, error', words='pay', sign='✕', tone='bad', key='0')
+    >>> timeline = Timeline.of(datasets.airline_run(26))
+    >>> timeline_scene(timeline, Windows(timeline).window()).marks[-1].text
+    'tool update_reservation_flights: ok'
     """
     wide = window.stop - window.start
     digits = 5 - floor(log10(wide))

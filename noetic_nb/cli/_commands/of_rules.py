@@ -85,8 +85,8 @@ def checked_runs(name: str, *, agent: str | None, rules: str | None, outcome: st
 
 def _judge(checked: Checked, run: Run, outcome: object, rules: Any) -> None:
     """Compare the decisions of rules with those of no rules: a good run is to pass, a failed one to be stopped as it was."""
-    from noetic_nb.events import SteeringDecided
     from noetic_nb.lab import backtest
+    from noetic_nb.runs._events.selected import decisions
     from noetic_nb.steering._evaluation.rule_reading import UnknownTarget
 
     with warnings.catch_warnings():
@@ -96,7 +96,7 @@ def _judge(checked: Checked, run: Run, outcome: object, rules: Any) -> None:
         why = f"{line['hook']} {line['tool_name'] or ''}: {', '.join(line['rules_after'])}"
         checked.differences.append({"turn": int(line["turn"]), "what": str(line["change"]), "recorded": "", "now": why})
     is_denied = any(line["what"] == "newly_denied" for line in checked.differences)
-    was_denied = any(event.action == "deny" for event in run.select(SteeringDecided))
+    was_denied = any(event.action == "deny" for _, event in decisions(run))
     if is_denied and outcome is not False and not was_denied:
         checked.worse.append("the rules deny a call of a run that did not fail")
     if was_denied and outcome is False and not is_denied:

@@ -63,14 +63,14 @@ def _import_arguments(parser: ArgumentParser) -> None:
 
 def run_facts(run: Run) -> dict[str, Any]:
     """Return the facts about one run for a list of runs."""
-    from noetic_nb.events import ModelCalled, ToolCalled
+    from noetic_nb.runs._events.selected import model_calls, tool_calls
 
     meta = run.meta
     return {
         "run_id": run.run_id,
         "turns": len(run.turns),
-        "model_calls": len(run.select(ModelCalled)),
-        "tool_calls": len(run.select(ToolCalled)),
+        "model_calls": len(model_calls(run)),
+        "tool_calls": len(tool_calls(run)),
         "outcome": meta.get("outcome"),
         "model": meta.get("model"),
         "source": meta.get("source"),

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from noetic_nb import regulator as reg
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, ToolCalled
 from noetic_nb.regulator.decisions import CircuitBreak, CostCapReached, Decision
 from noetic_nb.regulator.events import U32_MAX, U64_MAX
 from noetic_nb.regulator.predicates.evidence import Evidence
 from noetic_nb.regulator.predicates.explanation import Condition, Predicate, PredicateFinding, names_of
 from noetic_nb.runs import Run
+from noetic_nb.runs._events.selected import model_calls, tool_calls
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._regulation.recorded_regulator import RegulatorFeed
 
@@ -298,11 +298,9 @@ def _trace_of_regulator(regulator: reg.Regulator, run: Run) -> list[Reached]:
 
 def _trace_of_function(function: Callable[[Run], float], run: Run) -> list[Reached]:
     events = tuple(run.events)
-    places = [
-        seq
-        for seq, event in enumerate(events)
-        if isinstance(event, ToolCalled) or (isinstance(event, ModelCalled) and event.purpose == "agent")
-    ]
+    places = sorted(
+        [seq for seq, call in (*model_calls(run), *tool_calls(run)) if getattr(call, "purpose", "agent") == "agent"]
+    )
     reached: list[Reached] = []
     best = -inf
     for seq in places:
@@ -331,7 +329,7 @@ def _called(function: Callable[[Run], float], run: Run) -> float:
 
 def _check_known(predicate: Predicate, run: Run) -> None:
     """Refuse a run that lacks the value a predicate compares: a zero that was never measured would be a good score."""
-    calls = [event for event in run.select(ModelCalled) if event.purpose == "agent" and event.status == "ok"]
+    calls = [call for _, call in model_calls(run) if call.purpose == "agent" and call.status == "ok"]
     if isinstance(predicate, reg.LowConfidence) and not any(call.logprobs for call in calls):
         raise Unscored("no log-probabilities were recorded")
     if not isinstance(predicate, reg.CostCap):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, ToolCalled, TurnCompleted
 from noetic_nb.lab._detection.calibration import Failure, none_scored
 from noetic_nb.lab._detection.detectors import Detecting, Detector, Reached, Unscored, detectors_of
 from noetic_nb.lab._detection.fitting import Booleans, Floats, percentiles, share, weights_of
@@ -24,6 +23,7 @@ from noetic_nb.lab._statistics.labels import By, Outcome, check_samples, cluster
 from noetic_nb.models import Usage
 from noetic_nb.models._pricing import Price, check_price, cost_of
 from noetic_nb.runs import Run
+from noetic_nb.runs._events.selected import ended, model_calls
 
 if TYPE_CHECKING:
     import pandas
@@ -146,21 +146,20 @@ def _sums_to_the_end(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(reversed(sums))
 
 
-def _cost(call: ModelCalled, price: _Price) -> float:
+def _cost(model: str, usage: Usage, known: float | None, price: _Price) -> float:
     if price is None:
-        return nan if call.cost is None else call.cost
-    usage = Usage(*call.counts)
+        return nan if known is None else known
     if not usage.total_tokens:
         return nan
     if isinstance(price, str):
         cost = cost_of(usage, model=price)
     else:
-        cost = cost_of(usage, model=call.model, price=price)
+        cost = cost_of(usage, model=model, price=price)
     return nan if cost is None else cost
 
 
 def _spent(run: Run, price: _Price) -> _Spent:
-    places = [(seq, event) for seq, event in enumerate(run.events) if isinstance(event, ModelCalled)]
+    places = model_calls(run)
     tokens = [
         float(call.input_tokens + call.output_tokens) if call.input_tokens or call.output_tokens else nan
         for _, call in places
@@ -168,10 +167,12 @@ def _spent(run: Run, price: _Price) -> _Spent:
     after = {
         # A run without any model call was recorded by something that does not see them.
         "tokens": _sums_to_the_end(tokens) if places else (nan,),
-        "cost": _sums_to_the_end([_cost(call, price) for _, call in places]) if places else (nan,),
+        "cost": _sums_to_the_end([_cost(call.model, Usage(*call.counts), call.cost, price) for _, call in places])
+        if places
+        else (nan,),
     }
     is_timed = "t_ms" not in (run.meta.get("estimated") or ())
-    ends = [event.t_ms for event in run.select(ModelCalled, ToolCalled, TurnCompleted)]
+    ends = [event.t_ms for _, event in ended(run)]
     return _Spent(
         tuple([seq for seq, _ in places]),
         after,
@@ -182,9 +183,7 @@ def _spent(run: Run, price: _Price) -> _Spent:
 
 def _steps(run: Run) -> list[Reached]:
     """Return where a cap stops: after its last step, where another one followed."""
-    places = [
-        seq for seq, event in enumerate(run.events) if isinstance(event, ModelCalled) and event.purpose == "agent"
-    ]
+    places = [seq for seq, call in model_calls(run) if call.purpose == "agent"]
     return [Reached(seq, float(steps)) for steps, seq in enumerate(places[:-1], start=1)]
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ItemsAppended
 from noetic_nb.items import item_tokens
 from noetic_nb.items._build import item_text
 from noetic_nb.lab._checks import check_share
@@ -30,6 +29,7 @@ from noetic_nb.lab._detection.detectors import Detecting, Detector, Unscored, de
 from noetic_nb.lab._detection.fitting import Booleans, Floats
 from noetic_nb.lab._statistics.labels import By, Outcome, check_samples, clusters_of, domain_of, groups_of, labelled
 from noetic_nb.runs import Run
+from noetic_nb.runs._events.selected import appended
 from noetic_nb.runs._run import version_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def changes_state(name: str) -> bool:
 
 
 def _items(run: Run) -> list[Any]:
-    return [item for event in run.select(ItemsAppended) for item in event.items]
+    return [item for _, event in appended(run) for item in event.items]
 
 
 def _calls(run: Run) -> float:

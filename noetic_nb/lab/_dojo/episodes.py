@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.events import SteeringDecided, ToolCalled
 from noetic_nb.items import thaw
 from noetic_nb.lab.environments import Environment
 from noetic_nb.models import ScriptedModel
 from noetic_nb.models._client import ModelClient, ModelRequest
 from noetic_nb.models._script import CallTool
 from noetic_nb.runs import Run, record
+from noetic_nb.runs._events.selected import decisions, tool_calls
 from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steering import SteeringRule, steering
 from noetic_nb.steps import Tool, react
@@ -169,11 +169,9 @@ def play(
         failed = str(exc)
     run.stop_recording()
     made = [
-        CallTool(event.name, **thaw(event.args or {}))
-        for event in run.events
-        if isinstance(event, ToolCalled) and event.status in ("ok", "error")
+        CallTool(call.name, **thaw(call.args or {})) for _, call in tool_calls(run) if call.status in ("ok", "error")
     ]
-    asked = sum(isinstance(event, SteeringDecided) and event.layer_id == "approval" for event in run.events)
+    asked = sum(decided.layer_id == "approval" for _, decided in decisions(run))
     run.meta.update(
         source="dojo",
         domain=None,

@@ -6,24 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.events import ToolCalled, Where
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._origin_index import OriginIndex, Provenance
 from noetic_nb.items._origins import MODEL, Origin, trusted_source
 from noetic_nb.lab._dojo.episodes import PATIENCE, folded
-from noetic_nb.lab._recorded_calls import RecordedCall
+from noetic_nb.lab._recorded_calls import call_outside
 from noetic_nb.lab._rule_trial import Trial, try_rules
 from noetic_nb.memory import ExecutionContext, PastCall
 from noetic_nb.memory._steering_decision import SteeringAction
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.models._script import CallTool
 from noetic_nb.runs import Run
+from noetic_nb.runs._events.selected import tool_calls
 from noetic_nb.steering._evaluation.evaluate import Policy, RuleSnapshot
 from noetic_nb.steps import Tool
 
 _STATE: Final[Mapping[str, Any]] = {"ledger": (), "pendingAsync": ()}
 _CONTEXT: Final = ExecutionContext(execution_id="dojo", thread_id="dojo")
-_WHERE: Final = Where("dojo", "dojo", 1, 0)
 
 
 class Oracle:
@@ -40,15 +39,14 @@ class Oracle:
         self._log.add(prompt, Origin("user"))
         self._history: list[PastCall] = []
         self.asked = 0
-        for event in run.events:
-            if isinstance(event, ToolCalled):
-                args = compact_json(event.args or {})
-                self._log.add(args, MODEL)
-                self._log.add(event.output, Origin("tool", event.name), args=args)
-                self._history.append(PastCall(event.name, event.args or {}, event.call_id, event.status, event.output))
-                self.reader = event.name
-                if folded(goal) in folded(event.output):
-                    break
+        for _, made in tool_calls(run):
+            args = compact_json(made.args or {})
+            self._log.add(args, MODEL)
+            self._log.add(made.output, Origin("tool", made.name), args=args)
+            self._history.append(PastCall(made.name, made.args or {}, made.call_id, made.status, made.output))
+            self.reader = made.name
+            if folded(goal) in folded(made.output):
+                break
 
     def says(self, read: str, calls: Sequence[CallTool], results: Mapping[str, str]) -> Iterator[SteeringAction | None]:
         """Yield the decision on each call of a thread; None for a call that does not fit its tool.
@@ -78,7 +76,7 @@ class Oracle:
                 tuple(history),
                 provenance=lambda provenance=provenance: provenance,  # type: ignore[misc]
             )
-            recorded = RecordedCall("dojo", number, 0.0, _WHERE, "before_tool_call", params)
+            recorded = call_outside(params, number)
             result = self._trial.at_once(recorded) or try_rules(self._rules, [recorded], policy=Policy())[0]
             action = result.decision.action
             yield action

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any, Final, NamedTuple
 
-from noetic_nb.events import ErrorRaised
 from noetic_nb.lab._checks import check_run
 from noetic_nb.lab._failing.steps import Evidence, Step, Thread, leaves, names_in, records, threads_of
 from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, schemas_of
@@ -435,7 +434,7 @@ def _evidence(
     for reading in _READINGS:
         yield from reading(thread)
     yield from changes_of_wish(thread)
-    for error in run.select(ErrorRaised):
+    for error in [error for turn in run.turns for error in turn.errors]:
         last = [step for step in thread.steps if step.turn == error.where.turn]
         if error.where.thread_id == thread.thread_id and last:
             yield Evidence(last[-1], "an error", f"The turn ended with it: {error.message}")

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 
-from noetic_nb.events import ItemsAppended, ToolCalled
 from noetic_nb.items import item_text
 from noetic_nb.runs import Run
+from noetic_nb.runs._events.selected import appended, tool_calls
 
 
 class Evidence(NamedTuple):
@@ -188,12 +188,11 @@ def names_in(value: Any) -> set[str]:
 
 def threads_of(run: Run) -> Iterator[Thread]:
     """Yield the threads of a run whose log was recorded from its start."""
-    settled = {call.call_id: (place, call) for place, call in enumerate(run.select(ToolCalled))}
-    seqs = {id(event): seq for seq, event in enumerate(run.events) if isinstance(event, ToolCalled)}
+    settled = {call.call_id: (place, seq, call) for place, (seq, call) in enumerate(tool_calls(run))}
     for thread_id in run.threads:
         thread = Thread(thread_id)
         items: dict[int, tuple[int, Any]] = {}
-        here = [event for event in run.select(ItemsAppended) if event.where.thread_id == thread_id]
+        here = [event for _, event in appended(run) if event.where.thread_id == thread_id]
         depth = min([event.where.depth for event in here], default=0)
         for event in here:
             if event.where.depth == depth:
@@ -204,9 +203,9 @@ def threads_of(run: Run) -> Iterator[Thread]:
             if step is None:
                 continue
             if step.kind == "call":
-                place, call = settled.get(step.call_id, (None, None))
-                if call is not None:
-                    step.place, step.status, step.seq = place, call.status, seqs[id(call)]
+                if step.call_id in settled:
+                    step.place, step.seq, call = settled[step.call_id]
+                    step.status = call.status
                 open_[step.call_id] = step
             elif step.kind == "result" and step.call_id in open_:
                 open_[step.call_id].result = step

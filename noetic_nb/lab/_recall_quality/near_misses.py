@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from noetic_nb.events import LayerStateChanged, ModelCalled
 from noetic_nb.items import ItemLog, item_text
 from noetic_nb.lab._checks import check_run
 from noetic_nb.lab._replaying.plan_replay import LayersAlong
@@ -15,6 +14,7 @@ from noetic_nb.layers._helpers.considered import Considered, Hit, considering, f
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.redact import redact_text
 from noetic_nb.runs import Run
+from noetic_nb.runs._events.selected import CallName, layer_states
 from noetic_nb.runs._requests.recorded_requests import RequestIndex, recorded_request
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime import AgentConfig
@@ -47,7 +47,7 @@ class _Miss(NamedTuple):
 
 
 def near_misses(
-    run: Run, call: int | ModelCalled, *, layers: Iterable[MemoryLayer] | None = None, thread_id: str | None = None
+    run: Run, call: CallName, *, layers: Iterable[MemoryLayer] | None = None, thread_id: str | None = None
 ) -> pandas.DataFrame:
     """List the items that a call was not sent, and the smallest budget or threshold that would have admitted each.
 
@@ -162,9 +162,10 @@ async def _considered(run: Run, request: RecordedRequest, layers: Sequence[Memor
     for event in tuple(run.events)[: request.seq]:
         index.take(event)
         await live.take(event, index)
-        is_other = event.where.thread_id != where.thread_id
-        if isinstance(event, LayerStateChanged) and not (is_other and event.layer_id in narrow):
-            states[event.layer_id] = event.state
+    for seq, changed in layer_states(run):
+        is_other = changed.where.thread_id != where.thread_id
+        if seq < request.seq and not (is_other and changed.layer_id in narrow):
+            states[changed.layer_id] = changed.state
     for layer in layers:
         if layer.id in states:
             live.stack.state.set(where.execution_id, layer.id, states[layer.id])

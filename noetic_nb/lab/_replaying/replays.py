@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled
 from noetic_nb.lab._checks import check_one_of
 from noetic_nb.lab._replaying.open_replay import checked_run, layers_in
 from noetic_nb.lab._replaying.regulator_readings import RegulatorReadings
 from noetic_nb.models._client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
+from noetic_nb.runs._events.selected import CallName
 from noetic_nb.runs._regulation.recorded_regulator import checked_regulator
 from noetic_nb.runs._requests.recorded_requests import recorded_request
 from noetic_nb.runs._requests.sent_request import RecordedRequest
@@ -171,7 +171,7 @@ def replay(
 def fork(
     run: Run,
     *,
-    at: int | ModelCalled,
+    at: CallName,
     model: Any = None,
     edit: str | Callable[[Sequence[Any]], Sequence[Any]] | None = None,
     rules: Any = None,

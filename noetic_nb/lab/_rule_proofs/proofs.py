@@ -10,10 +10,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb._core.cards import with_card
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import Where
 from noetic_nb.items import thaw
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.lab._recorded_calls import RecordedCall, schemas_of
+from noetic_nb.lab._recorded_calls import call_outside, schemas_of
 from noetic_nb.lab._rule_trial import TrialResult, as_snapshot, try_rules
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.memory.params import BeforeToolCallParams
@@ -121,8 +120,7 @@ class _Question:
 
 
 def _decided(rules: RuleSnapshot, call: BeforeToolCallParams) -> TrialResult:
-    where = Where("proof", "proof", 1)
-    return try_rules(rules, [RecordedCall("proof", 0, 0.0, where, "before_tool_call", call)], policy=Policy())[0]
+    return try_rules(rules, [call_outside(call)], policy=Policy())[0]
 
 
 def _is_made(result: TrialResult) -> bool:

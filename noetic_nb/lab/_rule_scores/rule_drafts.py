@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import SteeringDecided, ToolCalled
 from noetic_nb.lab._rule_backtest import Trials
 from noetic_nb.lab._rule_scores.rule_candidates import rules_against, tried_calls
 from noetic_nb.memory._steering_decision import SteeringAction
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.runs import Run
 from noetic_nb.runs._cause import place_asked, places_of_decisions
+from noetic_nb.runs._events.selected import DecisionOrCall
 from noetic_nb.steering._rules.rule import SteeringRule
 
 
-def draft_rule(
-    run: Run, decision_or_call: SteeringDecided | ToolCalled | int | None = None, *, seq: int | None = None
-) -> SteeringRule:
+def draft_rule(run: Run, decision_or_call: DecisionOrCall = None, *, seq: int | None = None) -> SteeringRule:
     """Draft a rule that denies one recorded call, and as few others of the run as a simple rule can.
 
     Parameters
@@ -54,9 +52,7 @@ def draft_rule(
     """
     events = tuple(run.events)
     at = place_asked(events, decision_or_call, seq)
-    if isinstance(events[at], SteeringDecided):
-        made = {decided: call for call, decided in places_of_decisions(events).items()}
-        at = made.get(at, at)
+    at = {decided: call for call, decided in places_of_decisions(events).items()}.get(at, at)
     trials = Trials([run])
     places = [place for place, call in enumerate(trials.calls) if isinstance(call.params, BeforeToolCallParams)]
     own = next((place for place in places if trials.calls[place].seq == at), None)

@@ -28,6 +28,7 @@ from noetic_nb.events import (
     WarningRaised,
     Where,
 )
+from noetic_nb.runs._events.run_log import placed
 from noetic_nb.runs._plain_text import size_words
 from noetic_nb.runs._timeline.span import Span, severity_of
 from noetic_nb.runs._timeline.span_layout import PlacedSpans, Running
@@ -51,6 +52,15 @@ class Timeline(PlacedSpans):
 
     reads: ClassVar[frozenset[type[Any]]] = frozenset()
     """The types of the events that it has a use for."""
+
+    @classmethod
+    def of(cls, run: Any, thread_id: str | None = None) -> Timeline:
+        """Return the spans of a run, or of one of its threads."""
+        spans = cls(is_timed=has_clock(run))
+        for seq, event in placed(run, *cls.reads):
+            if thread_id in (None, event.where.thread_id):
+                spans.take(event, seq)
+        return spans
 
     def take(self, event: RunEvent, seq: int, call: int | None = None) -> bool:
         """Read one event, with its number in the run and among the agent's model calls; returns whether a span changed."""

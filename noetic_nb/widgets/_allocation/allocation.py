@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import traitlets
 
-from noetic_nb.events import ModelCalled
 from noetic_nb.runs import Run
+from noetic_nb.runs._events.selected import CallName
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.widgets._allocation.allocation_reading import CALLS_HOSTED, CALLS_KEPT, AllocationReading
@@ -114,7 +114,7 @@ class TokenAllocation(PictureView):
 
     def what_if(
         self,
-        call: int | ModelCalled,
+        call: CallName,
         budgets: Mapping[str, Any] | None = None,
         total: float | None = None,
         reserve: float | None = None,

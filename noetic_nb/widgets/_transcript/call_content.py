@@ -68,14 +68,7 @@ def folded(text: object, whole_text: str = "") -> tuple[str, str]:
 
 
 def title_of(record: CallRecord) -> str:
-    """Return which call this is, as in the allocation.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import ModelCalled, Where
-    >>> title_of(CallRecord(4, 9, 2, ModelCalled(Where("t1", "e1", 3), 0.0, 0, "m", "agent", 1.0, "ok"), None, []))
-    'Turn 3, call 2 · thread t1'
-    """
+    """Return which call this is, as in the allocation."""
     where = record.where
     inner = f" · depth {where.depth}" if where.depth else ""
     return f"Turn {where.turn}, call {record.in_turn} · thread {plain(where.thread_id)}{inner}"

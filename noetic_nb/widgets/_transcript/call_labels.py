@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ItemsAppended, ModelCalled
 from noetic_nb.runs import Run
 from noetic_nb.runs._labelled import agent_calls, visible_labels
 from noetic_nb.runs._labels import codebook_of
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, sendable
-from noetic_nb.runs._requests.recorded_requests import CallRecord
+from noetic_nb.runs._requests.recorded_requests import CallRecord, requests_of
 
 # Digits that there are keys for.
 MOST_VALUES: Final = 9
@@ -90,17 +89,9 @@ class CallLabels:
     def _call_with(self, thread_id: str, item: int) -> int | None:
         """Return the first call whose request can have an item: the one after it; the last of its thread where none is."""
         calls = {id(event): number for number, event in agent_calls(self.run)}
-        is_there, last = False, None
-        for event in tuple(self.run.events):
-            if event.where.thread_id != thread_id:
-                continue
-            if isinstance(event, ItemsAppended):
-                is_there = is_there or event.start <= item < event.start + len(event.items)
-            elif isinstance(event, ModelCalled) and id(event) in calls:
-                last = calls[id(event)]
-                if is_there:
-                    return last
-        return last
+        here = [one for one in requests_of(self.run).requests if one.where.thread_id == thread_id and one.called]
+        have = [one for one in here if one.known is not None and one.first <= item < one.first + len(one.known)]
+        return calls[id((have or here[-1:])[0].called)] if here else None
 
 
 def _same(one: Any, other: Any) -> bool:

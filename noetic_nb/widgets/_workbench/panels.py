@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, ViewAssembled
 from noetic_nb.lab._statistics.labels import runs_in
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
+from noetic_nb.runs._events.selected import was_called
 from noetic_nb.runs._recording.recorder import record, recorded
 from noetic_nb.runs._regulation.recorded_regulator import checked_regulator
 from noetic_nb.runs._run_source import RunLike, run_of
@@ -54,8 +54,8 @@ class Panel(NamedTuple):
     """Why it cannot be opened, empty where it can."""
     is_of_thread: bool = True
     """Whether it shows only the thread that was chosen. Rules are those of all threads."""
-    needs: frozenset[type[Any]] = frozenset()
-    """The events of which a recording must have some for the panel to have anything; none where all will do."""
+    has_any: Callable[[Any], bool] = lambda run: bool(run.events)
+    """Tells whether the panel would have anything of a recording."""
 
 
 def _needs_rules(subject: Subject) -> str:
@@ -67,13 +67,16 @@ def _labelled(bank: Sequence[Run]) -> list[Run] | None:
     return [run for run in bank if run.meta.get("outcome") is not None] or None
 
 
-_CALLED: Final[frozenset[type[Any]]] = frozenset({ModelCalled, ViewAssembled})
-
 PANELS: Final[Mapping[str, Panel]] = {
     "ledger": Panel("Ledger", Ledger, lambda of, **more: Ledger(of.run, **more), (12, 320)),
     "transcript": Panel("Transcript", Transcript, lambda of, **more: Transcript(of.run, **more), (12, 460)),
     "allocation": Panel(
-        "Context", TokenAllocation, lambda of, **more: TokenAllocation(of.run, **more), (12, 460), True, needs=_CALLED
+        "Context",
+        TokenAllocation,
+        lambda of, **more: TokenAllocation(of.run, **more),
+        (12, 460),
+        True,
+        has_any=was_called,
     ),
     "trends": Panel(
         "Quality and cost",
@@ -157,8 +160,8 @@ def names_to_open(subject: Subject, given: Sequence[str] | None) -> list[str]:
     """
     if given is None:
         found = {name: panel for name, panel in PANELS.items() if panel.is_open and not panel.lacks(subject)}
-        if not getattr(subject.run, "is_recording", False) and (kinds := set(map(type, subject.run.events))):
-            found = {name: panel for name, panel in found.items() if not panel.needs or panel.needs & kinds}
+        if not getattr(subject.run, "is_recording", False) and len(subject.run.events):
+            found = {name: panel for name, panel in found.items() if panel.has_any(subject.run)}
         return list(found)
     names = checked_names(given)
     for name in names:
