@@ -8,16 +8,18 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from noetic_nb import plots
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ContextCompacted, ItemFate, ItemsAppended, ModelCalled, RunEvent, ViewAssembled, Where
-from noetic_nb.items import input_message, item_tokens
+from noetic_nb.items import Item, input_message, item_tokens
 from noetic_nb.lab import datasets
 from noetic_nb.plots._context_scene import BANDS, COLUMNS, folded
 from noetic_nb.plots._scene.scene import Mark, Scene
 from noetic_nb.runs import Run
-from noetic_nb.runs._requests.context_parts import ContextCall, ContextParts, divided
+from noetic_nb.runs._requests.context_parts import HISTORY, ContextCall, ContextParts, divided, kind_of
+from noetic_nb.runs._requests.item_lives import sent_changes
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import sent_positions
 from noetic_nb.widgets import TokenAllocation
@@ -88,6 +90,70 @@ def test_the_lane_counts_the_items_that_were_sent_before_and_are_no_more() -> No
             *[len({*sent_positions(a)} - {*sent_positions(b)}) for a, b in pairwise(views)],
         ]
         assert [sum(each.values()) for each in left] == expected
+
+
+def random_view(rng: random.Random, size: int) -> ViewAssembled:
+    """A request of a log of some items: with a window, items left out of it, hidden stretches, forced and kept items."""
+    start = rng.randrange(size)
+    end = rng.randrange(start, size + 1)
+    fates = [
+        ItemFate("history", at, 5, rng.choice(["over_budget", "hidden", "forced"]))
+        for at in rng.sample(range(size), rng.randrange(min(4, size)))
+    ]
+    fates = [fate for fate in fates if fate.reason == "forced" or fate.position >= start]
+    forced = {fate.position for fate in fates if fate.reason == "forced"}
+    kept = tuple([at for at in range(start) if rng.random() < 0.1 and at not in forced])
+    edges = sorted(rng.sample(range(start, size + 1), min(2, size + 1 - start)))
+    hidden = ((edges[0], edges[1], 7),) if len(edges) == 2 and rng.random() < 0.4 else ()
+    (view,) = (event for event in turn(1, window=(start, end), fates=tuple(fates)) if isinstance(event, ViewAssembled))
+    return structs.replace(view, kept=kept, hidden=hidden)
+
+
+def sent_in(view: ViewAssembled, size: int) -> set[int]:
+    """Return the places that a request has, looked up one by one."""
+    gone = {fate.position for fate in view.fates}
+    gone |= {at for start, stop, _ in view.hidden for at in range(start, stop)}
+    forced = {fate.position for fate in view.fates if fate.reason == "forced"}
+    return {
+        at for at in range(size) if (at in range(*view.window) and at not in gone) or at in forced or at in view.kept
+    }
+
+
+def test_stretches_of_random_requests_are_the_places_that_they_have_each_once() -> None:
+    rng = random.Random(7)
+    for _ in range(3_000):
+        size = rng.randrange(1, 14)
+        was, view = random_view(rng, size), random_view(rng, size)
+        before, now = sent_in(was, size), sent_in(view, size)
+
+        assert sent_positions(view) == sorted(now)
+        gone, come = sent_changes(was, view)
+        assert (sorted(gone), come) == (sorted(before - now), sorted(now - before))
+
+
+def test_the_kinds_of_random_requests_are_those_of_their_items() -> None:
+    rng = random.Random(9)
+    for _ in range(150):
+        size, run, where = rng.randrange(1, 14), Run(), Where("t1", "e1", 1)
+        makers: list[Any] = [input_message, lambda text: input_message(text, "assistant")]
+        makers.append(lambda text: Item(type="function_call_output", callId="c", output=text))
+        items = tuple([rng.choice(makers)("word " * rng.randrange(1, 30)) for _ in range(size)])
+        run.append(ItemsAppended(where, 0.0, 0, items, "user"))
+        view = structs.replace(random_view(rng, size), history=10_000)
+        run.append(view)
+        index = RequestIndex()
+        for event in run.events:
+            index.take(event)
+        (request,) = index.requests
+
+        parts = ContextParts().planned(request, view)
+
+        expected: dict[str, int] = {}
+        for at in sent_in(view, size):
+            kind = kind_of(items[at], is_imported=False)
+            expected[kind] = expected.get(kind, 0) + item_tokens(items[at], request.counter)
+        assert {kind: parts[kind] for kind in HISTORY if kind in parts} == expected
+        assert sum([parts[kind] for kind in (*HISTORY, "rest") if kind in parts]) == 10_000
 
 
 def test_items_leave_for_the_budget_and_for_the_window() -> None:

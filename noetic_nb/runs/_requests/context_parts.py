@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
+from operator import sub
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.events import ContextCompacted, ViewAssembled
@@ -16,7 +17,7 @@ from noetic_nb.items import item_tokens
 from noetic_nb.items._log import ItemView
 from noetic_nb.runs._requests.billing_differences import planned_tokens
 from noetic_nb.runs._requests.item_lives import context_of, counted, reason_of, sent_changes
-from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions
+from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_stretches
 
 HISTORY: Final = ("user", "assistant", "tool results")
 REST: Final = "rest"
@@ -87,7 +88,7 @@ class ContextParts:
         written = sum([self._size(item, request) for event in before for item in event.items])
         first, length = request.first, len(request.known or ())
         places = range(first, first + length)
-        found = self._kinds(request, [at for at in places if at not in gone] if gone else places)
+        found = self._kinds(request, [range(at, at + 1) for at in places if at not in gone] if gone else [places])
         policy = self._meta.get("policy")
         if not found.get("system") and isinstance(policy, str):
             found["system"] = request.counter(policy)
@@ -100,25 +101,19 @@ class ContextParts:
         """Return the parts of a request as it was planned, or as it would be with another plan."""
         layers = {f"layer:{layer.layer_id}": layer.used for layer in view.layers}
         front = {"system": view.system, "tools": view.tools, **layers, "framing": view.framing}
-        is_window = not (view.kept or view.fates or view.hidden)
-        found = self._kinds(request, range(*view.window) if is_window else sent_positions(view))
+        found = self._kinds(request, sent_stretches(view))
         rest = view.history - sum(found.values())
         history = divided(found, view.history) if rest < 0 else {**found, REST: rest}
         return _some({**front, **history})
 
-    def _kinds(self, request: RecordedRequest, places: Sequence[int]) -> dict[str, int]:
-        known, found = request.known, dict[str, int]()
-        if isinstance(places, range) and known is not None:
-            start, stop = [max(0, min(at - request.first, len(known))) for at in (places.start, places.stop)]
-            sums = self._sums_of(request, known)
-            ends = zip(_KINDS, sums[start], sums[max(start, stop)], strict=True)
-            return {kind: after - before for kind, before, after in ends if after > before}
-        for at in places:
-            item = request.log_item(at)
-            if item is not None:
-                kind = kind_of(item, request.view is None)
-                found[kind] = found.get(kind, 0) + self._size(item, request)
-        return {kind: found[kind] for kind in _KINDS if kind in found}
+    def _kinds(self, request: RecordedRequest, stretches: Iterable[range]) -> dict[str, int]:
+        known = request.known
+        if known is None:
+            return {}
+        sums, first, last = self._sums_of(request, known), request.first, len(known)
+        ends = [[max(0, min(at - first, last)) for at in (part.start, part.stop)] for part in stretches]
+        sent = [sum(each) for each in zip(*[map(sub, sums[stop], sums[start]) for start, stop in ends], strict=True)]
+        return {kind: tokens for kind, tokens in zip(_KINDS, sent, strict=False) if tokens}
 
     def _sums_of(self, request: RecordedRequest, known: ItemView) -> list[tuple[int, ...]]:
         """Return the tokens of each kind in a log up to each of its places: the requests of one log share them."""

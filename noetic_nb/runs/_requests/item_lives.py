@@ -10,7 +10,7 @@ from typing import Any, Final
 from noetic_nb.events import ContextCompacted, ViewAssembled
 from noetic_nb.items import Item
 from noetic_nb.runs._events.run_log import placed
-from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions
+from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions, sent_stretches
 
 LEFT: Final = ("budget", "window", "summary", "compaction", "cleared")
 """Why items left the context."""
@@ -34,16 +34,25 @@ def reason_of(event: ContextCompacted) -> str:
     return "cleared" if "clear" in event.by.lower() else "compaction"
 
 
-def sent_changes(before: ViewAssembled, view: ViewAssembled) -> tuple[dict[int, str], Iterable[int]]:
+def sent_changes(before: ViewAssembled, view: ViewAssembled) -> tuple[dict[int, str], list[int]]:
     """Return the items that were sent before and are no more, with reasons, and those that were not and are."""
-    if not (before.kept or before.fates or before.hidden or view.kept or view.fates or view.hidden):
-        (old, old_end), (new, end) = before.window, view.window
-        gone: Iterable[int] = [*range(old, min(new, old_end)), *range(max(end, old), old_end)]
-        come: Iterable[int] = [*range(new, min(old, end)), *range(max(old_end, new), end)]
-    else:
-        was, now = set(sent_positions(before)), set(sent_positions(view))
-        gone, come = was - now, now - was
-    return missed(view, gone), come
+    was, now = sent_stretches(before), sent_stretches(view)
+    return missed(view, only_in(was, now)), only_in(now, was)
+
+
+def only_in(these: Sequence[range], others: Sequence[range]) -> list[int]:
+    """Return the places of some stretches that others do not have; both are in order."""
+    found: list[int] = []
+    at = 0
+    for part in these:
+        start = part.start
+        while start < part.stop:
+            while at < len(others) and others[at].stop <= start:
+                at += 1
+            other = others[at] if at < len(others) else range(part.stop, part.stop)
+            found += range(start, min(part.stop, other.start))
+            start = max(start, min(part.stop, other.stop))
+    return found
 
 
 def missed(view: ViewAssembled, places: Iterable[int]) -> dict[int, str]:

@@ -227,12 +227,24 @@ class RecordedRequest:
         return SentItem(item, origin, position, tokens, framing)
 
 
+def sent_stretches(view: ViewAssembled) -> list[range]:
+    """Return which log items a request has, as far as its event says: stretches, in order."""
+    fates = [fate for fate in view.fates if fate.origin == "history"]
+    # A forced item is sent in spite of what left it out, and has a stretch of its own.
+    alone = {*view.kept, *[fate.position for fate in fates if fate.reason == "forced"]}
+    gone = [(fate.position, fate.position + 1) for fate in fates] + [part[:2] for part in view.hidden]
+    found = [range(at, at + 1) for at in alone]
+    start, end = view.window
+    for first, stop in sorted(gone):
+        found.append(range(start, min(first, end)))
+        start = max(start, stop)
+    found.append(range(start, end))
+    return sorted([part for part in found if part], key=lambda part: part.start)
+
+
 def sent_positions(view: ViewAssembled) -> list[int]:
     """Return which log items a request has, as far as its event says."""
-    gone = {fate.position for fate in view.fates if fate.origin == "history" and fate.reason != "forced"}
-    gone.update(*[range(start, stop) for start, stop, _ in view.hidden])
-    forced = [fate.position for fate in view.fates if fate.origin == "history" and fate.reason == "forced"]
-    return [*view.kept, *forced, *[at for at in range(*view.window) if at not in gone and at not in forced]]
+    return [at for part in sent_stretches(view) for at in part]
 
 
 def _not_recorded(request: RecordedRequest, what: str) -> NoeticConfigError:

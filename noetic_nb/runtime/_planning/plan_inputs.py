@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RequestPrepared, UnsentOffer, ViewAssembled
@@ -35,6 +35,7 @@ class _Recorded:
 
 
 RECORDED: Final = _Recorded()
+_Limits: TypeAlias = tuple[tuple[str, float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class PlanInputs:
     """
 
     log: ItemView
-    limits: tuple[tuple[str, float, float], ...]
+    limits: _Limits
     suffixes: tuple[str, ...]
     policy: ProjectionPolicy
     offers: tuple[RecallEntry, ...]
@@ -98,9 +99,9 @@ class PlanInputs:
         ----------
         .. [1] docs/behaviour/runtime.md, "Planning a call again".
         """
-        layers = self._layers({} if budgets is None else _as_budgets(budgets))
+        limits = self._limits({} if budgets is None else _as_budgets(budgets))
         policy = self._policy(total, reserve, overflow, window, order)
-        split = self._split(layers, policy)
+        layers, split = self._split(limits, policy)
         offers = tuple([self._held(entry, split) for entry in self.offers])
         plan = self._plan(layers, policy, offers, split)
         if self.summary is not None and self.projected is None and leaves_out(plan):
@@ -114,18 +115,13 @@ class PlanInputs:
 
         None for what is not held to a share: a summary, and what offered nothing.
         """
-        layers = self._layers({} if budgets is None else budgets)
+        limits = self._limits({} if budgets is None else budgets)
         policy = self._policy(total, None, None, RECORDED, None)
         entry = next((entry for entry in self.offers if entry.layer_id == layer_id), None)
-        return None if entry is None else self._held(entry, self._split(layers, policy))
+        return None if entry is None else self._held(entry, self._split(limits, policy)[1])
 
-    def _split(self, layers: Sequence[MemoryLayer], policy: ProjectionPolicy) -> BudgetPlan:
-        return allocate_budgets(
-            layers,
-            total_budget=policy.token_budget,
-            system_prompt_tokens=self.system_tokens,
-            response_reserve=policy.response_reserve,
-        )
+    def _split(self, limits: _Limits, policy: ProjectionPolicy) -> tuple[tuple[MemoryLayer, ...], BudgetPlan]:
+        return _split(limits, self.suffixes, policy.token_budget, policy.response_reserve, self.system_tokens)
 
     def _plan(
         self, layers: Sequence[MemoryLayer], policy: ProjectionPolicy, offers: Sequence[RecallEntry], split: BudgetPlan
@@ -143,7 +139,7 @@ class PlanInputs:
             system_tokens=self.system_tokens,
         )
 
-    def _layers(self, budgets: Mapping[str, Any]) -> tuple[MemoryLayer, ...]:
+    def _limits(self, budgets: Mapping[str, Any]) -> _Limits:
         known = {layer_id for layer_id, _, _ in self.limits}
         for layer_id in budgets:
             if layer_id not in known:
@@ -153,13 +149,12 @@ class PlanInputs:
                     given=layer_id,
                     hint=f"It has {', '.join(map(repr, sorted(known))) or 'none'}.",
                 )
+        if not budgets:
+            return self.limits
         return tuple(
             [
-                _layer(layer_id, _budget(budgets[layer_id], layer_id), suffix)
-                if layer_id in budgets
-                else _recorded_layer(layer_id, low, high, suffix)
+                (layer_id, *_range(budgets[layer_id], layer_id)) if layer_id in budgets else (layer_id, low, high)
                 for layer_id, low, high in self.limits
-                for suffix in [layer_id in self.suffixes]
             ]
         )
 
@@ -171,11 +166,10 @@ class PlanInputs:
         window: int | _Recorded | None,
         order: Order | None,
     ) -> ProjectionPolicy:
+        policy = self.policy
+        if total is not None or reserve is not None:
+            policy = _with_tokens(policy, _as_tokens(total, "total"), _as_tokens(reserve, "reserve"))
         changed: dict[str, Any] = {}
-        if total is not None:
-            changed["token_budget"] = _as_tokens(total, "total")
-        if reserve is not None:
-            changed["response_reserve"] = _as_tokens(reserve, "reserve")
         if overflow is not None:
             changed["overflow"] = overflow
             if overflow == "truncate" and isinstance(window, _Recorded):
@@ -184,7 +178,7 @@ class PlanInputs:
             changed["window_size"] = window
         if order is not None:
             changed["order"] = order
-        return ProjectionPolicy(**{**self.policy.model_dump(), **changed}) if changed else self.policy
+        return _changed(policy, changed) if changed else policy
 
     def _held(self, entry: RecallEntry, split: BudgetPlan) -> RecallEntry:
         """Hold an offer to a layer's allocation, where it is another than the recorded one."""
@@ -209,7 +203,9 @@ def _as_budgets(given: object) -> Mapping[str, Any]:
     return given
 
 
-def _as_tokens(given: object, field: str) -> float:
+def _as_tokens(given: object, field: str) -> float | None:
+    if given is None:
+        return None
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise NoeticConfigError(
             "INVALID_PROJECTION",
@@ -221,22 +217,37 @@ def _as_tokens(given: object, field: str) -> float:
     return given
 
 
-def _layer(layer_id: str, budget: BudgetConfig, suffix: bool) -> MemoryLayer:
+def _changed(policy: ProjectionPolicy, changes: Mapping[str, Any]) -> ProjectionPolicy:
+    return ProjectionPolicy(**{**policy.model_dump(), **changes})
+
+
+# A search, and a handle that is dragged, plan some hundred calls with the same numbers.
+@lru_cache(maxsize=256)
+def _with_tokens(policy: ProjectionPolicy, total: float | None, reserve: float | None) -> ProjectionPolicy:
+    numbers = {"token_budget": total, "response_reserve": reserve}
+    return _changed(policy, {name: number for name, number in numbers.items() if number is not None})
+
+
+@lru_cache(maxsize=256)
+def _split(
+    limits: _Limits, suffixes: tuple[str, ...], total: float, reserve: float, system: float
+) -> tuple[tuple[MemoryLayer, ...], BudgetPlan]:
+    """Return layers of these limits and their shares."""
+    layers = tuple([_layer(layer_id, low, high, layer_id in suffixes) for layer_id, low, high in limits])
+    split = allocate_budgets(layers, total_budget=total, system_prompt_tokens=system, response_reserve=reserve)
+    return layers, split
+
+
+@lru_cache(maxsize=256)
+def _layer(layer_id: str, low: float, high: float, suffix: bool) -> MemoryLayer:
+    budget: BudgetConfig = {"min": low, "max": high}
     return MemoryLayer(id=layer_id, slot=0, scope="thread", budget=budget, placement="suffix" if suffix else None)
 
 
-@lru_cache(maxsize=256, typed=True)
-def _recorded_layer(layer_id: str, low: float, high: float, suffix: bool) -> MemoryLayer:
-    """Return the layer of these numbers, which a search plans with some thousand times; layers are frozen."""
-    return _layer(layer_id, {"min": low, "max": high}, suffix)
-
-
-def _budget(given: Any, layer_id: str) -> BudgetConfig:
+def _range(given: Any, layer_id: str) -> tuple[float, float]:
     if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2:
         given = {"min": given[0], "max": given[1]}
-    budget_range(given, layer_id=layer_id)
-    found: BudgetConfig = given
-    return found
+    return budget_range(given, layer_id=layer_id)
 
 
 def all_items(entry: RecallEntry) -> list[Item]:

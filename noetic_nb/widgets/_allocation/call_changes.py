@@ -11,9 +11,9 @@ from noetic_nb.events import ViewAssembled
 from noetic_nb.plots._trends.trends_marks import steps_of
 from noetic_nb.runs._plain_text import count, plain
 from noetic_nb.runs._requests.context_parts import ContextParts
-from noetic_nb.runs._requests.item_lives import sent_changes
+from noetic_nb.runs._requests.item_lives import only_in
 from noetic_nb.runs._requests.model_calls import Calls, CallShare
-from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_stretches
 from noetic_nb.runtime._planning.plan_inputs import ItemChange, plan_difference
 from noetic_nb.widgets._allocation.allocation_picture import call_data
 from noetic_nb.widgets._allocation.call_items import words_of
@@ -194,11 +194,12 @@ def _changes_of(was: ViewAssembled, view: ViewAssembled) -> tuple[int, int]:
     """Return how many items only the second request has, and how many only the first."""
     if was is view:
         return 0, 0
-    gone, come = sent_changes(was, view)
+    before_it, now = sent_stretches(was), sent_stretches(view)
+    come, gone = len(only_in(now, before_it)), len(only_in(before_it, now))
     before = {layer.layer_id: layer.items for layer in was.layers}
     layers = [layer.items - before.get(layer.layer_id, 0) for layer in view.layers]
     more, fewer = [each for each in layers if each > 0], [-each for each in layers if each < 0]
-    return len([*come]) + sum(more), len(gone) + sum(fewer)
+    return come + sum(more), gone + sum(fewer)
 
 
 def _sent(view: ViewAssembled) -> tuple[Any, ...]:
