@@ -232,7 +232,8 @@ def test_a_run_of_others_has_the_picture_and_its_calls_are_chosen(notebook: Open
     opened.run_all()
     root = opened.view
     expect(root).to_contain_text("parts estimated from the texts")
-    expect(root.locator(".nn-empty")).to_contain_text("no plans")
+    expect(root.locator(".nn-note", has_text="no plans")).to_be_visible()
+    expect(root.locator(".nn-empty")).to_have_count(0)
     expect(root.locator(".nn-bar").first).to_be_hidden()
 
     root.get_by_role("slider", name="Model call").focus()
@@ -413,8 +414,9 @@ def test_the_budget_and_a_layer_are_dragged_and_what_was_recorded_stays(
     expect(outcome).to_contain_text("Known up to call 5 (turn 5)")
     total = int((budget.get_attribute("aria-valuenow") or "").partition(".")[0])
     was, would_be = (opened.kernel.value(f"shown.what_if(-1, total={each}).total_tokens") for each in (900, total))
-    ends = "el => [...el.getAttribute('d').matchAll(/M13,([\\d.]+)/g)].map(([, y]) => 184 - Number(y))"
-    ghost, top = would.evaluate(ends)[0], max(band.evaluate(ends))  # above the foot, in pixels
+    ends = "el => [...el.getAttribute('d').matchAll(/M([\\d.]+),([\\d.]+)/g)].map(([, x, y]) => [Number(x), 184 - Number(y)])"
+    # Above the foot, in pixels: the last step as recorded, before the budget, and the top of the last band.
+    ghost, top = would.evaluate(ends)[-2][1], max([height for x, height in band.evaluate(ends) if x == 13])
     assert top / ghost == pytest.approx(int(would_be) / int(was), abs=0.01)
     for theme in opened.themes():
         for width in (1400, 420):

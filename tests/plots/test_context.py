@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from importlib.resources import files
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,7 @@ from noetic_nb.events import ContextCompacted, ItemFate, ItemsAppended, ModelCal
 from noetic_nb.items import Item, input_message, item_tokens
 from noetic_nb.lab import datasets
 from noetic_nb.plots._context_scene import BANDS, COLUMNS, folded
-from noetic_nb.plots._scene.scene import Mark, Scene
+from noetic_nb.plots._scene.scene import Mark, Scene, Series
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.context_parts import HISTORY, ContextCall, ContextParts, divided, kind_of
 from noetic_nb.runs._requests.item_lives import sent_changes
@@ -178,6 +179,39 @@ def test_parts_of_imported_runs_are_estimated_and_add_up_to_the_call(run: Run) -
     assert frame.groupby("call")["tokens"].sum().tolist() == calls
     assert "parts estimated from the texts" in html
     assert not [mark for mark in scene_of(run).marks if mark.series == "billed"]
+
+
+def test_tokens_of_a_call_that_no_text_explains_are_the_rest_where_the_system_text_is_not_recorded() -> None:
+    where, texts = Where("t", "e", 1), ["How far is it? " * 20, "Two hours. " * 60, "And back?"]
+    run = Run()
+    for number, text in enumerate(texts):
+        run.append(ItemsAppended(where, 0.0, number, (input_message(text),), "input"))
+        run.append(ModelCalled(where, 1.0, number, "m", "agent", 1.0, "ok", (), 9_000 + number, 3))
+    with TokenAllocation(run) as view:
+        frame = view.to_frame()
+
+    user = frame[frame["part"] == "user"]["tokens"].tolist()
+    assert user == sorted(user)
+    assert 0 < user[-1] < 1_000  # a few words, not the unknown system text
+    assert frame.groupby("call")["tokens"].sum().tolist() == [9_000, 9_001, 9_002]
+
+
+def test_a_page_knows_every_colour_that_is_another_on_a_dark_ground() -> None:
+    css = (files("noetic_nb.widgets.base") / "scene.css").read_text()
+    with TokenAllocation(planned_run()) as view:
+        scene: Scene = view.reading.scene()  # type: ignore[attr-defined]
+    looks = [look for look in [*scene.series.values(), *plotted_series()] if look.night]
+
+    assert {look.colour for look in looks} > {scene.series["billed"].colour}
+    for look in looks:
+        name = look.paint().removeprefix("var(").partition(",")[0]
+        assert (css.count(f"{name}: {look.colour};"), css.count(f"{name}: {look.night};")) == (2, 2)
+
+
+def plotted_series() -> list[Series]:
+    from noetic_nb.plots import _compare_scene
+
+    return [*_compare_scene.SERIES.values()]
 
 
 def compacted(by: str, **counts: Any) -> Run:

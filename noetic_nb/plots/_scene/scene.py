@@ -60,14 +60,10 @@ class Series(NamedTuple):
 
     def paint(self, theme: str | None = None) -> str:
         """Return the colour as CSS, for a page or for one theme."""
-        if theme is None:
-            return (
-                "currentColor"
-                if self.colour == "ink"
-                else f"var(--nn-blue, {self.colour})"
-                if self.night
-                else self.colour
-            )
+        if theme is None and self.colour == "ink":
+            return "currentColor"
+        if theme is None:  # the style sheet of scenes knows the colour on a dark ground
+            return f"var(--nn-{self.colour[1:]}, {self.colour})" if self.night else self.colour
         return (
             GROUNDS[theme][1] if self.colour == "ink" else self.night if self.night and theme == "dark" else self.colour
         )

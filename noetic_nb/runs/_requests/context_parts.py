@@ -95,6 +95,8 @@ class ContextParts:
         sizes.update(found)
         sizes[REST] = sizes.get(REST, 0) + written
         sent = 0 if called is None else called.input_tokens
+        if not (sizes["system"] or sizes["tools"]):  # then much of what was billed is in no text of the run
+            sizes[REST] += max(0, sent - sum(sizes.values()))
         return ContextCall(request, _some(divided(sizes, sent) if sent > 0 else sizes), True)
 
     def planned(self, request: RecordedRequest, view: ViewAssembled) -> dict[str, int]:

@@ -25,19 +25,18 @@ export default () => {
   function render({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Token allocation" }));
     root.append(make("p", HEADING, "Token allocation"));
-    const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const body = root.appendChild(make("div"));
+    const empty = root.appendChild(make("p"));
     const get = (request) => store.get(model, request);
 
     const keys = body.appendChild(make("ul", { class: "nn-keys" }));
     const chart = body.appendChild(make("div", { class: "nn-grid" }));
     const hits = chart.appendChild(make("div", { class: "nn-hits", tabindex: 0, role: "slider", "aria-label": "Model call", "aria-valuemin": 1 }));
-    const horizon = hits.appendChild(make("div", { class: "nn-horizon", hidden: "" }));
     const cursor = hits.appendChild(make("div", { class: "nn-cursor nn-chosen" }));
     const brush = brushIn(body, () => numbered(), (first, last) => showPart(first, last), "call");
     const said = body.appendChild(readout(root, "Click a band of a call to read it; Up and Down go through the bands, Enter opens one."));
     const drag = dragIn(body, {
-      get: (request) => get(request), now: () => now(), span: () => spanOf(now()), panel: () => scene.panels.get("context"), horizon,
+      get: (request) => get(request), now: () => now(), span: () => spanOf(now()), panel: () => scene.panels.get("context"),
       layer: () => (picked?.parts.length === 1 && typeof picked.parts[0] === "number" ? picked.parts[0] : null),
       leave: () => hits.focus({ preventScroll: true }), changed: store.changed,
     });
@@ -356,6 +355,7 @@ export default () => {
     let drawn = null;
     function draw(data) {
       const none = count() === 0;
+      put(empty, { class: none ? "nn-empty" : "nn-note" });
       empty.hidden = !none && !data.plain;
       body.hidden = none;
       setText(empty, data.empty);

@@ -145,10 +145,10 @@ def tools_text(call: CallShare) -> str:
 
 
 def dropped_text(call: CallShare) -> str:
-    """Return how many items were left out; their tokens only where the run knows them, as inside the window."""
+    """Return how many items were left out, with their tokens where the run knows those of all."""
     number, tokens = call.dropped
-    size = f", {count(tokens)} tokens" if tokens else ""
-    return f"Left out: {number} item{'' if number == 1 else 's'}{size}"
+    size = f", {count(tokens)} tokens" if tokens and all(entry.tokens is not None for entry in call.left_out) else ""
+    return f"Left out: {count(number)} item{'' if number == 1 else 's'}{size}"
 
 
 def call_data(call: CallShare, order: dict[str, int], caching: CallCaching = NO_CACHING) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def static_html(
         picture += f"<details><summary>Items of the log</summary>{to_html(ribbons)}</details>"
     head = f"{heading('Token allocation')}{picture}"
     if not calls:
-        return f'{head}<p class="nn-empty">{empty}</p>'
+        return f'{head}<p class="{"nn-note" if picture else "nn-empty"}">{empty}</p>'
     call = calls[shown]
     scale = call.scale(order)
     label = f"Sent: {call.headline}"

@@ -1,10 +1,11 @@
 // Handles in the context over time: the budget, and the most tokens of the layer whose band is open. What was recorded stays dashed.
 
 /** Make them; `now` is the picture, `panel` its plot, `layer` the number of the open layer. Returns what draws them, and the marks of what would be. */
-function dragIn(parent, { get, now, span, panel, layer, horizon, leave, changed }) {
+function dragIn(parent, { get, now, span, panel, layer, leave, changed }) {
   const outcome = parent.appendChild(make("p", { class: "nn-outcome", role: "status", hidden: "" }));
   const text = outcome.appendChild(make("span"));
   const back = outcome.appendChild(make("button", { type: "button" }, "As recorded"));
+  const horizon = make("div", { class: "nn-horizon", hidden: "" });
   const moved = new Map(); // places among the stops, by handle
   let state = { answer: null, known: null, of: null };
   let marks = new Map();
@@ -111,6 +112,7 @@ function dragIn(parent, { get, now, span, panel, layer, horizon, leave, changed 
     }
     if (box !== panel().box) {
       [box, grips] = [panel().box, new Map()];
+      box.append(horizon); // the items that left below stay as recorded
       box.addEventListener("pointerup", () => setTimeout(changed)); // then the scale may grow
     }
     for (const which of ["total", "layer"]) {

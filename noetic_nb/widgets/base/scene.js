@@ -42,12 +42,18 @@ const pixels = (value) => Number(value.toFixed(2));
 function pathOf(kind, { y, span }, marks) {
   const area = [];
   let joined = false;
+  let end = null; // of the step before
   const path = marks.map(([points]) => {
     if (kind === "box") {
       const [top, foot] = span(points[1], points[3]);
       return `M${points[0]},${pixels(top)}H${points[2]}V${pixels(foot)}H${points[0]}Z`;
     }
-    if (kind === "step") return `M${points[0]},${pixels(y(points[1]))}H${points[2]}`;
+    if (kind === "step") { // steps of one height are one line, or each would begin its dashes anew
+      const height = pixels(y(points[1]));
+      const start = end?.[0] === points[0] && end[1] === height ? "" : `M${points[0]},${height}`;
+      end = [points[2], height];
+      return `${start}H${points[2]}`;
+    }
     if (kind === "dot") return `M${points[0]},${pixels(y(points[1]))}h0`;
     if (kind === "area") {
       area.push([points[0], pixels(y(points[1])), pixels(y(points[2]))]);
