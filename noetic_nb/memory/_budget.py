@@ -62,21 +62,13 @@ def _refused(field: str, given: object) -> NoeticConfigError:
 
 
 def _check(total: float, system: float, reserve: float) -> None:
-    for field, value in (
-        ("total_budget", total),
-        ("system_prompt_tokens", system),
-        ("response_reserve", reserve),
-    ):
+    for field, value in (("total_budget", total), ("system_prompt_tokens", system), ("response_reserve", reserve)):
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
             raise _refused(field, value)
 
 
 def allocate_budgets(
-    layers: Iterable[MemoryLayer],
-    *,
-    total_budget: float,
-    system_prompt_tokens: float = 0,
-    response_reserve: float = 0,
+    layers: Iterable[MemoryLayer], *, total_budget: float, system_prompt_tokens: float = 0, response_reserve: float = 0
 ) -> BudgetPlan:
     """Split a total between the layers and the history.
 

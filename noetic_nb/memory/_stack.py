@@ -35,12 +35,7 @@ from noetic_nb.memory._hooks.recall import RecallEntry, Recaller, RecallMode
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory._state.state_store import LayerStateStore
 from noetic_nb.memory._steering_decision import SteeringDecision, Stop
-from noetic_nb.memory.params import (
-    ExecutionOutcome,
-    ModelOutcome,
-    PastCall,
-    ToolOutcome,
-)
+from noetic_nb.memory.params import ExecutionOutcome, ModelOutcome, PastCall, ToolOutcome
 from noetic_nb.models._client import TokenLogprob, Usage
 from noetic_nb.storage import InMemoryStorage, StorageAdapter
 from noetic_nb.sync import Steps, stepped

@@ -119,10 +119,7 @@ _ARGUMENTS: Final = dict.fromkeys(("args", "arguments", "input", "params", "kwar
 _OF_CALL: Final = (
     _ARGUMENTS
     | dict.fromkeys(("name", "tool", "function", "tool_call"), "call.tool_name")
-    | {
-        "id": "call.call_id",
-        "calls": "call.history",
-    }
+    | {"id": "call.call_id", "calls": "call.history"}
 )
 _OF_PAST: Final = {
     "tool_args": "past.args",

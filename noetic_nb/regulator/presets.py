@@ -26,16 +26,7 @@ from noetic_nb.regulator.predicates import (
 from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, CONTEXT_THRESHOLD
 from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS
 
-__all__ = [
-    "MEASURED",
-    "PRESETS",
-    "TABLE",
-    "Figure",
-    "Share",
-    "describe",
-    "figures",
-    "most_calls",
-]
+__all__ = ["MEASURED", "PRESETS", "TABLE", "Figure", "Share", "describe", "figures", "most_calls"]
 
 TABLE: Final = Path(__file__).with_name("presets.json")
 """What the study has made."""

@@ -7,15 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from noetic_nb.events import (
-    ChildEnded,
-    ChildStarted,
-    LayersDropped,
-    LayerStateChanged,
-    RunEvent,
-    ViewAssembled,
-    Where,
-)
+from noetic_nb.events import ChildEnded, ChildStarted, LayersDropped, LayerStateChanged, RunEvent, ViewAssembled, Where
 
 _NO_STATE: Final = object()
 

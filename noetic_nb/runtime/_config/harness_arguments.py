@@ -37,10 +37,7 @@ HINTS: Final[Mapping[str, Mapping[str, str]]] = {
         "thread": "Write thread_id='ann'.",
         "text_or_items": "Pass the message: execute('Hi').",
     },
-    "stream": {
-        "positional": "Name the thread: stream('Hi', thread_id='ann').",
-        "thread": "Write thread_id='ann'.",
-    },
+    "stream": {"positional": "Name the thread: stream('Hi', thread_id='ann').", "thread": "Write thread_id='ann'."},
     "run": {
         "value": "It runs a step in an open execution; a message is sent with `await harness.execute('Hi')`.",
         "ctx": "It runs a step in an open execution: async with harness.execution() as ctx.",

@@ -333,11 +333,7 @@ class Engine:
             self.unanswered.discard(request.model)  # known from one call, so the call after this one tries again
             raise self._missing(request.model, purpose)
         full = ModelRequest(
-            request.model,
-            request.items,
-            request.instructions,
-            purpose=purpose,
-            thread_id=ctx.thread_id,
+            request.model, request.items, request.instructions, purpose=purpose, thread_id=ctx.thread_id
         )
         return self._call_for_layer(ctx, full)
 

@@ -45,11 +45,7 @@ def provided_tools(
 
 
 def function_tool(
-    layer: MemoryLayer,
-    name: str,
-    declared: LayerFunction,
-    stack: LayerStack,
-    hook_context: HookContextOf,
+    layer: MemoryLayer, name: str, declared: LayerFunction, stack: LayerStack, hook_context: HookContextOf
 ) -> Tool:
     """Return one function of a layer as a tool.
 

@@ -13,15 +13,7 @@ from itertools import chain
 from typing import NamedTuple, overload
 
 from noetic_nb._core.cards import Card, Table, with_card
-from noetic_nb.events import (
-    BudgetsAllocated,
-    ItemFate,
-    LayerTokens,
-    LogStretch,
-    UnsentOffer,
-    ViewAssembled,
-    Where,
-)
+from noetic_nb.events import BudgetsAllocated, ItemFate, LayerTokens, LogStretch, UnsentOffer, ViewAssembled, Where
 from noetic_nb.items import Item
 from noetic_nb.items._item import tokens_of
 from noetic_nb.items._log import ItemSequence, ItemView

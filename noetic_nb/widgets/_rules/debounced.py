@@ -75,10 +75,7 @@ class LiveTrial(Generic[T]):
         self._waits = running_loop() is None
 
     def later(
-        self,
-        work: Callable[[Callable[[], bool]], T],
-        *,
-        first: Callable[[], float | None] = lambda: None,
+        self, work: Callable[[Callable[[], bool]], T], *, first: Callable[[], float | None] = lambda: None
     ) -> None:
         """Do ``work(stop)`` after a pause, unless newer work comes; at once in a program without a loop.
 

@@ -166,13 +166,7 @@ def outcome_lines(before: Evaluation, after: Evaluation) -> list[dict[str, Any]]
         if not new.of or (name == "caught" and new == after.failed):
             continue
         lines.append(
-            {
-                "name": name,
-                "words": words,
-                "wanted": is_wanted,
-                "before": _numbers(old),
-                "after": _numbers(new),
-            }
+            {"name": name, "words": words, "wanted": is_wanted, "before": _numbers(old), "after": _numbers(new)}
         )
     return lines
 

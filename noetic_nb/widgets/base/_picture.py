@@ -31,11 +31,7 @@ class PictureView(RunView):
         return to_svg(self._scene())
 
     def to_png(
-        self,
-        path: str | PathLike[str] | None = None,
-        *,
-        width: int = 960,
-        theme: Literal["light", "dark"] = "light",
+        self, path: str | PathLike[str] | None = None, *, width: int = 960, theme: Literal["light", "dark"] = "light"
     ) -> bytes:
         """Return the picture as a PNG; matplotlib draws it.
 
