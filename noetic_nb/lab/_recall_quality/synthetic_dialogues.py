@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
@@ -30,63 +31,7 @@ class Subject(NamedTuple):
 
 
 # Of each subject: values and words of the attribute; ways to tell, to change and to dispute it; the near and the far question.
-_SUBJECTS_TEXT: Final = """
-code / locker
-{who} has a locker with the code {value}. | The code on the locker of {who} is {value}. | Open the locker of {who} with {value}.
-They gave {who} a new code for the locker, it is {value} now. | The locker of {who} was changed to {value}.
-The caretaker insists that the locker of {who} opens with {value}.
-Which code opens the locker of {who}?
-How does {who} get into the cupboard at the gym?
-
-word Lisbon Tartu Bergen Galway Porto Gdansk Verona Ghent Malmo Split / home house city lives live
-{who} moved and has a home in {value}. | {who} found a home in {value}, close to work. | The new home of {who} is in {value}.
-{who} left again, home is {value} these days. | {who} gave up the flat and made a home in {value}.
-A cousin says that the home of {who} is in {value}.
-Where is the home of {who}?
-In which city does {who} live?
-
-amount / piano
-We said {value} for the piano of {who}. | {who} wants to sell the piano for {value}. | The piano of {who} is offered at {value}.
-The piano of {who} went down to {value} after the inspection. | {who} settled for {value} for the piano.
-The dealer wrote {value} for the piano of {who} in an offer.
-What does the piano of {who} cost?
-How high is the price that {who} asks for the instrument?
-
-day / dentist
-{who} sees the dentist on {value}. | The dentist expects {who} on {value}. | {who} has a visit at the dentist on {value}.
-The dentist moved {who} to {value}. | {who} has to be at the dentist on {value} instead.
-The card of the dentist says that {who} is due on {value}.
-When does {who} go to the dentist?
-At which date are the teeth of {who} checked?
-
-word coriander aniseed capers liquorice turmeric fennel olives marzipan celery dill / food
-{who} cannot stand {value} in food. | No food with {value} for {who}, remember that. | Any food for {who} must be without {value}.
-{who} eats everything again, only food with {value} is refused. | Only {value} still has to stay out of the food of {who}.
-The menu says that the food of {who} comes without {value}.
-Which food must {who} not be given?
-Is there an ingredient that {who} dislikes?
-
-code / parcel
-The parcel of {who} travels as {value}. | {who} sent a parcel, its number is {value}. | I noted {value} for the parcel of {who}.
-The parcel of {who} was sent anew, as {value}. | {who} got another number for the parcel, it is {value}.
-The carrier lists the parcel of {who} as {value}.
-What is the number of the parcel of {who}?
-How can one follow the shipment of {who}?
-
-code / car
-The car of {who} has the plate {value}. | {who} drives a car with the plate {value}. | Look for {value}, that is the car of {who}.
-{who} bought another car, its plate is {value}. | The plate on the car of {who} is {value} now.
-The garage wrote {value} for the car of {who}.
-Which plate is on the car of {who}?
-How do I recognise the vehicle that {who} uses?
-
-amount / rent
-The rent of {who} is {value}. | {who} pays {value} of rent. | Every month the rent of {who} takes {value}.
-The rent of {who} went up to {value}. | {who} got a new contract, the rent is {value}.
-The agency says that the rent of {who} is {value}.
-How high is the rent of {who}?
-How much does {who} owe for the apartment?
-"""
+_SUBJECTS_TEXT: Final = Path(__file__).with_name("data").joinpath("subjects.txt").read_text(encoding="utf-8")
 
 
 def _subject(text: str) -> Subject:
