@@ -169,6 +169,7 @@ class _Reader:
         if about.get("summary_call") and isinstance(last, Message) and last.role == "assistant":
             wrote = last
             talk.pop()
+        usage = mapping(about.get("usage"))
         return Compaction(
             str(about.get("by") or "atif"),
             (text_message("user", parts),) if parts else (),
@@ -179,7 +180,8 @@ class _Reader:
             items_removed=_count(about, "items_removed"),
             answer=wrote,
             model=logs.text_of(about.get("model")),
-            usage=_billed(mapping(about.get("usage"))),
+            usage={name: number for name in USAGE["anthropic"].read if (number := _count(usage, name)) is not None}
+            or None,
             t_ms=_at(step),
         )
 
@@ -296,11 +298,6 @@ def _at(step: Mapping[str, Any]) -> float | None:
 def _count(about: Mapping[str, Any], name: str) -> int | None:
     value = about.get(name)
     return value if type(value) is int and value >= 0 else None
-
-
-def _billed(usage: Mapping[str, Any]) -> dict[str, int] | None:
-    found = {name: _count(usage, name) for name in USAGE["anthropic"].read}
-    return {name: number for name, number in found.items() if number is not None} or None
 
 
 def _usage(metrics: Mapping[str, Any]) -> dict[str, int] | None:

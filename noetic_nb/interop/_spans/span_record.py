@@ -159,13 +159,11 @@ def live_record(value: Any, place: int, around: Span | None = None) -> Span | No
         problem,
         _attributes(value.attributes),
         # What the SDK gives out is a copy of a copy made under a lock: its own list says sooner that there are none.
-        _live_events(value) if getattr(value, "_events", True) else [],
+        [SpanEvent(_name(e.name), e.timestamp, _attributes(e.attributes)) for e in getattr(value, "events", ())]
+        if getattr(value, "_events", True)
+        else [],
         place,
     )
-
-
-def _live_events(value: Any) -> list[SpanEvent]:
-    return [SpanEvent(_name(e.name), e.timestamp, _attributes(e.attributes)) for e in getattr(value, "events", ())]
 
 
 _RECORD: Final = ("trace_id", "span_id", "body", "attributes", "timestamp", "observed_timestamp", "event_name")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from noetic_nb.interop._formats.unread import EVERYTHING
 from noetic_nb.interop._spans.span_messages import parsed
-from noetic_nb.interop._spans.span_record import SpanEvent, span_record
+from noetic_nb.interop._spans.span_record import span_record
 from noetic_nb.interop._traces.payloads import first_of, number, plain, tokens
 from noetic_nb.interop._traces.trace_records import Record, Trace, readers, text_of
 from noetic_nb.items._messages.message import mapping
@@ -113,7 +113,8 @@ def _span(trace: Trace, entry: Mapping[str, Any], session: str | None) -> Record
     given = mapping(about.get("invocation_params"))
     request = mapping(inputs)
     failed = base.failed or entry.get("status_code") == "ERROR"
-    message = base.problem or text_of(entry.get("status_message")) or _raised(base.events)
+    raised = (event.attributes.get("exception.message") for event in base.events if event.name == "exception")
+    message = base.problem or text_of(entry.get("status_message")) or text_of(next(raised, None))
     kind = _KINDS.get(str(about.get(_TYPE)), "other")
     made = trace.add(
         Record(
@@ -149,12 +150,6 @@ def _span(trace: Trace, entry: Mapping[str, Any], session: str | None) -> Record
     )
     trace.rest(made, rest, _OF_MLFLOW | _RAW | frozenset(_SESSIONS), "attribute ")
     return made
-
-
-def _raised(events: list[SpanEvent]) -> str | None:
-    return next(
-        (text_of(event.attributes.get("exception.message")) for event in events if event.name == "exception"), None
-    )
 
 
 looks_like, read = readers("mlflow", _is_ours, _add, "traces", "spans")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from noetic_nb.interop._formats.unread import EVERYTHING
 from noetic_nb.interop._traces.payloads import first_of, number, tokens, usage_in
 from noetic_nb.interop._traces.trace_records import Record, Trace, readers, text_of
-from noetic_nb.items._messages.message import mapping
+from noetic_nb.items._messages.message import mapping, records
 
 FORMATS: Final = ("weave",)
 READS: Final = EVERYTHING
@@ -98,7 +98,11 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
     elif kind == "invoke_agent":
         made.usage = _sum(usage)
     trace.tell(trace_id, "user", entry.get("wb_username") or entry.get("wb_user_id"))
-    trace.tell(trace_id, "scores", [_score(each, made.name) for each in _feedback(entry, server)])
+    trace.tell(
+        trace_id,
+        "scores",
+        [_score(each, made.name) for each in records(entry.get("feedback") or server.get("feedback"))],
+    )
     trace.rest(made, entry, _KNOWN)
     if op.startswith("openai_agent_"):
         trace.rest(made, said, frozenset(["output", "error", "status"]), "output.")
@@ -138,11 +142,6 @@ def _cost(server: Mapping[str, Any]) -> float | None:
         if str(name).endswith("_total_cost") and (found := number(value)) is not None
     ]
     return sum(costs) if costs else None
-
-
-def _feedback(entry: Mapping[str, Any], server: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = entry.get("feedback") or server.get("feedback")
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
 def _score(given: Mapping[str, Any], call: str) -> dict[str, Any]:

@@ -112,17 +112,14 @@ def _usage(value: Any, reading: msg.Reading) -> dict[str, int] | None:
 
 
 def _iterations(usage: Any, kind: str) -> list[Mapping[str, Any]]:
-    found = usage.get("iterations") if isinstance(usage, Mapping) else None
-    entries = found if isinstance(found, list | tuple) else ()
-    return [entry for entry in entries if isinstance(entry, Mapping) and entry.get("type") == kind]
+    return [entry for entry in msg.records(msg.mapping(usage).get("iterations")) if entry.get("type") == kind]
 
 
 def _compactions(value: Mapping[str, Any], items: Sequence[Item], reading: msg.Reading) -> None:
     """Read how the server shortened the context before it answered: results and thoughts that it cleared, a summary."""
     t_ms = msg.time_ms(value.get("timestamp", value.get("created_at")))
     managed = value.get("context_management")
-    edits = managed.get("applied_edits") if isinstance(managed, Mapping) else None
-    edits = [edit for edit in edits if isinstance(edit, Mapping)] if isinstance(edits, list | tuple) else []
+    edits = msg.records(msg.mapping(managed).get("applied_edits"))
     if edits:
         total, *cleared = [
             [number for edit in edits if (number := msg.count(edit.get(key))) is not None]

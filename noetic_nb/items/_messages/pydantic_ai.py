@@ -157,9 +157,8 @@ def _response(value: Mapping[str, Any], reading: msg.Reading, t_ms: float | None
     if texts or not items:
         items.append(msg.text_message("assistant", tuple(texts)))
     counted = value.get("usage")
-    old = isinstance(counted, Mapping) and "request_tokens" in counted
-    parts: Mapping[str, Any] = counted if isinstance(counted, Mapping) else {}
-    details = parts.get("details")
+    parts = msg.mapping(counted)
+    old = "request_tokens" in parts
     reading.messages.append(
         msg.Message(
             "assistant",
@@ -171,7 +170,7 @@ def _response(value: Mapping[str, Any], reading: msg.Reading, t_ms: float | None
                 written="response_tokens" if old else "output_tokens",
                 cached=parts.get("cache_read_tokens"),
                 stored=parts.get("cache_write_tokens"),
-                reasoning=details.get("reasoning_tokens") if isinstance(details, Mapping) else None,
+                reasoning=msg.mapping(parts.get("details")).get("reasoning_tokens"),
             ),
             cost=msg.money(value.get("cost")),
             finish_reason=msg.FINISH.get(str(value.get("finish_reason") or ("tool_calls" if calls else ""))),

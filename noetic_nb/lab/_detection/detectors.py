@@ -257,15 +257,14 @@ class _Probe:
         raise NotImplementedError("A probe decides nothing.")
 
 
-def _fires(predicate: Predicate) -> Callable[[Evidence], float]:
-    """Return 1 where a predicate of one's own breaks the circuit."""
-    return lambda evidence: 1.0 if isinstance(predicate.check(evidence), CircuitBreak) else -inf
-
-
 def _traced(predicate: Predicate, run: Run) -> list[Reached]:
     _check_known(predicate, run)
     setting = varied(predicate)
-    probe = _Probe(_fires(predicate) if setting is None else setting.probe())
+
+    def fires(evidence: Evidence) -> float:
+        return 1.0 if isinstance(predicate.check(evidence), CircuitBreak) else -inf
+
+    probe = _Probe(fires if setting is None else setting.probe())
     stops = setting is None or setting.stops
     regulator = reg.Regulator.for_user(_OWNER).with_predicates(probe)
     feed = RegulatorFeed(regulator, None, deque(maxlen=0), "regulation")

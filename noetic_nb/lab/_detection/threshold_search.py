@@ -272,8 +272,11 @@ def calibrate(
     scored = [each for each in detectors if not each.baseline]
     evidence = fitting.evidence(scored)
     reasons = {each.name: why for each in tried if (why := _why_off(evidence[each.name], thresholds[each.name]))}
-    chosen = _best(rows, [each.name for each in tried if each.name not in reasons])
-    verdict = ON if chosen is not None else _verdict_off(evidence.values())
+    # The one that stops most failed runs where thresholds are fitted; by the area where they are equal.
+    fitted = {row["detector"]: (row["stopped_failed"], row["auc"]) for row in rows if row["split"] == "in sample"}
+    chosen = max([each.name for each in tried if each.name not in reasons], key=fitted.__getitem__, default=None)
+    off = AGAINST if all(one.high < ACCEPTABLE for one in evidence.values()) else NO_EVIDENCE
+    verdict = off if chosen is None else ON
     votes = fitting.verdicts(scored)
     # The margin of the test and the quantile of its power, as errors of the best of the detectors.
     best = max(evidence.values(), key=lambda one: one.auc)
@@ -326,14 +329,3 @@ def _why_off(found: Evidence, threshold: float | None) -> str | None:
     if threshold is None:
         return "no threshold stops a failed run and few enough of the good ones."
     return None
-
-
-def _verdict_off(found: Iterable[Evidence]) -> str:
-    """Tell whether there is evidence against every detector, or too little to tell."""
-    return AGAINST if all(one.high < ACCEPTABLE for one in found) else NO_EVIDENCE
-
-
-def _best(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str | None:
-    """Return the detector that stops most failed runs where thresholds are fitted, by the area where they are equal."""
-    fitted = {row["detector"]: row for row in rows if row["split"] == "in sample"}
-    return max(names, key=lambda name: (fitted[name]["stopped_failed"], fitted[name]["auc"]), default=None)

@@ -90,7 +90,8 @@ class NameReader:
                 continue
             if len(run.words) == 1 and not run.is_first and not is_value:
                 if is_german is None:
-                    is_german = _is_german(tokens)
+                    known = sum([word in WORDS["german"] for _, _, word in tokens])
+                    is_german = known >= 2 or (known == 1 and len(tokens) < 8)
                 if is_german and not run.words[0].isupper() and self._is_noun(text, run):
                     continue
             if not run.is_first:
@@ -200,8 +201,3 @@ def _begins(text: str, start: int) -> bool:
     if text[at] in "-–—*" and (at == 0 or text[at - 1] in "\n \t"):
         return True
     return text[at] in _ENDS
-
-
-def _is_german(tokens: list[tuple[int, int, str]]) -> bool:
-    known = sum([word in WORDS["german"] for _, _, word in tokens])
-    return known >= 2 or (known == 1 and len(tokens) < 8)

@@ -37,11 +37,6 @@ from noetic_nb.sync import awaited, run_sync
 from noetic_nb.tokens import Tokenizer
 
 
-def tools_by_name(tools: Iterable[Any] | None) -> dict[str, Tool]:
-    """Return tools, or functions as tools, by their names."""
-    return {} if tools is None else {tool.name: tool for tool in _listed(tuple(tools))}
-
-
 def _listed(tools: object) -> tuple[Tool, ...]:
     found: Any = as_tools(tools)
     return found or ()
@@ -332,7 +327,7 @@ def run_again(
 ) -> Run:
     """Run a recorded run again, to its end or up to the turn of a call `at` which another model answers; see `Replay`."""
     is_fork = at is not None
-    given_tools = tools_by_name(tools)
+    given_tools = {tool.name: tool for tool in _listed(tuple(tools or ()))}
     # The rules of a fork are others from its call on only.
     first_rules = None if is_fork else rules
     config = agent_of(run, given_tools, rules=first_rules, layers=layers)

@@ -39,10 +39,7 @@ _LITTLE: Final = 256
 
 @dataclass(frozen=True)
 class PlanChanges:
-    """The changes to the plans: none by default.
-
-    `layers` are the ids of those that stay, None for all.
-    """
+    """The changes to the plans: none by default. `layers` are the ids of those that stay, None for all."""
 
     budgets: Mapping[str, Any] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)
@@ -321,7 +318,8 @@ class LayersAlong:
             case ev.ModelCalled(purpose="agent", status="ok"):
                 self._answer(event)
             case ev.ItemsAppended(origin="model"):
-                self._produce(event)
+                if (before := self.answered.get(event.where.execution_id)) is not None:
+                    self.answered[event.where.execution_id] = before._replace(items=(*before.items, *event.items))
             case ev.StepEnded(step_kind="llm", status="ok"):
                 await self._store(event.where.execution_id, ItemLog(index.log_of(event.where)))
             case ev.TurnCompleted():
@@ -365,11 +363,6 @@ class LayersAlong:
         before = self.answered.get(event.where.execution_id, ModelResponse((), Usage(0, 0)))
         cost = (before.cost or 0.0) + (event.cost or 0.0) or None
         self.answered[event.where.execution_id] = before._replace(usage=before.usage + usage, cost=cost)
-
-    def _produce(self, event: ev.ItemsAppended) -> None:
-        before = self.answered.get(event.where.execution_id)
-        if before is not None:
-            self.answered[event.where.execution_id] = before._replace(items=(*before.items, *event.items))
 
     async def _store(self, execution_id: str, log: ItemLog) -> None:
         response = self.answered.pop(execution_id, None)

@@ -31,12 +31,6 @@ class UnknownSyntax(Exception):
     """An expression has a part that is not read here."""
 
 
-def _literal(token: str) -> Any:
-    """Return the value of a literal as the library reads it, which knows its own escapes."""
-    cel: Any = importlib.import_module("cel")
-    return cel.compile(token).execute({})
-
-
 class _Parser:
     def __init__(self, text: str) -> None:
         self._tokens = [(kind, value) for kind, value, _ in cel_tokens(text)]
@@ -118,7 +112,8 @@ class _Parser:
         kind, value = self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
         self._at += 1
         if kind in ("string", "number"):
-            return Node("literal", _literal(value))
+            cel: Any = importlib.import_module("cel")  # which knows its own escapes
+            return Node("literal", cel.compile(value).execute({}))
         if kind != "ident":
             raise UnknownSyntax(value)
         if value in _CONSTANTS:

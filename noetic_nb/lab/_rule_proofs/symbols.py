@@ -160,10 +160,7 @@ _PRINTED: Final = z3.Star(z3.Range(" ", "~"))
 
 
 class World:
-    """The values of one call and all that is known of them.
-
-    Each value has one author: its origin is a function of the value.
-    """
+    """The values of one call and all that is known of them. Each value has one author: its origin is a function of the value."""
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions

@@ -176,7 +176,8 @@ def configurations(
     kinds = [_values(name, given[name], n) for name in names]
     if any(isinstance(one, _Drawn) for one in kinds):
         assert n is not None
-        rows = _drawn(kinds, _count(n, None), seed)
+        rng, drawn = random.Random(seed), range(_count(n, None))
+        rows = [[rng.choice(one.values) if isinstance(one, _Listed) else one.draw(rng) for one in kinds] for _ in drawn]
     else:
         rows = _grid([one.values for one in kinds if isinstance(one, _Listed)], n, seed)
     if not free:
@@ -306,13 +307,6 @@ def _at(lists: list[list[Any]], place: int) -> list[Any]:
         place, at = divmod(place, len(values))
         row.append(values[at])
     return row[::-1]
-
-
-def _drawn(kinds: list[Any], n: int, seed: int) -> list[list[Any]]:
-    rng = random.Random(seed)
-    return [
-        [rng.choice(kind.values) if isinstance(kind, _Listed) else kind.draw(rng) for kind in kinds] for _ in range(n)
-    ]
 
 
 def _check_thresholds(names: tuple[str, ...], rows: list[list[Any]], regulator: Regulator | None) -> None:
