@@ -51,5 +51,4 @@ def test_the_hits_of_a_long_run_are_drawn_once_for_each_rule(monkeypatch: pytest
         row = editor.reading.snapshot["rows"][0]
 
     assert row["words"] == "200 denied"
-    assert sum(row["bars"]) == 200
     assert 0 < len(drawn) <= 3

@@ -393,12 +393,14 @@ def test_hits_are_counted_by_turn_as_they_come(sent: list[dict[str, Any]]) -> No
             run.append(decided(turn, action))
 
         row = editor.snapshot["rows"][0]
-        assert (row["words"], row["bars"]) == ("2 denied, 1 guided", [1, 0, 2])
-        assert [message["rows"] for message in sent] == [
-            [["only_a", "1 denied", [1]]],
-            [["only_a", "2 denied", [1, 0, 1]]],
-            [["only_a", "2 denied, 1 guided", [1, 0, 2]]],
+        assert (row["words"], row["most"]) == ("2 denied, 1 guided", "2 denied, 1 guided; most in turn 3, 2")
+        assert row["spark"] == "M0.1,1v-0.5h0.8V1ZM2.1,1v-1h0.8V1Z"
+        assert [(rule, hits["words"]) for message in sent for rule, hits in message["rows"]] == [
+            ("only_a", "1 denied"),
+            ("only_a", "2 denied"),
+            ("only_a", "2 denied, 1 guided"),
         ]
+        assert row["spark"] in editor.to_html()
         assert "2 denied, 1 guided" in editor.to_html()
         assert editor.to_frame().hits.tolist() == [3, 0]
     assert not watching(run)
@@ -409,7 +411,8 @@ def test_a_long_run_has_as_many_bars_as_fit() -> None:
     with RuleEditor(book(), run=run) as editor:
         row = editor.snapshot["rows"][0]
 
-        assert (sum(row["bars"]), len(row["bars"]), editor.snapshot["axis"]) == (1_000, 32, {"bars": 32, "per": 32})
+        assert (row["spark"].count("M"), editor.snapshot["wide"]) == (32, 32)
+        assert row["most"] == "1000 denied; most in turns 1 to 32, 32"
 
 
 def test_hits_of_a_moment_and_of_several_runs_count() -> None:

@@ -16,8 +16,8 @@ export default () => {
   const parts = (cell, texts) => cell.replaceChildren(...texts.map(([sign, text]) => make(TAGS[sign], {}, text)));
 
   function renderPaired({ model, el }) {
-    const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Compare" }));
-    root.append(make("p", HEADING, "Compare"));
+    const { root, isEmpty } = frameIn(el, "Compare");
+    isEmpty({ empty: "" }, false);
     const title = root.appendChild(make("p", { class: "nn-sub" }));
     const plot = root.appendChild(make("div", { class: "nn-grid", role: "group", "aria-label": "Mean differences" }));
     const picture = sceneIn(plot, { series: store.data.series, pad: 0, axis: "b − a" });
@@ -36,30 +36,29 @@ export default () => {
 
   function render({ model, el }) {
     if (store.data.paired) return renderPaired({ model, el });
-    const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Compare" }));
-    root.append(make("p", HEADING, "Compare"));
-    const empty = root.appendChild(make("p", { class: "nn-empty" }));
-    const body = root.appendChild(make("div"));
+    const { root, body, isEmpty } = frameIn(el, "Compare");
     const legend = body.appendChild(make("ul", { class: "nn-keys" }));
     const plot = body.appendChild(make("div", { class: "nn-grid", role: "group", "aria-label": "Pairs of turns as a picture" }));
     const picture = sceneIn(plot, { series: store.data.series, pad: store.data.pad, axis: "turn" });
     const line = body.appendChild(readout(plot, "Each bar of differences leads to its pairs of turns."));
     const sums = tableIn(body, "What both runs come to", ["", ...store.data.names, "Difference"], { kind: "nn-table nn-totals" });
     const bar = body.appendChild(make("div", { class: "nn-toolbar" }));
-    const onlyBox = bar.appendChild(make("label"));
-    const only = onlyBox.appendChild(make("input", { type: "checkbox" }));
+    const only = tickIn(bar, "only what differs", () => again());
     only.checked = true;
-    onlyBox.append(make("span", {}, "only what differs"));
     const kindBox = bar.appendChild(make("label", { class: "nn-choice" }, "What "));
     const kind = kindBox.appendChild(make("select", { "aria-label": "What" }));
-    for (const name of ["", ...KINDS]) kind.append(make("option", { value: name }, name || "everything"));
-    const rest = bar.appendChild(make("button", { type: "button" }, "Look at the rest"));
+    offer(kind, ["", ...KINDS].map((name) => [name, name || "everything"]));
+    const rest = button(bar, "Look at the rest", () => {
+      most = scene.looked + LOOKED;
+      look();
+    });
     const status = body.appendChild(make("p", { class: "nn-sub", role: "status" }));
     const rows = tableIn(body, "Pairs of turns", ["Turn", "What", ...store.data.names], { kind: "nn-table nn-compared", scroll: "nn-scroll nn-tall" });
-    const pager = body.appendChild(make("div", { class: "nn-pager" }));
-    const earlier = pager.appendChild(make("button", { type: "button" }, "Earlier"));
-    const later = pager.appendChild(make("button", { type: "button" }, "Later"));
-    const problem = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
+    const pager = pagerIn(body, ["Earlier", "Later"], (by) => {
+      if (by > 0) before.push(start);
+      start = by > 0 ? page.next : before.pop() ?? Math.max(0, start - store.data.page);
+      refetch();
+    }, "pairs");
 
     let scene = null;
     let page = null;
@@ -69,25 +68,15 @@ export default () => {
     let most = LOOKED;
     let news = -1;
     let late = 0;
-    let fault = "";
     let known = store.selection;
     let looking = false;
 
-    const failed = (error) => {
-      fault = error.message;
-      store.changed();
-    };
-    const list = newest(
-      (request) => store.get(model, request),
-      (answer, request) => {
-        fault = "";
-        page = answer;
-        start = answer.start;
-        if (request.turn !== null) before = [];
-        store.changed();
-      },
-    );
-    const refetch = (fields = {}) => list({ what: "pairs", start, only: only.checked, kind: kind.value, turn: null, thread: null, ...fields }).catch(failed);
+    const list = store.asker(model, (answer, request) => {
+      page = answer;
+      start = answer.start;
+      if (request.turn !== null) before = [];
+    });
+    const refetch = (fields = {}) => list({ what: "pairs", start, only: only.checked, kind: kind.value, turn: null, thread: null, ...fields });
     /** Look at pair after pair, so many at a time that the kernel is free between. */
     const look = async () => {
       if (looking) return;
@@ -98,7 +87,7 @@ export default () => {
           store.changed();
         } while (scene.looked < Math.min(scene.of, most));
       } catch (error) {
-        failed(error);
+        store.refused(error);
       } finally {
         looking = false;
         store.changed();
@@ -108,27 +97,13 @@ export default () => {
       [start, before] = [0, []];
       refetch();
     };
-    only.addEventListener("change", again);
     kind.addEventListener("change", again);
-    rest.addEventListener("click", () => {
-      most = scene.looked + LOOKED;
-      look();
-    });
-    later.addEventListener("click", () => {
-      before.push(start);
-      start = page.next;
-      refetch();
-    });
-    earlier.addEventListener("click", () => {
-      start = before.pop() ?? Math.max(0, start - store.data.page);
-      refetch();
-    });
     const pick = (pair) => {
       if (!pair.go) return;
       store.select(model, { ...pair.go, call: null, item: null, decision: null });
       known = store.selection;
     };
-    chosenRows(rows, (row) => pick(row.pair), later, earlier);
+    chosenRows(rows, (row) => pick(row.pair), pager);
     const goTo = ({ bar }) => {
       before = start > 0 ? [...before, start] : before;
       start = Number(bar.key);
@@ -169,12 +144,7 @@ export default () => {
     }
 
     function draw(data) {
-      const any = data.totals.some(([, a, b]) => a !== "0" || b !== "0");
-      empty.hidden = any;
-      body.hidden = !any;
-      setText(empty, data.empty);
-      setText(problem, fault);
-      if (!any) return;
+      if (isEmpty(data, data.totals.every(([, a, b]) => a === "0" && b === "0"))) return;
       if (news !== data.news && !late) {
         // Runs grow: what is shown of them is asked for again, not at every event.
         late = setTimeout(() => {
@@ -201,9 +171,7 @@ export default () => {
       drawRows();
       rest.hidden = !scene || scene.looked >= scene.of || looking;
       setText(status, scene?.said ?? "");
-      pager.hidden = !page || (page.next === null && start === 0);
-      earlier.disabled = start === 0;
-      later.disabled = !page || page.next === null;
+      pager.draw(start, page?.next ?? page?.of ?? 0, page?.of ?? 0);
     }
 
     return store.show({ model, el, root, draw });

@@ -27,16 +27,13 @@ export default () => {
   }
 
   function render({ model, el }) {
-    const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Ledger" }));
-    root.append(make("p", HEADING, "Ledger"));
-    const note = root.appendChild(make("p", { class: "nn-note" }));
-    const empty = root.appendChild(make("p", { class: "nn-empty" }));
-    const body = root.appendChild(make("div"));
+    const { root, body, isEmpty } = frameIn(el, "Ledger");
+    const note = make("p", { class: "nn-note" });
+    root.firstElementChild.after(note);
 
     const chosen = { chips: new Set(), text: "", turn: "", named: new Map() };
     let asked = { start: 0, decision: null };
     let page = null; // what the kernel answered; null is the newest page without a filter
-    let fault = "";
     const opened = new Map(); // by the first and last place of a fold: its rows
     let focused = null; // the row whose detail is shown: its place
     let detail = null;
@@ -58,18 +55,24 @@ export default () => {
     }
     const turnBox = bar.appendChild(make("label", { class: "nn-choice" }, "Turn "));
     const turn = turnBox.appendChild(make("input", { type: "number", min: 0, class: "nn-turn-input", "aria-label": "Turn" }));
-    const clear = bar.appendChild(make("button", { type: "button" }, "Clear"));
+    const clear = button(bar, "Clear", () => {
+      chosen.chips.clear();
+      chosen.named.clear();
+      chosen.text = search.value = "";
+      chosen.turn = turn.value = "";
+      tellOnly();
+      refilter();
+    });
     const status = body.appendChild(make("p", { class: "nn-sub", role: "status" }));
     const rows = tableIn(body, "Decisions, newest first", store.data.columns.map(([name]) => name), {
       kind: "nn-table nn-ledger",
       scroll: "nn-scroll nn-tall",
     });
-    const pager = body.appendChild(make("div", { class: "nn-pager" }));
-    const newer = pager.appendChild(make("button", { type: "button" }, "Newer"));
-    const where = pager.appendChild(make("span"));
-    const older = pager.appendChild(make("button", { type: "button" }, "Older"));
+    const pager = pagerIn(body, ["Newer", "Older"], (by) => {
+      asked = { start: Math.max(0, asked.start + by * store.data.page), decision: null };
+      refetch();
+    }, "lines");
     const about = body.appendChild(make("section", { class: "nn-detail", "aria-label": "The chosen decision", "aria-live": "polite" }));
-    const problem = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
 
     const request = () => ({
       what: "lines",
@@ -79,19 +82,10 @@ export default () => {
       ...Object.fromEntries(chosen.named),
     });
     const isFiltered = () => chosen.chips.size > 0 || chosen.text.trim() !== "" || chosen.turn !== "" || chosen.named.size > 0;
-    const failed = (error) => {
-      fault = error.message;
-      store.changed();
-    };
-    const fetchPage = newest(
-      (wanted) => store.get(model, wanted),
-      (answer, wanted) => {
-        fault = "";
-        page = wanted.live ? null : answer;
-        asked = { start: answer.start, decision: null };
-        store.changed();
-      },
-    );
+    const fetchPage = store.asker(model, (answer) => {
+      page = answer;
+      asked = { start: answer.start, decision: null };
+    });
     /** Get the lines that are wanted; without a filter the newest page is here already. */
     const refetch = () => {
       if (!isFiltered() && asked.start === 0 && asked.decision === null) {
@@ -99,15 +93,11 @@ export default () => {
         store.changed();
         return;
       }
-      fetchPage({ ...request(), start: asked.start, count: store.data.page, decision: asked.decision }).catch(failed);
+      fetchPage({ ...request(), start: asked.start, count: store.data.page, decision: asked.decision });
     };
     const refilter = () => {
       asked = { start: 0, decision: null };
       opened.clear();
-      refetch();
-    };
-    const turnPage = (start) => {
-      asked = { start: Math.max(0, start), decision: null };
       refetch();
     };
     const openFold = async (fold) => {
@@ -119,30 +109,22 @@ export default () => {
         const answer = await store.get(model, { ...request(), within: [fold.first, last], start: 0, count: OPENED });
         opened.set(key, [...known, ...answer.lines.reverse()]);
       } catch (error) {
-        return failed(error);
+        return store.refused(error);
       }
       store.changed();
     };
-    const show = newest(
-      async (at) => ({ ...(await store.get(model, { what: "detail", at })), origins: null }),
-      (answer, at) => {
-        if (at !== focused) return;
-        detail = answer;
-        store.changed();
-        if (answer.arguments.length) tellOrigins(at).catch(failed);
-      },
-    );
-    const tellOrigins = newest(
-      (at) => store.get(model, { what: "origins", at }),
-      (origins, at) => {
-        if (detail?.at === at) detail.origins = origins;
-        store.changed();
-      },
-    );
+    const show = store.asker(model, (answer, { at }) => {
+      if (at !== focused) return;
+      detail = { ...answer, origins: null };
+      if (answer.arguments.length) tellOrigins({ what: "origins", at });
+    });
+    const tellOrigins = store.asker(model, (origins, { at }) => {
+      if (detail?.at === at) detail.origins = origins;
+    });
     const focusRow = (line) => {
       if (focused === line.at) return;
       focused = line.at;
-      show(line.at).catch(failed);
+      show({ what: "detail", at: line.at });
       store.changed();
     };
 
@@ -154,16 +136,6 @@ export default () => {
       chosen.turn = turn.value;
       refilter();
     });
-    clear.addEventListener("click", () => {
-      chosen.chips.clear();
-      chosen.named.clear();
-      chosen.text = search.value = "";
-      chosen.turn = turn.value = "";
-      tellOnly();
-      refilter();
-    });
-    newer.addEventListener("click", () => turnPage(asked.start - store.data.page));
-    older.addEventListener("click", () => turnPage(asked.start + store.data.page));
     const tellOnly = () => {
       const only = chosen.chips.size === 1 ? [...chosen.chips][0] : "";
       if (model.get("only") !== only) {
@@ -207,10 +179,7 @@ export default () => {
       for (const [kind, { box, select }] of selects) {
         const names = namesOf(data, kind);
         box.hidden = names.length < (kind === "outcome" || kind === "rule" ? 1 : 2);
-        patch(select, [["", 0], ...names], () => make("option"), (option, [name, count], at) => {
-          if (option.value !== name || !option.hasAttribute("value")) option.value = name;
-          setText(option, at ? `${name} (${count.toLocaleString("en")})` : "any");
-        });
+        offer(select, [["", "any"], ...names.map(([name, count]) => [name, `${name} (${count.toLocaleString("en")})`])]);
         const value = chosen.named.get(kind) ?? "";
         if (select.value !== value) select.value = value;
       }
@@ -288,7 +257,7 @@ export default () => {
       focusRow(line);
       store.select(model, line.go);
     };
-    chosenRows(rows, (row) => act(row.line), older, newer);
+    chosenRows(rows, (row) => act(row.line), pager);
     rows.addEventListener("focusin", (event) => {
       const line = event.target.closest("tr")?.line;
       if (line?.at !== undefined) focusRow(line);
@@ -329,12 +298,9 @@ export default () => {
     let late = 0;
     function draw(data) {
       followOnly();
-      empty.hidden = data.total > 0;
-      body.hidden = data.total === 0;
-      setText(empty, data.empty);
       note.hidden = !data.note;
       setText(note, data.note);
-      if (!data.total) return;
+      if (isEmpty(data, data.total === 0)) return;
       if (shownTotal !== data.total && shownTotal >= 0 && page !== null && !late) {
         // The run has grown: what is shown of it is asked for again, not at every event.
         late = setTimeout(() => {
@@ -353,13 +319,8 @@ export default () => {
       arrowKeys(rows, "tr");
       const total = data.total.toLocaleString("en");
       setText(status, now.matched === data.total ? `${total} decisions` : `${now.matched.toLocaleString("en")} of ${total} decisions`);
-      const stop = Math.min(now.start + now.lines.length, now.count);
-      pager.hidden = now.count <= data.page;
-      newer.disabled = now.start === 0;
-      older.disabled = stop >= now.count;
-      setText(where, `lines ${(now.start + 1).toLocaleString("en")} to ${stop.toLocaleString("en")} of ${now.count.toLocaleString("en")}`);
+      pager.draw(now.start, Math.min(now.start + now.lines.length, now.count), now.count);
       drawDetail();
-      setText(problem, fault);
     }
 
     /** Another view chose a decision: show the page that has it. */

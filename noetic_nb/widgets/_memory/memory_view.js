@@ -25,10 +25,7 @@ export default () => {
   });
 
   function render({ model, el }) {
-    const root = el.appendChild(make("div", { class: "noetic-nb nn-memory-view", role: "group", "aria-label": "Memory" }));
-    root.append(make("p", HEADING, "Memory"));
-    const empty = root.appendChild(make("p", { class: "nn-empty" }));
-    const body = root.appendChild(make("div"));
+    const { root, body, isEmpty } = frameIn(el, "Memory", "nn-memory-view");
     const bar = body.appendChild(make("div", { class: "nn-toolbar" }));
     const threadBox = bar.appendChild(make("label", { class: "nn-choice" }, "Thread "));
     const threads = threadBox.appendChild(make("select", { "aria-label": "Thread" }));
@@ -40,18 +37,19 @@ export default () => {
     const columns = body.appendChild(make("div", { class: "nn-columns" }));
     const left = columns.appendChild(make("div", { class: "nn-left" }));
     const rows = tableIn(left, "Writes, newest first", COLUMNS.map(([name]) => name), { kind: "nn-table nn-writes", scroll: "nn-scroll nn-tall" });
-    const pager = left.appendChild(make("div", { class: "nn-pager" }));
-    const newer = pager.appendChild(make("button", { type: "button" }, "Newer"));
-    const where = pager.appendChild(make("span"));
-    const older = pager.appendChild(make("button", { type: "button" }, "Older"));
-    const allBox = left.appendChild(make("label"));
-    const all = allBox.appendChild(make("input", { type: "checkbox" }));
-    allBox.append(make("span", {}, "also writes that changed nothing"));
+    const pager = pagerIn(left, ["Newer", "Older"], (by) => {
+      start = Math.max(0, start + by * store.data.page);
+      focused = null;
+      refetch();
+    });
+    const all = tickIn(left, "also writes that changed nothing", () => {
+      [start, focused] = [0, null];
+      refetch();
+    });
     const about = columns.appendChild(make("section", { class: "nn-detail", "aria-label": "The chosen write", "aria-live": "polite" }));
     const children = body.appendChild(store.fold("children", make("details")));
     children.append(make("summary", {}, ""));
     const flows = tableIn(children, "Children", FLOW, { wordy: (name) => name !== "Turn" });
-    const problem = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
 
     let at = -2; // the layer that is shown
     let listed = null; // the page of its writes
@@ -63,55 +61,33 @@ export default () => {
     let pointed = ""; // the key of the bar with the stop of the Tab key
     let flow = null;
     let flowsOf = ""; // of which layer and moment they are
-    let fault = "";
     let pictured = ""; // of which writes the picture is
     let lateScene = 0;
     let seen = null; // how many writes, changes and flows the page has of the layer
     let known = store.selection;
     let late = 0;
 
-    const failed = (error) => {
-      fault = error.message;
-      store.changed();
-    };
-    const show = newest(
-      (request) => store.get(model, request),
-      (answer, request) => {
-        if (request.layer !== at) return;
-        fault = "";
-        detail = answer;
-        store.changed();
-      },
-    );
+    const show = store.asker(model, (answer, request) => {
+      if (request.layer === at) detail = answer;
+    });
     const ask = () => {
       const place = focused ?? listed?.rows[0]?.at;
       if (place === undefined) detail = null;
-      else show({ what: "change", layer: at, at: place, against }).catch(failed);
+      else show({ what: "change", layer: at, at: place, against });
     };
-    const list = newest(
-      (request) => store.get(model, request),
-      (answer, request) => {
-        if (request.layer !== at) return;
-        fault = "";
-        listed = answer;
-        start = answer.start;
-        if (request.turn !== null) focused = answer.picked;
-        ask();
-        store.changed();
-      },
-    );
-    const refetch = (turn = null) => list({ what: "writes", layer: at, start, all: all.checked, turn }).catch(failed);
-    const tellFlows = newest(
-      (request) => store.get(model, { what: "flows", layer: request.layer, start: 0 }),
-      (answer, request) => {
-        if (request.layer === at) flow = answer;
-        store.changed();
-      },
-    );
-
-    const tellPicture = newest((request) => store.get(model, request), (answer, request) => {
+    const list = store.asker(model, (answer, request) => {
+      if (request.layer !== at) return;
+      listed = answer;
+      start = answer.start;
+      if (request.turn !== null) focused = answer.picked;
+      ask();
+    });
+    const refetch = (turn = null) => list({ what: "writes", layer: at, start, all: all.checked, turn });
+    const tellFlows = store.asker(model, (answer, request) => {
+      if (request.layer === at) flow = answer;
+    });
+    const tellPicture = store.asker(model, (answer, request) => {
       if (request.layer === at) scene = sceneOf(store.data.series, answer);
-      store.changed();
     });
     const atOf = ({ bar }) => bar.key.split(" ").map(Number);
     const useBar = (node) => {
@@ -147,32 +123,11 @@ export default () => {
       const thread = store.data.threads[store.data.layers[layer][1]];
       store.select(model, { thread_id: thread[1], turn, call: null, item: null, decision: null });
     };
-    barKeys(plot, ({ bar }) => (pointed = bar.key));
-    plot.addEventListener("click", (event) => {
-      const bar = event.target.closest(".nn-box");
-      if (bar) useBar(bar);
-    });
-    plot.addEventListener("keydown", (event) => {
-      const bar = event.target.closest(".nn-box");
-      if (!bar || (event.key !== "Enter" && event.key !== " ")) return;
-      event.preventDefault();
-      useBar(bar);
-    });
-    chosenRows(rows, (row) => pick(row.write), older, newer);
+    barKeys(plot, ({ bar }) => (pointed = bar.key), useBar);
+    chosenRows(rows, (row) => pick(row.write), pager);
     rows.addEventListener("focusin", (event) => {
       const row = event.target.closest("tr")?.write;
       if (row) focusRow(row);
-    });
-    const turnPage = (by) => {
-      start = Math.max(0, start + by * store.data.page);
-      focused = null;
-      refetch();
-    };
-    newer.addEventListener("click", () => turnPage(-1));
-    older.addEventListener("click", () => turnPage(1));
-    all.addEventListener("change", () => {
-      [start, focused] = [0, null];
-      refetch();
     });
     threads.addEventListener("change", () => choose(inThread(Number(threads.value))));
 
@@ -191,9 +146,7 @@ export default () => {
     const compare = about.appendChild(make("div", { class: "nn-toolbar" }));
     const withBox = compare.appendChild(make("label", { class: "nn-choice" }, "Compared with "));
     const base = withBox.appendChild(make("select", { "aria-label": "Compared with" }));
-    for (const [value, text] of [["write", "the write before"], ["turn", "the end of the turn before"], ["other", "the end of turn"]]) {
-      base.append(make("option", { value }, text));
-    }
+    offer(base, [["write", "the write before"], ["turn", "the end of the turn before"], ["other", "the end of turn"]]);
     const other = compare.appendChild(make("input", { type: "number", min: 0, value: 1, class: "nn-turn-input", "aria-label": "Turn to compare with" }));
     const rebase = () => {
       other.hidden = base.value !== "other";
@@ -211,14 +164,28 @@ export default () => {
     whole.append(make("summary", {}, "The whole state"));
     const state = whole.appendChild(make("pre", { class: "nn-quote", tabindex: 0 }));
     const tools = about.appendChild(make("div", { class: "nn-toolbar" }));
-    const edit = tools.appendChild(make("button", { type: "button" }, "Edit the state now"));
-    const back = tools.appendChild(make("button", { type: "button" }, "Go back"));
+    const edit = button(tools, "Edit the state now", () => begin({ what: "edit" }, (message) => {
+      token = message.token;
+      field.value = message.text;
+      form.hidden = false;
+      field.focus();
+      field.setSelectionRange(0, 0);
+    }));
+    const back = button(tools, "Go back", () => begin({ what: "rewind", turn: detail.turn }, () => {}));
     const locked = tools.appendChild(make("span", { class: "nn-note" }, "A recording cannot be edited: pass harness= to edit what is live."));
     const form = about.appendChild(make("div", { class: "nn-edit", hidden: true }));
     const field = form.appendChild(make("textarea", { "aria-label": "The state as JSON", spellcheck: "false", rows: 10, "data-lm-suppress-shortcuts": "true" }));
     const buttons = form.appendChild(make("div", { class: "nn-toolbar" }));
-    const save = buttons.appendChild(make("button", { type: "button" }, "Save"));
-    const cancel = buttons.appendChild(make("button", { type: "button" }, "Cancel"));
+    const save = button(buttons, "Save", () => begin({ what: "save", token, text: field.value }, () => {
+      token = null;
+      form.hidden = true;
+      [start, focused] = [0, null];
+      edit.focus();
+    }));
+    const cancel = button(buttons, "Cancel", () => {
+      closeEditor();
+      edit.focus();
+    });
     const outcome = about.appendChild(make("p", { class: "nn-note", role: "status" }));
     let token = null;
 
@@ -244,23 +211,6 @@ export default () => {
       form.hidden = true;
       setText(outcome, "");
     }
-    edit.addEventListener("click", () => begin({ what: "edit" }, (message) => {
-      token = message.token;
-      field.value = message.text;
-      form.hidden = false;
-      field.focus();
-      field.setSelectionRange(0, 0);
-    }));
-    save.addEventListener("click", () => begin({ what: "save", token, text: field.value }, () => {
-      token = null;
-      form.hidden = true;
-      [start, focused] = [0, null];
-      edit.focus();
-    }));
-    cancel.addEventListener("click", () => {
-      closeEditor();
-      edit.focus();
-    });
     field.addEventListener("keydown", (event) => {
       if (event.key === "Escape") cancel.click();
       else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) save.click();
@@ -268,7 +218,6 @@ export default () => {
       event.preventDefault();
       event.stopPropagation();
     });
-    back.addEventListener("click", () => begin({ what: "rewind", turn: detail.turn }, () => {}));
 
     function drawDetail(data) {
       about.hidden = detail === null;
@@ -302,7 +251,7 @@ export default () => {
         lateScene = setTimeout(() => {
           lateScene = 0;
           pictured = writes;
-          tellPicture({ what: "picture", layer: at }).catch(failed);
+          tellPicture({ what: "picture", layer: at });
           store.changed();
         }, pictured ? 200 : 0);
       }
@@ -320,10 +269,7 @@ export default () => {
     function drawLayers(data) {
       const thread = data.layers[at][1];
       threadBox.hidden = data.threads.length < 2;
-      patch(threads, data.threads, () => make("option"), (option, [name], place) => {
-        put(option, { value: place });
-        setText(option, name);
-      });
+      offer(threads, data.threads.map(([name], place) => [place, name]));
       if (threads.value !== String(thread)) threads.value = String(thread);
       const here = data.layers.map((row, place) => [row, place]).filter(([row]) => row[1] === thread);
       patch(chips, here, () => {
@@ -358,10 +304,7 @@ export default () => {
         texts.forEach((text, place) => setText(row.children[place], text));
       });
       arrowKeys(rows, "tr");
-      pager.hidden = now.count <= data.page;
-      newer.disabled = now.start === 0;
-      older.disabled = now.start + now.rows.length >= now.count;
-      setText(where, `${(now.start + 1).toLocaleString("en")} to ${(now.start + now.rows.length).toLocaleString("en")} of ${now.count.toLocaleString("en")}`);
+      pager.draw(now.start, now.start + now.rows.length, now.count);
     }
 
     function drawFlows(data) {
@@ -391,12 +334,7 @@ export default () => {
     }
 
     function draw(data) {
-      const any = data.layers.length > 0;
-      empty.hidden = any;
-      body.hidden = !any;
-      setText(empty, data.empty);
-      setText(problem, fault);
-      if (!any) return;
+      if (isEmpty(data, data.layers.length === 0)) return;
       const position = model.get("position");
       const wanted = follow(data, position >= 0 && position < data.layers.length ? position : data.first);
       if (wanted !== at) open(wanted);
@@ -413,7 +351,7 @@ export default () => {
       const given = `${at} ${row[5]} ${now}`;
       if (row[5] && flowsOf !== given) {
         flowsOf = given;
-        tellFlows({ layer: at }).catch(failed);
+        tellFlows({ what: "flows", layer: at, start: 0 });
       }
       drawPicture(data);
       drawLayers(data);

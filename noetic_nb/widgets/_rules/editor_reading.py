@@ -136,12 +136,11 @@ class EditorReading(Reading):
             self._put_rules()
             return None
         rows = self.snapshot["rows"]
+        new = {row["id"]: self.hits.row(row["id"]) for row in rows if row["id"] in changed}
         for row in rows:
-            if row["id"] in changed:
-                row |= {"words": self.hits.words(row["id"]), "bars": self.hits.bars(row["id"])}
-        self.snapshot["axis"] = axis = self.hits.axis()
-        new = [[row["id"], row["words"], row["bars"]] for row in rows if row["id"] in changed]
-        return {"type": "hits", "axis": axis, "rows": new}
+            row |= new.get(row["id"], {})
+        self.snapshot["wide"] = self.hits.wide
+        return {"type": "hits", "wide": self.hits.wide, "rows": list(new.items())}
 
     def begin(self) -> None:
         super().begin()
@@ -430,7 +429,7 @@ class EditorReading(Reading):
         self.news.append({"type": "put", "part": part, "value": value})
 
     def _put_rules(self) -> None:
-        self.snapshot["axis"] = self.hits.axis()
+        self.snapshot["wide"] = self.hits.wide
         self._put("rows", rule_rows(self.rulebook, self.hits))
         self._put("version", self.rulebook.version)
         self._put("can_undo", self.rulebook.can_undo)

@@ -8,9 +8,9 @@ export default () => {
       return true;
     }
     if (message.type !== "hits") return false;
-    data.axis = message.axis;
+    data.wide = message.wide;
     const rows = new Map(data.rows.map((row) => [row.id, row]));
-    for (const [id, words, bars] of message.rows) Object.assign(rows.get(id) ?? {}, { words, bars });
+    for (const [id, hits] of message.rows) Object.assign(rows.get(id) ?? {}, hits);
     return true;
   });
 
@@ -43,11 +43,6 @@ export default () => {
         store.changed();
         return null;
       }
-    };
-    const button = (parent, text, act, attributes = {}) => {
-      const node = parent.appendChild(make("button", { type: "button", ...attributes }, text));
-      node.addEventListener("click", act);
-      return node;
     };
     const chosen = () => store.data.draft?.rule_id;
     const apply = () => {
@@ -112,10 +107,7 @@ export default () => {
         view.looked = data.trial;
         ask({ do: "try_in_force" });
       }
-      patch(form, data.forms, () => make("option"), (option, [value, text]) => {
-        option.value = value;
-        setText(option, text);
-      });
+      offer(form, data.forms);
       empty.hidden = data.rows.length > 0;
       setText(empty, data.empty);
       table(data, typing.chosen ?? draft?.rule_id);
@@ -178,13 +170,10 @@ export default () => {
         setText(pick, rule.name ? `${rule.label} · ${rule.name}` : rule.label);
         setText(form, rule.form);
         setText(where, rule.where);
-        sparkline(hits.firstChild, rule.bars, data.axis);
+        sparkline(hits.firstChild, rule.spark, data.wide);
         setText(hits.lastChild, rule.words || "no hits");
         setText(version, String(rule.version));
-        const most = Math.max(0, ...rule.bars);
-        const at = rule.bars.indexOf(most) * data.axis.per + 1;
-        const when = data.axis.per === 1 ? `turn ${at}` : `turns ${at} to ${at + data.axis.per - 1}`;
-        put(pick, { "data-readout": `${rule.label}: ${rule.words ? `${rule.words}; most in ${when}, ${most}` : "no hits"}. Version ${rule.version}.` });
+        put(pick, { "data-readout": `${rule.label}: ${rule.most}. Version ${rule.version}.` });
         put(hits, { "data-readout": pick.dataset.readout });
       });
       arrowKeys(body, ".nn-pick");
@@ -192,16 +181,12 @@ export default () => {
     };
   }
 
-  function sparkline(svg, bars, axis) {
-    const wide = Math.max(axis.bars, 8);
-    const most = Math.max(1, ...bars);
+  function sparkline(svg, path, wide) {
     put(svg, { viewBox: `0 0 ${wide} 1` });
-    svg.style.display = bars.length ? "" : "none";
-    if (!svg.firstChild) svg.append(make("path"), make("g"));
+    svg.style.display = path ? "" : "none";
+    if (!svg.firstChild) svg.append(make("path"), make("path"));
     put(svg.firstChild, { d: `M0,1H${wide}` });
-    patch(svg.lastChild, bars, () => make("rect", { width: 0.8 }), (bar, count, at) => {
-      put(bar, { x: at + 0.1, y: 1 - count / most, height: count / most });
-    });
+    put(svg.lastChild, { d: path });
   }
 
   /** The fields of one rule: its text, a sentence with gaps, and what stands beside. */
@@ -220,7 +205,7 @@ export default () => {
       const common = { "aria-label": field.label, "data-field": field.name, "data-lm-suppress-shortcuts": "true" };
       if (field.kind === "choice") {
         const select = make("select", common);
-        for (const [value, text] of field.options) select.append(make("option", { value }, text));
+        offer(select, field.options);
         select.addEventListener("change", () => typed(field.name, select.value));
         return select;
       }
@@ -326,10 +311,10 @@ export default () => {
     part.append(make("summary", {}, "Save and copy"));
     const bar = part.appendChild(make("div", { class: "nn-toolbar" }));
     const path = bar.appendChild(make("input", { type: "text", placeholder: "rules.yaml", "aria-label": "File to save to", "data-lm-suppress-shortcuts": "true" }));
-    const save = bar.appendChild(make("button", { type: "button" }, "Save to file"));
-    const replace = bar.appendChild(make("button", { type: "button" }, "Replace the file"));
-    const bookCode = bar.appendChild(make("button", { type: "button" }, "Copy book as code"));
-    const code = bar.appendChild(make("button", { type: "button" }, "Copy rule as code"));
+    button(bar, "Save to file", () => write(false));
+    const replace = button(bar, "Replace the file", () => write(true));
+    button(bar, "Copy book as code", () => copy(null));
+    const code = button(bar, "Copy rule as code", () => copy(chosen()));
     const done = part.appendChild(make("p", { class: "nn-note", role: "status" }));
     const text = make("textarea", { readonly: "", rows: 8, wrap: "off", "aria-label": "Code", class: "nn-copied", "data-lm-suppress-shortcuts": "true" });
     path.addEventListener("input", () => {
@@ -343,8 +328,6 @@ export default () => {
       if (answer !== null && !answer.exists) view.path = null;
       store.changed();
     };
-    save.addEventListener("click", () => write(false));
-    replace.addEventListener("click", () => write(true));
     const copy = async (rule_id) => {
       const found = await ask({ do: "code", rule_id });
       if (found === null) return;
@@ -361,8 +344,6 @@ export default () => {
       }
       store.changed();
     };
-    bookCode.addEventListener("click", () => copy(null));
-    code.addEventListener("click", () => copy(chosen()));
     return (data) => {
       const shown = view.path ?? data.file;
       if (path.value !== shown) path.value = shown;

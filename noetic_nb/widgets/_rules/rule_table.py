@@ -19,6 +19,7 @@ from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 PAGE_LENGTH: Final = 20_000
 # A sparkline is as wide as a word: more bars than this run together.
 BARS: Final = 40
+LEAST_BARS: Final = 8
 EMPTY: Final = "No rule yet. A function decorated with @rules.rule(...) appears here."
 COLUMNS: Final = ("Rule", "Form", "Where", "State", "Hits", "Version", "Text")
 _WORDS: Final = {"deny": "denied", "guide": "guided", "ask": "asked", "allow": "passed in spite of a failure"}
@@ -86,9 +87,20 @@ class RuleHits:
             bars[(turn - 1) // per] += count
         return bars
 
-    def axis(self) -> dict[str, int]:
-        """Return the axis that all sparklines share: the number of bars, and the turns in each bar."""
-        return {"bars": (self.turns - 1) // self.per + 1, "per": self.per}
+    @property
+    def wide(self) -> int:
+        """For how many bars all sparklines have room."""
+        return max((self.turns - 1) // self.per + 1, LEAST_BARS)
+
+    def row(self, rule_id: str) -> dict[str, str]:
+        """Return a rule's hits for its row: in words, as the path of a sparkline of height 1, and where they are most."""
+        bars, words, per = self.bars(rule_id), self.words(rule_id), self.per
+        most = max(bars, default=0)
+        marks = [f"M{at + 0.1:g},1v-{hits / most:.3g}h0.8V1Z" for at, hits in enumerate(bars) if hits]
+        first = bars.index(most) * per + 1 if bars else 0
+        when = f"turn {first}" if per == 1 else f"turns {first} to {first + per - 1}"
+        said = f"{words}; most in {when}, {most}" if bars else "no hits"
+        return {"words": words, "spark": "".join(marks), "most": said}
 
 
 def rule_places(rule: SteeringRule) -> str:
@@ -115,8 +127,7 @@ def rule_rows(rulebook: RuleBook, hits: RuleHits) -> list[dict[str, Any]]:
             "where": rule_places(rule),
             "enabled": rule.enabled,
             "version": versions.get(rule.id, 0),
-            "words": hits.words(rule.id),
-            "bars": hits.bars(rule.id),
+            **hits.row(rule.id),
         }
         for rule in rulebook
     ]
@@ -158,13 +169,12 @@ def rules_frame(rulebook: RuleBook, hits: RuleHits) -> Any:
 
 def rules_html(rulebook: RuleBook, rows: Iterable[dict[str, Any]], hits: RuleHits) -> str:
     """Return the rules and their texts as HTML without scripts."""
-    axis = hits.axis()
     texts = [plain(rule_text(rule), PAGE_LENGTH) for rule in rulebook]
     body = "".join(
         f'<tr><th scope="row">{escape(" · ".join(filter(None, [row["label"], row["name"]])))}</th>'
         f'<td class="nn-text">{escape(row["form"])}</td><td class="nn-text">{escape(row["where"])}</td>'
         f'<td class="nn-text">{"on" if row["enabled"] else "off"}</td>'
-        f'<td class="nn-text">{_sparkline(row["bars"], axis["bars"])}{escape(row["words"])}</td>'
+        f'<td class="nn-text">{_sparkline(row["spark"], hits.wide)}{escape(row["words"])}</td>'
         f'<td>{row["version"]}</td><td class="nn-text"><pre class="nn-code">{escape(text)}</pre></td></tr>'
         for row, text in zip(rows, texts, strict=True)
     )
@@ -174,18 +184,12 @@ def rules_html(rulebook: RuleBook, rows: Iterable[dict[str, Any]], hits: RuleHit
     return title + (f'<div class="nn-scroll">{table}</div>' if body else f'<p class="nn-empty">{escape(EMPTY)}</p>')
 
 
-def _sparkline(bars: list[int], room: int) -> str:
-    if not bars:
+def _sparkline(path: str, wide: int) -> str:
+    if not path:
         return ""
-    most, wide = max(bars), max(room, 8)
-    marks = "".join(
-        f'<rect x="{at + 0.1}" y="{1 - count / most:.3g}" width="0.8" height="{count / most:.3g}"/>'
-        for at, count in enumerate(bars)
-        if count
-    )
     return (
         f'<svg class="nn-spark" viewBox="0 0 {wide} 1" preserveAspectRatio="none" aria-hidden="true">'
-        f'<path d="M0,1H{wide}"/>{marks}</svg>'
+        f'<path d="M0,1H{wide}"/><path d="{path}"/></svg>'
     )
 
 

@@ -4,20 +4,14 @@ export default () => {
     if (message.type === "page") Object.assign(data, message.page);
     return true;
   });
-  let fault = "";
-
   function render({ model, el }) {
     const columns = store.data.columns;
     const [width, height] = store.data.size;
-    const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Runs" }));
-    root.append(make("p", HEADING, "Runs"));
-    const empty = root.appendChild(make("p", { class: "nn-empty" }));
-    const body = root.appendChild(make("div"));
+    const { root, body, isEmpty } = frameIn(el, "Runs");
     const bar = body.appendChild(make("div", { class: "nn-toolbar", role: "search" }));
     const field = (label) => bar.appendChild(make("input", { type: "search", class: "nn-runs-search", placeholder: label, "aria-label": label, spellcheck: "false" }));
     const search = field("Search the texts of all runs");
     const where = field("Where, such as outcome == false && tokens > 2000");
-    const problem = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
     const status = body.appendChild(make("p", { class: "nn-sub", role: "status" }));
     const keys = body.appendChild(make("div", { class: "nn-toolbar", role: "group", "aria-label": "Labels by keys" }));
     const named = keys.appendChild(make("select", { "aria-label": "Label" }));
@@ -25,39 +19,27 @@ export default () => {
     const rows = tableIn(body, "Runs", ["", ...columns.map(([, name]) => name)], { kind: "nn-table nn-runs", scroll: "nn-scroll nn-tall" });
     const heads = [...rows.parentElement.querySelectorAll("thead th")];
     heads[0].append(make("span", { class: "nn-hidden" }, "Selected"));
-    const pager = body.appendChild(make("div", { class: "nn-toolbar" }));
-    const button = (text) => pager.appendChild(make("button", { type: "button" }, text));
-    const up = button("Previous page");
-    const lines = pager.appendChild(make("span"));
-    const down = button("Next page");
-    const all = button("");
-    const none = button("Clear selection");
-    const close = button("Close run");
+    const pager = pagerIn(body, ["Previous page", "Next page"], (by) => turnTo(store.data.start + by * store.data.count), "rows");
+    const choices = body.appendChild(make("div", { class: "nn-toolbar" }));
+    const all = button(choices, "", () => act({ do: "select", rows: "all", on: true }));
+    const none = button(choices, "Clear selection", () => act({ do: "select", rows: "all", on: false }));
+    const close = button(choices, "Close run", () => act({ do: "open", at: null }));
     const place = body.appendChild(make("div", { class: "nn-runs-bench" }));
 
     const got = (answer) => {
-      fault = "";
+      store.refusal = "";
       Object.assign(store.data, answer);
       store.changed();
     };
-    const failed = (error) => {
-      fault = error.message;
-      store.changed();
-    };
-    const fetchPage = newest((request) => store.get(model, request), got);
+    const fetchPage = store.asker(model, got);
     const turnTo = (start, { sort, descending } = store.data) =>
-      fetchPage({ what: "page", text: search.value, where: where.value, sort, descending, start }).catch(failed);
-    const act = (request) => store.get(model, request).then(got, failed);
+      fetchPage({ what: "page", text: search.value, where: where.value, sort, descending, start });
+    const act = (request) => store.get(model, request).then(got, store.refused);
     const toggle = (row) => act({ do: "select", rows: [row.run.at], on: !row.run.chosen });
 
     search.addEventListener("input", () => turnTo(0));
     where.addEventListener("change", () => turnTo(0));
     where.addEventListener("keydown", (event) => event.key === "Enter" && turnTo(0)); // of which a notebook makes no change
-    up.addEventListener("click", () => turnTo(store.data.start - store.data.count));
-    down.addEventListener("click", () => turnTo(store.data.start + store.data.count));
-    all.addEventListener("click", () => act({ do: "select", rows: "all", on: true }));
-    none.addEventListener("click", () => act({ do: "select", rows: "all", on: false }));
-    close.addEventListener("click", () => act({ do: "open", at: null }));
     columns.forEach(([fact, name, look], at) => {
       const head = heads[at + 1];
       put(head, { class: look || null });
@@ -90,7 +72,7 @@ export default () => {
       event.target.nextElementSibling?.focus();
     });
     named.addEventListener("change", store.changed);
-    chosenRows(rows, (row) => act({ do: "open", at: row.run.at }), down, up);
+    chosenRows(rows, (row) => act({ do: "open", at: row.run.at }), pager);
 
     function newRow() {
       const row = make("tr", { tabindex: -1 });
@@ -142,12 +124,9 @@ export default () => {
     }
 
     function draw(data) {
-      empty.hidden = data.total > 0;
-      body.hidden = data.total === 0;
-      setText(empty, data.empty);
-      setText(problem, fault);
+      if (isEmpty(data, data.total === 0)) return;
       keys.hidden = data.names.length === 0;
-      patch(named, data.names, () => make("option"), (option, { name }) => setText(option, name));
+      offer(named, data.names.map(({ name }) => [name, name]));
       const values = data.names[Math.max(0, named.selectedIndex)]?.values ?? [];
       setText(meaning, [...values.map((value, at) => `${at + 1} ${value}`), "0 none"].join(", "));
       const text = (count) => count.toLocaleString("en");
@@ -157,16 +136,12 @@ export default () => {
       patch(rows, data.rows, newRow, fill);
       arrowKeys(rows, "tr");
       columns.forEach(([fact], at) => put(heads[at + 1], { "aria-sort": fact && fact === data.sort ? (data.descending ? "descending" : "ascending") : null }));
-      const stop = data.start + data.rows.length;
-      up.disabled = data.start === 0;
-      down.disabled = stop >= data.matched;
-      up.hidden = down.hidden = data.matched <= data.count;
-      setText(lines, data.matched ? `rows ${text(data.start + 1)} to ${text(stop)} of ${text(data.matched)}` : "");
+      pager.draw(data.start, data.start + data.rows.length, data.matched);
       all.hidden = data.matched === 0;
       setText(all, `Select all ${text(data.matched)}`);
       none.hidden = data.selected === 0;
       close.hidden = !data.bench;
-      if (bench !== data.bench) showBench(data.bench).catch(failed);
+      if (bench !== data.bench) showBench(data.bench).catch(store.refused);
     }
 
     search.value = store.data.text;

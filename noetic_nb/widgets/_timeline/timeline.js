@@ -240,7 +240,7 @@ export default () => {
       const line = event.target.closest("button");
       if (line) look({ what: "span", at: Number(line.dataset.at) }, true);
     });
-    chosenRows(rows, (row) => look({ what: "span", at: Number(row.dataset.at) }, true), newer, older);
+    chosenRows(rows, (row) => look({ what: "span", at: Number(row.dataset.at) }, true), { down: newer, up: older });
     older.addEventListener("click", () => {
       listStart = Math.max(0, listed.start - 50);
       relist();

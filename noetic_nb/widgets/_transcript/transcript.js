@@ -19,19 +19,27 @@ export default () => {
     `Turn ${turn}, call ${inTurn} · thread ${store.data.threads[thread][0]}${depth ? ` · depth ${depth}` : ""}`;
 
   function render({ model, el }) {
-    const root = el.appendChild(make("div", { class: "noetic-nb nn-transcript", role: "group", "aria-label": "Transcript" }));
-    root.append(make("p", HEADING, "Transcript"));
-    const empty = root.appendChild(make("p", { class: "nn-empty" }));
-    const body = root.appendChild(make("div"));
-    const { back, slider, on, place, follow } = callControls(body);
-    const { choice, number, only, onlyLabel } = compareControls(body);
+    const { root, body, isEmpty } = frameIn(el, "Transcript", "nn-transcript");
+    const { back, slider, on, place, follow } = callControls(body, {
+      step: (by) => go(shown() + by),
+      changed: () => {
+        if (!follow.checked) return go(shown());
+        model.set("follow", true);
+        model.save_changes();
+        store.changed();
+      },
+    });
+    const { choice, number, only } = compareControls(body, () => {
+      Object.assign(local, { first: 0, open: [] });
+      store.changed();
+    });
     const labels = labelControls(body, {
       label: (name, value) => {
         const at = shown();
         store.get(model, { what: "label", at, name, value }).then((found) => {
           if (local.call?.at === at) local.call.labels = found;
           store.changed();
-        }).catch(fail);
+        }).catch(store.refused);
         if (value !== null && at < last()) go(at + 1);
       },
       move: (by) => go(shown() + by),
@@ -43,7 +51,7 @@ export default () => {
           leave();
           store.select(model, fields);
         } catch (error) {
-          fail(error);
+          store.refused(error);
         }
       },
     });
@@ -51,7 +59,6 @@ export default () => {
     const sub = body.appendChild(make("p", { class: "nn-sub", "aria-live": "polite" }));
     const settings = body.appendChild(make("p", { class: "nn-note" }));
     const unknown = body.appendChild(make("p", { class: "nn-note nn-t-unknown" }));
-    const wrong = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
     const beforePart = body.appendChild(make("p", { class: "nn-t-part" }, "Before the call"));
     const before = body.appendChild(make("ol", { class: "nn-t-lines", "aria-label": "Before the call" }));
     const requestPart = body.appendChild(make("p", { class: "nn-t-part" }, "Request"));
@@ -121,7 +128,6 @@ export default () => {
 
     // What is wanted of a call; an item is looked for once, in the page that has it.
     const keyOf = (request) => JSON.stringify({ ...request, item: undefined });
-    const fail = (error) => setText(wrong, error.message);
     const take = (call, request) => {
       if (local.call?.at !== call.at || local.call?.difference !== call.difference) {
         local.whole.clear();
@@ -131,7 +137,7 @@ export default () => {
       if (call.at === local.at) Object.assign(local, { first: call.first, open: call.open });
       local.asked = keyOf({ ...request, first: call.first, open: call.open });
       if (request.item !== undefined && call.wanted !== null) local.scroll = `li[data-key="${call.wanted}"]`;
-      setText(wrong, "");
+      store.refusal = "";
       remedy();
       fetchAhead(call.at + 1);
     };
@@ -162,7 +168,7 @@ export default () => {
       store.get(model, { what: "labels", at: call.at }).then((found) => {
         call.labels = found;
         store.changed();
-      }).catch(fail);
+      }).catch(store.refused);
       return call;
     };
 
@@ -179,19 +185,18 @@ export default () => {
       const call = model.ahead?.(request) ?? takeAhead(request);
       if (call !== undefined) return take(call, request);
       local.asked = keyOf({ ...request, first: local.first });
-      query(request).catch(fail);
+      query(request).catch(store.refused);
     };
 
     /** What came of a call is more with time. */
-    const extend = newest((request) => store.get(model, request), (outcome, { at }) => {
+    const extend = store.asker(model, (outcome, { at }) => {
       if (local.call?.at === at) Object.assign(local.call, outcome);
-      store.changed();
     });
     const refreshOutcome = () => {
       const { changed } = store.data;
       if (changed === undefined || changed.times === local.times) return;
       Object.assign(local, { times: changed.times, ahead: null });
-      if (local.call !== null && changed.at === local.call.at) extend({ what: "outcome", at: changed.at }).catch(fail);
+      if (local.call !== null && changed.at === local.call.at) extend({ what: "outcome", at: changed.at });
     };
 
     /** Ask for the smallest budgets of what was not sent, one after the other: each takes the kernel some work. */
@@ -210,7 +215,7 @@ export default () => {
           store.changed();
         }
       } catch (error) {
-        fail(error);
+        store.refused(error);
       } finally {
         local.asking = false;
       }
@@ -232,30 +237,18 @@ export default () => {
           const text = await store.get(model, { what: "text", at, key: wanted, against: compared() });
           if (local.call.at === at) local.whole.set(wanted, text);
         } catch (error) {
-          setText(wrong, error.message);
+          return store.refused(error);
         }
       }
       store.changed();
     };
 
-    back.addEventListener("click", () => go(shown() - 1));
-    on.addEventListener("click", () => go(shown() + 1));
     slider.addEventListener("input", () => go(Number(slider.value)));
-    follow.addEventListener("change", () => {
-      if (!follow.checked) return go(shown());
-      model.set("follow", true);
-      model.save_changes();
-      store.changed();
-    });
     choice.addEventListener("change", () => {
       if (choice.value === "call" && number.value === "") number.value = 1;
       compare();
     });
     number.addEventListener("change", compare);
-    only.addEventListener("change", () => {
-      Object.assign(local, { first: 0, open: [] });
-      store.changed();
-    });
     pages.bar.addEventListener("click", (event) => {
       const button = event.target.closest("button");
       if (button) turnPage(button.dataset.to);
@@ -325,11 +318,7 @@ export default () => {
     function draw(data) {
       // After a message was missed nothing that was asked is sure to be all.
       if (local.data !== data) Object.assign(local, { data, asked: "", ahead: null });
-      const none = data.calls.length === 0;
-      empty.hidden = !none;
-      body.hidden = none;
-      setText(empty, data.empty);
-      if (none) return;
+      if (isEmpty(data, data.calls.length === 0)) return;
       const at = shown();
       const title = titleOf(data.calls[at]);
       const against = compared();
@@ -343,7 +332,7 @@ export default () => {
       put(number, { max: data.calls.length });
       if (document.activeElement !== choice) choice.value = typeof against === "number" ? "call" : against ?? "";
       number.hidden = choice.value !== "call";
-      onlyLabel.hidden = against === null;
+      only.parentElement.hidden = against === null;
       refresh(at);
       refreshOutcome();
 

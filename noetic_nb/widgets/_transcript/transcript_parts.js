@@ -17,31 +17,25 @@ function outcomeRow() {
   return row;
 }
 
-function callControls(parent) {
+function callControls(parent, { step, changed }) {
   const controls = parent.appendChild(make("div", { class: "nn-bar-controls" }));
-  const back = controls.appendChild(make("button", { type: "button", "aria-label": "Previous call" }, "◀"));
+  const back = button(controls, "◀", () => step(-1), { "aria-label": "Previous call" });
   const slider = controls.appendChild(make("input", { type: "range", min: 0, "aria-label": "Model call" }));
-  const on = controls.appendChild(make("button", { type: "button", "aria-label": "Next call" }, "▶"));
+  const on = button(controls, "▶", () => step(1), { "aria-label": "Next call" });
   const place = controls.appendChild(make("span", { class: "nn-number" }));
-  const label = controls.appendChild(make("label"));
-  const follow = label.appendChild(make("input", { type: "checkbox" }));
-  label.append("Follow latest");
+  const follow = tickIn(controls, "Follow latest", changed);
   return { back, slider, on, place, follow };
 }
 
-function compareControls(parent) {
+function compareControls(parent, changed) {
   const controls = parent.appendChild(make("div", { class: "nn-bar-controls" }));
   const label = controls.appendChild(make("label", {}, "Compare with"));
   const choice = label.appendChild(make("select", { "aria-label": "Compare with" }));
-  for (const [value, text] of [["", "nothing"], ["previous", "the call before"], ["call", "call no."]]) {
-    choice.append(make("option", { value }, text));
-  }
+  offer(choice, [["", "nothing"], ["previous", "the call before"], ["call", "call no."]]);
   const number = controls.appendChild(make("input", { type: "number", min: 1, class: "nn-t-call-number", "aria-label": "Number of the call to compare with" }));
-  const onlyLabel = controls.appendChild(make("label"));
-  const only = onlyLabel.appendChild(make("input", { type: "checkbox" }));
+  const only = tickIn(controls, "Changes only", changed);
   only.checked = true;
-  onlyLabel.append("Changes only");
-  return { choice, number, only, onlyLabel };
+  return { choice, number, only };
 }
 
 function pager(parent) {

@@ -250,11 +250,7 @@ export default () => {
     /** Offer the threads of the run, where there are several. */
     function drawThreads({ threads: known, threadCount, thread: at }) {
       threads.hidden = threadCount < 2;
-      const rows = [[-1, `all ${threadCount.toLocaleString("en")}`], ...known];
-      patch(thread, rows, () => make("option"), (option, [place, name]) => {
-        put(option, { value: place });
-        setText(option, name);
-      });
+      offer(thread, [[-1, `all ${threadCount.toLocaleString("en")}`], ...known]);
       const missing = threadCount - known.length;
       put(threads, { title: missing > 0 ? `${missing.toLocaleString("en")} older threads are not listed: set bench.thread_id in a cell` : null });
       // Until the kernel has answered, what someone chose stands.

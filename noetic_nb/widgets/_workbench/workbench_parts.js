@@ -43,13 +43,6 @@ function thumb(down) {
   return icon;
 }
 
-/** A button with text. */
-function button(parent, text, click, attributes = {}) {
-  const made = parent.appendChild(make("button", { type: "button", ...attributes }, text));
-  made.addEventListener("click", click);
-  return made;
-}
-
 /** The conversation: a row a turn, a click chooses it; below it, where there is an agent, what is said to it. */
 function talkPart(parent, { get, failed }) {
   const box = parent.appendChild(make("section", { class: "nn-talk", "aria-label": "Conversation" }));

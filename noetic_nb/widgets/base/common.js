@@ -49,6 +49,62 @@ function tableIn(parent, label, columns, { kind = "nn-table", scroll = "nn-scrol
   return table.appendChild(make("tbody"));
 }
 
+/** Make a button with text. */
+function button(parent, text, click, attributes = {}) {
+  const made = parent.appendChild(make("button", { type: "button", ...attributes }, text));
+  made.addEventListener("click", click);
+  return made;
+}
+
+/** Make a box to tick, with its words behind it. */
+function tickIn(parent, text, changed, attributes = {}) {
+  const label = parent.appendChild(make("label", attributes));
+  const box = label.appendChild(make("input", { type: "checkbox" }));
+  label.append(make("span", {}, text));
+  box.addEventListener("change", changed);
+  return box;
+}
+
+/** Make the children of a choice match values and their names. */
+function offer(select, rows) {
+  patch(select, rows, () => make("option"), (option, [value, name]) => {
+    if (option.getAttribute("value") !== String(value)) option.value = value;
+    setText(option, name);
+  });
+}
+
+/**
+ * Make the frame of a view: its title, and below it a body, or a sentence where there is nothing to show. `isEmpty` draws the one or
+ * the other.
+ */
+function frameIn(el, title, kind = "") {
+  const root = el.appendChild(make("div", { class: `noetic-nb ${kind}`.trim(), role: "group", "aria-label": title }));
+  root.append(make("p", HEADING, title));
+  const empty = root.appendChild(make("p", { class: "nn-empty" }));
+  const body = root.appendChild(make("div"));
+  const isEmpty = (data, isSo) => {
+    [empty.hidden, body.hidden] = [!isSo, isSo];
+    setText(empty, data.empty);
+    return isSo;
+  };
+  return { root, body, isEmpty };
+}
+
+/** Make the buttons that turn the pages of a list. What it returns draws them: which rows are shown, and of how many. */
+function pagerIn(parent, [before, after], turn, word = "") {
+  const bar = parent.appendChild(make("div", { class: "nn-pager" }));
+  const up = button(bar, before, () => turn(-1));
+  const where = bar.appendChild(make("span"));
+  const down = button(bar, after, () => turn(1));
+  const draw = (start, stop, count) => {
+    bar.hidden = start === 0 && stop >= count;
+    [up.disabled, down.disabled] = [start === 0, stop >= count];
+    const [first, last, of] = [start + 1, stop, count].map((number) => number.toLocaleString("en"));
+    setText(where, `${word} ${first} to ${last} of ${of}`.trim());
+  };
+  return { bar, up, down, draw };
+}
+
 /** Make a row with a name and `count` cells after it. */
 function namedRow(count) {
   const row = make("tr");
@@ -68,7 +124,7 @@ function swatchOf(attributes) {
  * open later, so they are gathered once per model and views draw from here, at most once per animation frame.
  */
 function storeOf(take) {
-  const store = { data: null, views: new Set(), frame: 0, open: new Map(), selection: {}, fault: "" };
+  const store = { data: null, views: new Set(), frame: 0, open: new Map(), selection: {}, fault: "", refusal: "" };
   const asked = new Map();
   const page = Math.random().toString(36).slice(2); // several pages may show one model
   let count = 0;
@@ -143,6 +199,19 @@ function storeOf(take) {
       model.send({ type: "get", id, request });
     });
   };
+  /** Make a function that asks the kernel and uses the newest answer; a refusal stands below the view until the next answer. */
+  store.asker = (model, use) => {
+    const put = newest((request) => store.get(model, request), (answer, request) => {
+      store.refusal = "";
+      use(answer, request);
+      store.changed();
+    });
+    return (request) => put(request).catch(store.refused);
+  };
+  store.refused = (error) => {
+    store.refusal = error.message;
+    store.changed();
+  };
   /** Choose a call, turn, item or decision for every view that shares the selection. */
   store.select = (model, fields) => {
     store.selection = store.data.selection = fields;
@@ -210,7 +279,7 @@ function storeOf(take) {
       } catch (error) {
         store.failed(model, error);
       }
-      setText(fault, model.get("fault") || store.fault);
+      setText(fault, model.get("fault") || store.fault || store.refusal);
     };
     store.views.add(all);
     names.forEach((name) => model.on(name, store.changed));
@@ -369,7 +438,7 @@ function arrowKeys(parent, stops) {
 }
 
 /** Let the rows of a table be chosen by pointer and by key; PageDown and PageUp press the buttons that turn its pages. */
-function chosenRows(rows, choose, down, up) {
+function chosenRows(rows, choose, { down, up }) {
   rows.addEventListener("click", (event) => {
     const row = event.target.closest("tr");
     if (row && !String(getSelection())) choose(row); // else its text is being selected
