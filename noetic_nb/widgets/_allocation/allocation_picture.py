@@ -22,6 +22,7 @@ from noetic_nb.widgets._allocation.call_bars import (
     ticks,
     widths,
 )
+from noetic_nb.widgets.base._table import table
 
 EMPTY: Final = "No model call yet. Each call appears here as soon as the agent sends one."
 NOTE: Final = (
@@ -181,18 +182,14 @@ def call_data(call: CallShare, order: dict[str, int], caching: CallCaching = NO_
 
 
 def _table(call: CallShare, order: dict[str, int], caching: CallCaching) -> str:
-    head = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
-    body = "".join(
-        f'<tr><th scope="row"><span class="nn-cell">{swatch(row.part)}<span>{escape(row.part.label)}</span></span></th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row.cells)
-        + "</tr>"
+    body = (
+        [
+            f'<span class="nn-cell">{swatch(row.part)}<span>{escape(row.part.label)}</span></span>',
+            *map(escape, row.cells),
+        ]
         for row in rows(call, order, caching)
     )
-    caption = '<caption class="nn-hidden">Tokens by part</caption>'
-    return (
-        f'<div class="nn-scroll"><table class="nn-table">{caption}<thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    return table("", COLUMNS, body, caption="Tokens by part")
 
 
 def _left_out(call: CallShare) -> str:

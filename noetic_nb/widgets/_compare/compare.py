@@ -23,6 +23,7 @@ from noetic_nb.widgets.base._feed import Feed, Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import Selection
+from noetic_nb.widgets.base._table import table
 
 HEADS: Final = ("Metric", "Mean of a", "Mean of b", "b − a", f"{100 * CONFIDENCE:.0f} % interval", "Pairs")
 
@@ -56,18 +57,10 @@ class PairedReading(Reading):
 
     def to_html(self) -> str:
         scene = self.scene()
-        heads = "".join([f'<th scope="col">{escape(name)}</th>' for name in HEADS])
-        body = "".join(
-            [
-                f'<tr><th scope="row">{escape(row["cells"][0])}</th>'
-                f"{''.join([f'<td>{escape(cell)}</td>' for cell in row['cells'][1:]])}</tr>"
-                for row in self.rows
-            ]
-        )
+        cells = ([escape(cell) for cell in row["cells"]] for row in self.rows)
         return (
             f'{heading(TITLE)}<p class="nn-sub">{escape(self.title)}</p>{legend_html(scene)}{to_html(scene)}'
-            f'<div class="nn-scroll"><table class="nn-table nn-paired"><thead><tr>{heads}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div>"
+            f"{table('nn-paired', HEADS, cells)}"
         )
 
     def to_text(self) -> str:

@@ -28,6 +28,7 @@ from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runs._turns import TurnBook, TurnSummary
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._table import table
 from noetic_nb.widgets.base._text_diff import parts_html, parts_text, text_parts
 
 Row: TypeAlias = tuple[str, Any, Any]
@@ -222,19 +223,12 @@ class ComparePicture:
         head = heading(TITLE)
         if not self.reading.has_any:
             return f'{head}<p class="nn-empty">{escape(self.reading.snapshot["empty"])}</p>'
-        names = "".join([f'<th scope="col">{escape(name)}</th>' for name in ("", *self.names, "Difference")])
-        totals = "".join(
-            [
-                f'<tr><th scope="row">{escape(name)}</th>{"".join([f"<td>{escape(cell)}</td>" for cell in cells])}</tr>'
-                for name, *cells in self.totals
-            ]
+        sums = table(
+            "nn-totals", ("", *self.names, "Difference"), ([escape(cell) for cell in row] for row in self.totals)
         )
-        sums = _table("nn-totals", names, totals)
-        body = "".join([_pair_html(pair) for pair in self.pairs])
-        heads = "".join([f'<th scope="col">{escape(name)}</th>' for name in ("Turn", "What", *self.names)])
-        table = _table("nn-compared", heads, body)
+        pairs = table("nn-compared", ("Turn", "What", *self.names), map(_pair_html, self.pairs))
         picture = f"{legend_html(self.scene)}{to_html(self.scene)}" if self.scene.panels else ""
-        return f'{head}{picture}{sums}<p class="nn-sub">{escape(self.said)}</p>{table if body else ""}'
+        return f'{head}{picture}{sums}<p class="nn-sub">{escape(self.said)}</p>{pairs if self.pairs else ""}'
 
     def to_text(self) -> str:
         """Return plain text."""
@@ -246,11 +240,6 @@ class ComparePicture:
             lines.append(f"Turn {pair['turn']}")
             lines += [f"  {row['what']}: {parts_text(row['a'])} | {parts_text(row['b'])}" for row in pair["rows"]]
         return "\n".join(lines)
-
-
-def _table(kind: str, heads: str, body: str) -> str:
-    table = f'<table class="nn-table {kind}"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
-    return f'<div class="nn-scroll">{table}</div>'
 
 
 def turn_text(pair: Pair) -> str:

@@ -34,6 +34,7 @@ from noetic_nb.widgets._ledger.decision_text import (
 from noetic_nb.widgets._ledger.ledger_index import FACETS, Entry, Filter, Fold, LedgerIndex, Line
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._table import table
 
 EMPTY: Final = "No steering decision yet. Each evaluation of the rules appears here."
 COLUMNS: Final = {
@@ -120,17 +121,19 @@ class LedgerPicture:
         if not self.index.entries:
             return f'{head}<p class="nn-empty">{escape(self.empty)}</p>{note}'
         lines, earlier = self._newest()
-        body = "".join([self._fold(line) if isinstance(line, Fold) else _row(line) for line in lines])
+        rows = table(
+            "nn-ledger", COLUMNS, [self._fold(line) if isinstance(line, Fold) else _row(line) for line in lines]
+        )
         if earlier:
             note += f'<p class="nn-note">{earlier:,} earlier lines are in <code>to_frame()</code>.</p>'
-        return f'{head}<p class="nn-sub">{escape(self.headline())}</p><div class="nn-scroll">{_table(body)}</div>{note}'
+        return f'{head}<p class="nn-sub">{escape(self.headline())}</p>{rows}{note}'
 
     def _fold(self, fold: Fold) -> str:
         shown = self.index.entries[max(fold.first, fold.last - FOLDED_SHOWN + 1) : fold.last + 1][::-1]
-        rows = "".join([_row(entry) for entry in shown])
+        rows = table("nn-ledger", COLUMNS, map(_row, shown), scroll="")
         more = fold.count - len(shown)
         rest = f'<p class="nn-note">and {more:,} more</p>' if more > 0 else ""
-        inside = f"<details><summary>{fold.count:,} allowed</summary>{_table(rows)}{rest}</details>"
+        inside = f"<details><summary>{fold.count:,} allowed</summary>{rows}{rest}</details>"
         return f'<tr class="nn-fold"><td colspan="{len(COLUMNS)}">{inside}</td></tr>'
 
     def to_text(self) -> str:
@@ -157,11 +160,6 @@ def _line(entry: Entry) -> str:
     about = " ".join("".join([text for text, _ in row["about"]]).split())
     what = f"{row['tool']} {about}".strip()
     return f"turn {row['go']['turn']}  {row['action']:<5}{outcome}{would}  {what}{because}{guidance}{faults}"
-
-
-def _table(body: str) -> str:
-    names = "".join([f'<th scope="col">{name}</th>' for name in COLUMNS])
-    return f'<table class="nn-table nn-ledger"><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def _row(entry: Entry) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
@@ -31,6 +32,7 @@ from noetic_nb.widgets._memory.state_texts import (
 )
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._table import table
 from noetic_nb.widgets.base._text_diff import parts_html, parts_text
 
 EMPTY: Final = "No layer has kept anything yet. Layers belong to the agent: AgentConfig(memory=[...])."
@@ -41,6 +43,7 @@ LAYERS_SHOWN: Final = 40
 CHANGES_SHOWN: Final = 5
 ROWS_SHOWN: Final = 12
 FLOWS_SHOWN: Final = 5
+_table: Final = partial(table, "nn-memory")
 
 
 class MemoryPicture:
@@ -73,10 +76,10 @@ class MemoryPicture:
             return f'{head}<p class="nn-empty">{escape(self.empty)}</p>'
         scene = self.scene()
         picture = f"{legend_html(scene)}{to_html(scene)}" if scene.legend else ""
-        rows = "".join([_row([self._name(track), *_facts(track)]) for track in self.tracks])
+        rows = [_cells([self._name(track), *_facts(track)]) for track in self.tracks]
         more = f'<p class="nn-note">and {self.more:,} more layers and threads</p>' if self.more else ""
-        table = _table(("Layer", "Changes", "Writes", "Last", "State now"), rows)
-        return f"{head}{picture}{table}{more}{self._changes_html(self.shown)}{self._flows_html(self.shown)}"
+        layers = _table(("Layer", "Changes", "Writes", "Last", "State now"), rows)
+        return f"{head}{picture}{layers}{more}{self._changes_html(self.shown)}{self._flows_html(self.shown)}"
 
     def scene(self) -> Scene:
         """Return the picture of the thread that is shown."""
@@ -92,14 +95,12 @@ class MemoryPicture:
         parts = []
         for write in track.changes[: -CHANGES_SHOWN - 1 : -1]:
             head = f'<p class="nn-change-head">{escape(_head(write))}</p>'
-            rows = "".join(
-                [
-                    f'<tr><th scope="row" class="nn-path">{escape(path)}</th>'
-                    f'<td class="nn-kind" data-kind="{kind}">{KINDS[kind]} {kind}</td>'
-                    f'<td class="nn-text nn-value">{parts_html(value)}</td></tr>'
-                    for path, kind, value in _rows(write)
-                ]
-            )
+            rows = [
+                f'<tr><th scope="row" class="nn-path">{escape(path)}</th>'
+                f'<td class="nn-kind" data-kind="{kind}">{KINDS[kind]} {kind}</td>'
+                f'<td class="nn-text nn-value">{parts_html(value)}</td></tr>'
+                for path, kind, value in _rows(write)
+            ]
             whole = f'<p class="nn-quote">{escape(state_line(write.event.state))}</p>' if write.last is None else ""
             parts.append(head + (_table(("Where", "What", "Value"), rows) if rows else whole))
         if not parts:
@@ -114,7 +115,7 @@ class MemoryPicture:
         if not track.flows:
             return ""
         rows = [flow_row(flow) for flow in track.flows[: -FLOWS_SHOWN - 1 : -1]]
-        body = "".join([_row([str(row["turn"]), row["child"], row["given"], row["left"], row["back"]]) for row in rows])
+        body = [_cells([str(row["turn"]), row["child"], row["given"], row["left"], row["back"]]) for row in rows]
         return f'<p class="nn-label">Children</p>{_table(("Turn", "Child", "Was given", "Its own", "Came back"), body)}'
 
     def to_text(self) -> str:
@@ -158,17 +159,8 @@ def _rows(write: Write) -> list[Any]:
     return change_rows(changes[:ROWS_SHOWN])
 
 
-def _row(cells: list[str]) -> str:
-    head, *rest = cells
-    return f'<tr><th scope="row">{escape(head)}</th>{"".join([f"<td>{escape(cell)}</td>" for cell in rest])}</tr>'
-
-
-def _table(names: tuple[str, ...], body: str) -> str:
-    heads = "".join([f'<th scope="col">{name}</th>' for name in names])
-    return (
-        f'<div class="nn-scroll"><table class="nn-table nn-memory"><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+def _cells(cells: list[str]) -> list[str]:
+    return [escape(cell) for cell in cells]
 
 
 # Rows of a list at a time.

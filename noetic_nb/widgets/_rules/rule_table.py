@@ -14,6 +14,7 @@ from noetic_nb.steering._rules.file_schema import rule_text
 from noetic_nb.widgets._rules.draft import form_of
 from noetic_nb.widgets._rules.rule_fields import FORMS
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._table import table
 
 # A saved notebook shows a rule's text, not a library pasted into it.
 PAGE_LENGTH: Final = 20_000
@@ -170,18 +171,19 @@ def rules_frame(rulebook: RuleBook, hits: RuleHits) -> Any:
 def rules_html(rulebook: RuleBook, rows: Iterable[dict[str, Any]], hits: RuleHits) -> str:
     """Return the rules and their texts as HTML without scripts."""
     texts = [plain(rule_text(rule), PAGE_LENGTH) for rule in rulebook]
-    body = "".join(
-        f'<tr><th scope="row">{escape(" · ".join(filter(None, [row["label"], row["name"]])))}</th>'
-        f'<td class="nn-text">{escape(row["form"])}</td><td class="nn-text">{escape(row["where"])}</td>'
-        f'<td class="nn-text">{"on" if row["enabled"] else "off"}</td>'
-        f'<td class="nn-text">{_sparkline(row["spark"], hits.wide)}{escape(row["words"])}</td>'
-        f'<td>{row["version"]}</td><td class="nn-text"><pre class="nn-code">{escape(text)}</pre></td></tr>'
+    cells = [
+        [
+            escape(" · ".join(filter(None, [row["label"], row["name"]]))),
+            *map(escape, (row["form"], row["where"], "on" if row["enabled"] else "off")),
+            f"{_sparkline(row['spark'], hits.wide)}{escape(row['words'])}",
+            *(str(row["version"]), f'<pre class="nn-code">{escape(text)}</pre>'),
+        ]
         for row, text in zip(rows, texts, strict=True)
-    )
-    head = "".join(f'<th scope="col" class="nn-text">{name}</th>' for name in COLUMNS)
-    table = f'<table class="nn-table nn-rule-texts"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    ]
     title = heading(f"Rules, version {rulebook.version}")
-    return title + (f'<div class="nn-scroll">{table}</div>' if body else f'<p class="nn-empty">{escape(EMPTY)}</p>')
+    if not cells:
+        return f'{title}<p class="nn-empty">{escape(EMPTY)}</p>'
+    return title + table("nn-rule-texts", [(name, "nn-text") for name in COLUMNS], cells)
 
 
 def _sparkline(path: str, wide: int) -> str:

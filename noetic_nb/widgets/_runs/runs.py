@@ -21,6 +21,7 @@ from noetic_nb.widgets._transcript.call_labels import names_for
 from noetic_nb.widgets._workbench.workbench import Workbench
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._run_view import RunView
+from noetic_nb.widgets.base._table import table
 
 
 class RunLabels:
@@ -242,14 +243,10 @@ class RunsReading(Reading):
         head = heading("Runs")
         if not self.has_any:
             return f'{head}<p class="nn-empty">{escape(EMPTY)}</p>'
-        names = "".join([f'<th scope="col" class="{look}">{name}</th>' for _, name, look in COLUMNS])
-        body = "".join([_row(row) for row in self.snapshot["rows"]])
+        shown = table("nn-runs", [(name, look) for _, name, look in COLUMNS], map(_cells, self.snapshot["rows"]))
         rest = '<p class="nn-note">All of them are in <code>to_frame()</code>.</p>'
-        return (
-            f'{head}<p class="nn-sub">{escape(self.headline())}</p><div class="nn-scroll"><table class="nn-table nn-runs">'
-            f"<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>"
-            f"{rest if self.snapshot['matched'] > PAGE else ''}"
-        )
+        more = rest if self.snapshot["matched"] > PAGE else ""
+        return f'{head}<p class="nn-sub">{escape(self.headline())}</p>{shown}{more}'
 
     def to_text(self) -> str:
         if not self.has_any:
@@ -261,9 +258,9 @@ class RunsReading(Reading):
         return "\n".join([f"Runs. {self.headline()}", *lines])
 
 
-def _row(row: Mapping[str, Any]) -> str:
+def _cells(row: Mapping[str, Any]) -> list[str]:
     html = []
-    for (_, name, look), text in zip(COLUMNS, row["cells"], strict=True):
+    for (_, name, _), text in zip(COLUMNS, row["cells"], strict=True):
         line, said = row["lines"].get(name, ("", ""))
         picture = ""
         if line:
@@ -272,9 +269,8 @@ def _row(row: Mapping[str, Any]) -> str:
                 f'aria-label="{quoted(said)}"><path d="{line}" fill="none" stroke="currentColor"></path></svg>'
             )
         inside = f'<span data-outcome="{escape(text)}">{escape(text)}</span>' if name == "Outcome" else escape(text)
-        tag, scope = ("th", ' scope="row"') if name == "Run" else ("td", "")
-        html.append(f'<{tag}{scope} class="{look}">{picture}{inside}</{tag}>')
-    return f"<tr>{''.join(html)}</tr>"
+        html.append(f"{picture}{inside}")
+    return html
 
 
 class Runs(RunView):

@@ -12,6 +12,7 @@ from noetic_nb.plots._trends.trends_chart import ThreadChart
 from noetic_nb.plots._trends.trends_marks import headline, mark_text
 from noetic_nb.plots._trends.trends_panels import CELLS
 from noetic_nb.runs._regulation.thread_signals import TurnSignals
+from noetic_nb.widgets.base._table import table
 
 EMPTY: Final = "No turn yet. Grades, costs and decisions appear here as they come."
 # A list of more decisions would fill the page.
@@ -22,18 +23,9 @@ NO_DECISION: Final = "No decision to warn, change or stop."
 
 def _table(chart: ThreadChart) -> str:
     shown = [at for at, (key, *_) in enumerate(CELLS) if key in chart.about["cells"]]
-    names = [CELLS[at][1] for at in shown]
-    head = "".join(f'<th scope="col"{" class=" + chr(34) + "nn-text" + chr(34) if name == "Decisions" else ""}>{name}</th>'
-                   for name in names)  # fmt: skip
-    body = []
-    for row in chart.rows():
-        first, *others = [row["cells"][at] for at in shown]
-        middle = "".join(f"<td>{cell}</td>" for cell in others[:-1])
-        body.append(f'<tr><th scope="row">{first}</th>{middle}<td class="nn-text">{escape(others[-1])}</td></tr>')
-    return (
-        f'<div class="nn-scroll nn-tall"><table class="nn-table"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(body)}</tbody></table></div>"
-    )
+    columns = [(CELLS[at][1], "nn-text" if CELLS[at][1] == "Decisions" else "") for at in shown]
+    rows = ([escape(row["cells"][at]) for at in shown] for row in chart.rows())
+    return table("", columns, rows, scroll="nn-scroll nn-tall")
 
 
 def _decided(turns: Sequence[TurnSignals]) -> list[str]:

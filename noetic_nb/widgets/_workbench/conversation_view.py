@@ -20,6 +20,7 @@ from noetic_nb.events import (
 from noetic_nb.markup import escape
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._table import table
 
 # A page opens on the newest; others are asked for as many at a time.
 ROWS: Final = 20
@@ -159,20 +160,13 @@ class Talk:
         rows = self.newest()
         if not rows:
             return '<p class="nn-empty">No turn yet. What is said and answered appears here.</p>'
-        cells = [
-            f'<tr><th scope="row">{escape(row["turn"])}</th><td class="nn-text">{escape(row["said"])}</td>'
-            f'<td class="nn-text">{escape(row["reply"] or row["state"])}</td>'
-            f'<td class="nn-text">{escape(", ".join([*row["held"], *row["marks"]]))}</td></tr>'
+        cells = (
+            [row["turn"], row["said"], row["reply"] or row["state"], ", ".join([*row["held"], *row["marks"]])]
             for row in rows
-        ]
-        head = "".join(
-            [f'<th scope="col" class="nn-text">{name}</th>' for name in ("Turn", "Said", "Answered", "Marks")]
         )
+        columns = [(name, "nn-text") for name in ("Turn", "Said", "Answered", "Marks")]
         note = f'<p class="nn-note">The newest {len(rows)} of {len(self):,} turns.</p>' if len(self) > len(rows) else ""
-        return (
-            f'<div class="nn-scroll"><table class="nn-table"><thead><tr>{head}</tr></thead>'
-            f"<tbody>{''.join(cells)}</tbody></table></div>{note}"
-        )
+        return table("", columns, ([escape(cell) for cell in row] for row in cells)) + note
 
     def to_text(self) -> str:
         """Return the newest turns as plain text."""
