@@ -67,7 +67,6 @@ export default () => {
     let pointed = ""; // the key of the bar with the stop of the Tab key
     let most = LOOKED;
     let news = -1;
-    let late = 0;
     let known = store.selection;
     let looking = false;
 
@@ -143,17 +142,14 @@ export default () => {
       arrowKeys(rows, "tr");
     }
 
+    const lookSoon = soon(() => {
+      news = store.data.news;
+      refetch();
+      look();
+    });
     function draw(data) {
       if (isEmpty(data, data.totals.every(([, a, b]) => a === "0" && b === "0"))) return;
-      if (news !== data.news && !late) {
-        // Runs grow: what is shown of them is asked for again, not at every event.
-        late = setTimeout(() => {
-          late = 0;
-          news = store.data.news;
-          refetch();
-          look();
-        }, news < 0 ? 0 : 300);
-      }
+      if (news !== data.news) lookSoon(news < 0 ? 0 : 300);
       if (known !== store.selection) {
         known = store.selection;
         const { turn, thread_id: id } = known;

@@ -295,19 +295,13 @@ export default () => {
       }
     }
 
-    let late = 0;
+    const refetchSoon = soon(refetch);
     function draw(data) {
       followOnly();
       note.hidden = !data.note;
       setText(note, data.note);
       if (isEmpty(data, data.total === 0)) return;
-      if (shownTotal !== data.total && shownTotal >= 0 && page !== null && !late) {
-        // The run has grown: what is shown of it is asked for again, not at every event.
-        late = setTimeout(() => {
-          late = 0;
-          refetch();
-        }, 300);
-      }
+      if (shownTotal !== data.total && shownTotal >= 0 && page !== null) refetchSoon(300);
       shownTotal = data.total;
       findSelected();
       drawChips(data);

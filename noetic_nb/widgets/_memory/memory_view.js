@@ -62,10 +62,8 @@ export default () => {
     let flow = null;
     let flowsOf = ""; // of which layer and moment they are
     let pictured = ""; // of which writes the picture is
-    let lateScene = 0;
     let seen = null; // how many writes, changes and flows the page has of the layer
     let known = store.selection;
-    let late = 0;
 
     const show = store.asker(model, (answer, request) => {
       if (request.layer === at) detail = answer;
@@ -244,17 +242,16 @@ export default () => {
       setText(state, detail.state + (detail.cut ? "\n… (its end is left out)" : ""));
     }
 
+    let writes = ""; // of all layers of the thread
+    const pictureSoon = soon(() => {
+      pictured = writes;
+      tellPicture({ what: "picture", layer: at });
+    });
+    const refetchSoon = soon(() => refetch());
     function drawPicture(data) {
       const thread = data.layers[at][1];
-      const writes = `${thread} ${data.layers.filter((row) => row[1] === thread).map((row) => row[2])}`;
-      if (pictured !== writes && !lateScene) {
-        lateScene = setTimeout(() => {
-          lateScene = 0;
-          pictured = writes;
-          tellPicture({ what: "picture", layer: at });
-          store.changed();
-        }, pictured ? 200 : 0);
-      }
+      writes = `${thread} ${data.layers.filter((row) => row[1] === thread).map((row) => row[2])}`;
+      if (pictured !== writes) pictureSoon(pictured ? 200 : 0);
       plot.hidden = line.hidden = !scene?.legend.length;
       if (plot.hidden) return;
       const hadFocus = plot.contains(document.activeElement);
@@ -340,13 +337,7 @@ export default () => {
       if (wanted !== at) open(wanted);
       const row = data.layers[at];
       const now = `${row[2]} ${row[3]}`;
-      if (seen !== null && seen !== now && start === 0 && !late) {
-        // The run has grown: what is shown of it is asked for again, not at every event.
-        late = setTimeout(() => {
-          late = 0;
-          refetch();
-        }, 200);
-      }
+      if (seen !== null && seen !== now && start === 0) refetchSoon(200);
       seen = now;
       const given = `${at} ${row[5]} ${now}`;
       if (row[5] && flowsOf !== given) {

@@ -12,10 +12,7 @@ export default () => {
   const COLUMNS = ["Turn", "Name", "Kind", "Status", "Why", "Began", "Took"];
 
   function render({ model, el }) {
-    const root = el.appendChild(make("div", { class: "noetic-nb nn-tl" }));
-    root.append(make("p", HEADING, "Run timeline"));
-    const empty = root.appendChild(make("p", { class: "nn-empty" }));
-    const body = root.appendChild(make("div"));
+    const { root, body, isEmpty } = frameIn(el, "Run timeline", "nn-tl");
     const head = body.appendChild(make("p", { class: "nn-sub" }));
     const note = body.appendChild(make("p", { class: "nn-note" }));
 
@@ -31,21 +28,19 @@ export default () => {
     const after = button("problem ▸", "Next problem");
     const scale = tools.appendChild(make("label", {}, "By"));
     const scales = scale.appendChild(make("select", { "aria-label": "Width" }));
-    for (const name of ["time", "order"]) scales.append(make("option", { value: name }, name));
+    offer(scales, ["time", "order"].map((name) => [name, name]));
     const search = tools.appendChild(make("input", { type: "search", class: "nn-tl-search", placeholder: "Name or error", "aria-label": "Name or error" }));
-    const withHooks = tools.appendChild(make("label", { title: "Hooks that went well and decided nothing" }));
-    const hooks = withHooks.appendChild(make("input", { type: "checkbox" }));
-    withHooks.append("Hooks");
+    const hooks = tickIn(tools, "Hooks", () => changedFilter(), { title: "Hooks that went well and decided nothing" });
     const status = tools.appendChild(make("span", { role: "status", class: "nn-number" }));
 
     const plot = body.appendChild(make("div", { class: "nn-tl-plot" }));
     const picture = sceneIn(plot.appendChild(make("div", { class: "nn-grid", style: "--nn-axis: 0px" })), { series: store.data.series, pad: 0, axis: "" });
     body.append(readout(root, "Arrow keys move between spans, Enter chooses, + and − zoom, 0 shows the whole run. Drag to zoom in."));
     const paused = body.appendChild(make("p", { class: "nn-note" }));
-    const pager = body.appendChild(make("div", { class: "nn-toolbar" }));
-    const up = pager.appendChild(make("button", { type: "button" }, "Rows above"));
-    const down = pager.appendChild(make("button", { type: "button" }, "Rows below"));
-    const rowsText = pager.appendChild(make("span", { class: "nn-number" }));
+    const pager = pagerIn(body, ["Rows above", "Rows below"], (by) => {
+      first = Math.max(0, Math.min(first + 20 * by, now().rows - 1));
+      refetch();
+    }, "rows");
 
     const about = body.appendChild(make("div", { class: "nn-tl-about", hidden: "" }));
     const trouble = body.appendChild(make("div"));
@@ -53,11 +48,10 @@ export default () => {
     table.append(make("summary", {}, "Spans as a table"));
     table.open = store.data.listed; // inside a workbench it is the list of what happened
     const rows = tableIn(table, "Spans", COLUMNS, { wordy: (name) => !["Turn", "Began", "Took"].includes(name) });
-    const paging = table.appendChild(make("div", { class: "nn-toolbar" }));
-    const older = paging.appendChild(make("button", { type: "button" }, "Earlier"));
-    const newer = paging.appendChild(make("button", { type: "button" }, "Later"));
-    const tableText = paging.appendChild(make("span", { class: "nn-number" }));
-    const problem = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
+    const paging = pagerIn(table, ["Earlier", "Later"], (by) => {
+      listStart = Math.max(0, listed.start + 50 * by);
+      relist();
+    });
 
     let range = null; // null: the whole run, as far as it goes
     let first = 0;
@@ -68,38 +62,28 @@ export default () => {
     let listed = null;
     let listStart = null; // null: the newest
     let listAt = null; // the span whose page is shown
-    let failed = "";
     const kinds = new Set();
     let only = "";
 
     const byTime = () => store.data.timed && model.get("scale") === "time";
     const wanted = () => ({ kinds: [...kinds], only, text: search.value, by_time: byTime(), hooks: hooks.checked });
     const get = (request) => store.get(model, request);
-    const fault = (error) => {
-      failed = error.message;
-      store.changed();
-    };
     const box = () => plot.querySelector(".nn-plotbox") ?? plot;
     const width = () => Math.max(120, box().clientWidth || 600);
-    const fetchWindow = newest(get, (answer) => {
-      shown = answer;
-      failed = "";
-      store.changed();
-    });
+    const fetchWindow = store.asker(model, (answer) => (shown = answer));
     const refetch = () => {
       const bins = Math.max(40, Math.round(width() / PX_A_BIN));
       const request = { what: "window", ...wanted(), bins, first };
       if (range) Object.assign(request, { from: range[0], to: range[1] });
-      fetchWindow(request).catch(fault);
+      fetchWindow(request);
     };
-    const fetchList = newest((request) => get(request), (answer) => {
+    const fetchList = store.asker(model, (answer) => {
       listed = answer;
       listStart = answer.start + answer.rows.length >= answer.count ? null : answer.start;
       listAt = null;
-      store.changed();
     });
     const relist = () => {
-      if (table.open) fetchList({ what: "list", ...wanted(), ...(listAt === null ? { start: listStart } : { at: listAt }) }).catch(fault);
+      if (table.open) fetchList({ what: "list", ...wanted(), ...(listAt === null ? { start: listStart } : { at: listAt }) });
     };
     const changedFilter = () => {
       first = 0;
@@ -158,8 +142,8 @@ export default () => {
         " ": () => bar && use(bar),
         n: () => toProblem(false),
         p: () => toProblem(true),
-        PageDown: () => !down.disabled && down.click(),
-        PageUp: () => !up.disabled && up.click(),
+        PageDown: () => pager.down.click(),
+        PageUp: () => pager.up.click(),
       }[event.key];
       const shifted = { ArrowRight: 0.25, ArrowLeft: -0.25 }[event.key];
       if (event.ctrlKey || event.metaKey || event.altKey || (!act && !(event.shiftKey && shifted))) return;
@@ -177,14 +161,6 @@ export default () => {
       },
       { passive: false },
     );
-    up.addEventListener("click", () => {
-      first = Math.max(0, first - 20);
-      refetch();
-    });
-    down.addEventListener("click", () => {
-      first = Math.min(first + 20, Math.max(0, now().rows - 1));
-      refetch();
-    });
 
     // One span
     const look = async (request, tell) => {
@@ -196,7 +172,7 @@ export default () => {
         bringIn(found);
         store.changed();
       } catch (error) {
-        fault(error);
+        store.refused(error);
       }
     };
     const bringIn = ({ from, to, lane }) => {
@@ -240,15 +216,7 @@ export default () => {
       const line = event.target.closest("button");
       if (line) look({ what: "span", at: Number(line.dataset.at) }, true);
     });
-    chosenRows(rows, (row) => look({ what: "span", at: Number(row.dataset.at) }, true), { down: newer, up: older });
-    older.addEventListener("click", () => {
-      listStart = Math.max(0, listed.start - 50);
-      relist();
-    });
-    newer.addEventListener("click", () => {
-      listStart = listed.start + 50;
-      relist();
-    });
+    chosenRows(rows, (row) => look({ what: "span", at: Number(row.dataset.at) }, true), paging);
     table.addEventListener("toggle", relist);
 
     // Filters
@@ -261,7 +229,6 @@ export default () => {
       store.changed();
     });
     search.addEventListener("input", changedFilter);
-    hooks.addEventListener("change", changedFilter);
     chips.addEventListener("click", (event) => {
       const name = event.target.closest("button")?.dataset.kind;
       if (name === undefined) return;
@@ -351,35 +318,25 @@ export default () => {
       });
       for (const row of rows.children) if (!row.hasAttribute("tabindex")) put(row, { tabindex: -1 });
       arrowKeys(rows, "tr");
-      const stop = listed.start + listed.rows.length;
-      older.disabled = listed.start === 0;
-      newer.disabled = stop >= listed.count;
-      setText(tableText, listed.count ? `${(listed.start + 1).toLocaleString("en")} to ${stop.toLocaleString("en")} of ${listed.count.toLocaleString("en")}` : "No span.");
+      paging.draw(listed.start, listed.start + listed.rows.length, listed.count);
     }
 
-    let late = 0;
+    const lookSoon = soon(() => {
+      drawnTotal = store.data.total;
+      refetch();
+      if (listStart === null) relist();
+    });
     let followed = store.data.chosen;
     let opened = false;
     function draw(data) {
-      const none = data.total === 0;
-      empty.hidden = !none;
-      body.hidden = none;
-      setText(empty, data.empty);
-      if (none) return;
+      if (isEmpty(data, data.total === 0)) return;
       if (!opened) {
         // What came since the picture in the snapshot was made.
         opened = true;
         drawnTotal = data.total;
         refetch();
         relist();
-      } else if (drawnTotal !== data.total && !late) {
-        late = setTimeout(() => {
-          late = 0;
-          drawnTotal = store.data.total;
-          refetch();
-          if (listStart === null) relist();
-        }, LATE_MS);
-      }
+      } else if (drawnTotal !== data.total) lookSoon(LATE_MS);
       if (data.chosen !== followed) {
         followed = data.chosen;
         if (followed !== null && followed !== detail?.at) look({ what: "span", at: followed }, false);
@@ -406,10 +363,7 @@ export default () => {
       before.hidden = after.hidden = !window_.lists.length;
       const total = window_.total.toLocaleString("en");
       setText(status, window_.matched === window_.total ? `${total} spans` : `${window_.matched.toLocaleString("en")} of ${total} spans`);
-      pager.hidden = window_.rows <= window_.shown;
-      up.disabled = window_.first === 0;
-      down.disabled = window_.first + window_.shown >= window_.rows;
-      setText(rowsText, `rows ${window_.first + 1} to ${window_.first + window_.shown} of ${window_.rows}`);
+      pager.draw(window_.first, window_.first + window_.shown, window_.rows);
       trouble.hidden = data.listed; // they stand in the table
       patch(trouble, window_.lists, listNode, ({ children: [label, list] }, [, text, , lines]) => {
         setText(label, text);
@@ -420,7 +374,6 @@ export default () => {
       });
       drawDetail();
       drawTable();
-      setText(problem, failed);
     }
     function listNode() {
       const part = make("div");
@@ -442,7 +395,6 @@ export default () => {
     });
     resized.observe(plot);
     return () => {
-      clearTimeout(late);
       resized.disconnect();
       hide();
     };

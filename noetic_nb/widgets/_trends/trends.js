@@ -27,10 +27,7 @@ export default () => {
 
   function render({ model, el }) {
     const { columns: names, series, pad, brushed, listed } = store.data;
-    const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Regulator trends" }));
-    root.append(make("p", HEADING, "Regulator trends"));
-    const empty = root.appendChild(make("p", { class: "nn-empty" }));
-    const body = root.appendChild(make("div"));
+    const { root, body, isEmpty } = frameIn(el, "Regulator trends");
     const choice = body.appendChild(make("label", { class: "nn-choice" }, "Thread "));
     const select = choice.appendChild(make("select"));
     const sub = body.appendChild(make("p", { class: "nn-sub", "aria-live": "polite" }));
@@ -266,19 +263,11 @@ export default () => {
           store.changed();
         });
       }
-      const none = !whole?.turns?.length;
-      empty.hidden = !none;
-      body.hidden = none;
-      setText(empty, data.empty);
-      if (none) return;
+      if (isEmpty(data, !whole?.turns?.length)) return;
       const thread = threadNow();
       for (const handle of handlesOf(thread)) handle.stops = thread.stops[handle.of];
       choice.hidden = data.threads.length < 2;
-      const options = [[-1, "latest"], ...data.threads.map((one, place) => [place, one.name])];
-      patch(select, options, () => make("option"), (option, [value, name]) => {
-        option.value = value;
-        setText(option, name);
-      });
+      offer(select, [[-1, "latest"], ...data.threads.map((one, place) => [place, one.name])]);
       select.value = String(chosen);
       setText(sub, whole.head);
       legendIn(legend, series, thread.legend);

@@ -150,21 +150,12 @@ export default () => {
         resize(name, ...store.data.sizes[name]);
         model.save_changes();
       });
-      grip.addEventListener("pointerdown", (event) => {
-        event.preventDefault();
+      dragged(grip, (event) => {
         grip.focus();
-        grip.setPointerCapture(event.pointerId);
         const [columns, height] = sizeOf(name);
         const width = grid.clientWidth / 12;
-        const move = (now) => resize(name, columns + (now.clientX - event.clientX) / width, height + now.clientY - event.clientY);
-        const done = () => {
-          grip.removeEventListener("pointermove", move);
-          model.save_changes();
-        };
-        grip.addEventListener("pointermove", move);
-        grip.addEventListener("pointerup", done, { once: true });
-        grip.addEventListener("pointercancel", done, { once: true });
-      });
+        return (now) => resize(name, columns + (now.clientX - event.clientX) / width, height + now.clientY - event.clientY);
+      }, () => model.save_changes());
       return grip;
     }
 

@@ -437,6 +437,29 @@ function arrowKeys(parent, stops) {
   });
 }
 
+/** Follow a pointer that is pressed on a node: `begin` returns what takes its moves, `done` is told of the end. */
+function dragged(node, begin, done = () => {}) {
+  node.addEventListener("pointerdown", (event) => {
+    event.preventDefault();
+    node.setPointerCapture(event.pointerId);
+    const over = new AbortController();
+    const end = () => (over.abort(), done());
+    node.addEventListener("pointermove", begin(event), { signal: over.signal });
+    for (const name of ["pointerup", "pointercancel"]) node.addEventListener(name, end, { signal: over.signal });
+  });
+}
+
+/** Return a function that acts once after a while, however often it is called until then: not at every event of a run that grows. */
+function soon(act) {
+  let waits = 0;
+  return (ms) => {
+    waits ||= setTimeout(() => {
+      waits = 0;
+      act();
+    }, ms);
+  };
+}
+
 /** Let the rows of a table be chosen by pointer and by key; PageDown and PageUp press the buttons that turn its pages. */
 function chosenRows(rows, choose, { down, up }) {
   rows.addEventListener("click", (event) => {

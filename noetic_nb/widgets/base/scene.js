@@ -338,12 +338,10 @@ function gripIn(box, { handle, at, scale, move, prepare }) {
     event.preventDefault();
     event.stopPropagation();
   });
-  grip.addEventListener("pointerdown", (event) => {
-    event.preventDefault();
+  dragged(grip, () => {
     grip.focus({ preventScroll: true });
-    grip.setPointerCapture(event.pointerId);
     prepare();
-    const drag = (next) => {
+    return (next) => {
       const wanted = scale().value(next.clientY - box.getBoundingClientRect().top);
       const { values } = handle().stops;
       let nearest = 0;
@@ -352,10 +350,6 @@ function gripIn(box, { handle, at, scale, move, prepare }) {
       });
       move(nearest);
     };
-    const end = () => ["pointermove", "pointerup", "pointercancel"].forEach((name) => grip.removeEventListener(name, name === "pointermove" ? drag : end));
-    grip.addEventListener("pointermove", drag);
-    grip.addEventListener("pointerup", end);
-    grip.addEventListener("pointercancel", end);
   });
   return function draw() {
     const [now, place] = [handle(), at()];
@@ -399,18 +393,12 @@ function brushIn(parent, whole, choose, word = "turn") {
     const frame = strip.getBoundingClientRect();
     return Math.min(Math.max(Math.floor(((event.clientX - frame.left) / frame.width) * count()), 0), count() - 1);
   };
-  strip.addEventListener("pointerdown", (event) => {
-    event.preventDefault();
-    strip.setPointerCapture(event.pointerId);
+  dragged(strip, (event) => {
     const begin = rowAt(event);
-    const drag = (next) => {
+    return (next) => {
       const end = rowAt(next);
       if (end !== begin) choose(Math.min(begin, end), Math.max(begin, end));
     };
-    const end = () => ["pointermove", "pointerup", "pointercancel"].forEach((kind) => strip.removeEventListener(kind, kind === "pointermove" ? drag : end));
-    strip.addEventListener("pointermove", drag);
-    strip.addEventListener("pointerup", end);
-    strip.addEventListener("pointercancel", end);
   });
   fields.forEach((field, which) => field.addEventListener("change", () => {
     const place = whole().turns.findLastIndex(({ turns }) => turns[0] <= Number(field.value));
