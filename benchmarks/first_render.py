@@ -19,7 +19,7 @@ from __future__ import annotations
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -142,6 +142,18 @@ def opened(lab: Lab, browser: Browser, name: str, cells: Sequence[str]) -> Itera
         window.close()
 
 
+def processor(notebook: LabNotebook) -> Callable[[], float]:
+    """Return a function that gives the seconds of processor time that the page's main thread has used."""
+    tools = notebook.page.context.new_cdp_session(notebook.page)
+    tools.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def busy() -> float:
+        metrics = tools.send("Performance.getMetrics")["metrics"]
+        return next(float(each["value"]) for each in metrics if each["name"] == "TaskDuration")
+
+    return busy
+
+
 def beside(lab: Lab, browser: Browser, rounds: int) -> dict[str, list[list[float]]]:
     """Return, for each kind of cell and each round, the seconds of the whole, of the page's part, and of its processor."""
     order = ["label", "word"]
@@ -150,13 +162,7 @@ def beside(lab: Lab, browser: Browser, rounds: int) -> dict[str, list[list[float
     found: dict[str, list[list[float]]] = {kind: [] for kind in CELLS}
     with opened(lab, browser, "beside", [SET_UP, *[CELLS[kind] for kind in order]]) as notebook:
         page = notebook.page
-        tools = page.context.new_cdp_session(page)
-        tools.send("Performance.enable", {"timeDomain": "threadTicks"})
-
-        def busy() -> float:
-            metrics = tools.send("Performance.getMetrics")["metrics"]
-            return next(float(each["value"]) for each in metrics if each["name"] == "TaskDuration")
-
+        busy = processor(notebook)
         page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-cell').then(() => null)")
         for at, kind in enumerate(order, 1):
             page.evaluate(TO_TOP, at)
