@@ -15,9 +15,6 @@ export default () => {
     return true;
   });
 
-  const titleOf = ([, turn, thread, inTurn, depth]) =>
-    `Turn ${turn}, call ${inTurn} · thread ${store.data.threads[thread][0]}${depth ? ` · depth ${depth}` : ""}`;
-
   function render({ model, el }) {
     const { root, body, isEmpty } = frameIn(el, "Transcript", "nn-transcript");
     const { back, slider, on, place, follow } = callControls(body, {
@@ -112,7 +109,7 @@ export default () => {
       leave();
       store.data.at = at;
       const [call, turn, thread] = store.data.calls[at];
-      store.select(model, { thread_id: store.data.threads[thread][1], turn, call, item: null, decision: null });
+      store.select(model, { thread_id: store.data.threads[thread], turn, call, item: null, decision: null });
     };
     const compared = () => {
       const value = model.get("compare_with");
@@ -320,7 +317,7 @@ export default () => {
       if (local.data !== data) Object.assign(local, { data, asked: "", ahead: null });
       if (isEmpty(data, data.calls.length === 0)) return;
       const at = shown();
-      const title = titleOf(data.calls[at]);
+      const title = local.call?.at === at ? local.call.title : `Call ${at + 1}`;
       const against = compared();
       put(slider, { max: last(), "aria-valuetext": title });
       slider.value = at;
@@ -340,7 +337,7 @@ export default () => {
       put(body, { "aria-busy": call?.at === at ? null : "true" });
       if (call === null) return;
       labels.draw(data.labels, call, store.changed);
-      setText(sub, `${titleOf(data.calls[call.at])}: ${call.headline}`);
+      setText(sub, `${call.title}: ${call.headline}`);
       setText(settings, call.settings);
       settings.hidden = call.settings === "";
       setText(unknown, call.unknown);

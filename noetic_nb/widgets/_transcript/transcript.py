@@ -11,13 +11,13 @@ import traitlets
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.redact import Redaction
-from noetic_nb.runs._plain_text import plain, sendable
+from noetic_nb.runs._plain_text import sendable
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction
 from noetic_nb.runs._requests.recorded_requests import CallBook, RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.runtime._planning.least_budget import LeastBudget
-from noetic_nb.widgets._transcript.call_content import CHANGE_MARKS, ShownCall
+from noetic_nb.widgets._transcript.call_content import CHANGE_MARKS, ShownCall, title_of
 from noetic_nb.widgets._transcript.call_labels import CallLabels
 from noetic_nb.widgets._transcript.request_rows import DiffRow, RequestRow, budget_parts, request_diff, request_rows
 from noetic_nb.widgets._transcript.transcript_picture import EMPTY, MARKS, OTHER_MARK, static_html, static_text
@@ -112,9 +112,9 @@ class TranscriptReading(Reading):
         where = record.where
         known = len(self._threads)
         thread = self._threads.setdefault(where.thread_id, known)
-        fresh = [[plain(where.thread_id), _sendable(where.thread_id)]] if thread == known else []
+        fresh = [_sendable(where.thread_id)] if thread == known else []
         self.snapshot["threads"] += fresh
-        row = [record.number, where.turn, thread, record.in_turn, where.depth]
+        row = [record.number, where.turn, thread]
         self.snapshot["calls"].append(row)
         return {"type": "call", "at": at, "threadsAt": known, "threads": fresh, "call": row}
 
@@ -169,6 +169,7 @@ class TranscriptReading(Reading):
             "at": at,
             "number": call.record.number,
             "where": [_sendable(call.record.where.thread_id), call.record.where.turn],
+            "title": title_of(call.record),
             "headline": call.headline,
             "settings": call.settings,
             "unknown": call.unknown,

@@ -23,7 +23,8 @@ NO_DECISION: Final = "No decision to warn, change or stop."
 
 def _table(chart: ThreadChart) -> str:
     shown = [at for at, (key, *_) in enumerate(CELLS) if key in chart.about["cells"]]
-    columns = [(CELLS[at][1], "nn-text" if CELLS[at][1] == "Decisions" else "") for at in shown]
+    names: list[str] = [CELLS[at][1] for at in shown]
+    columns = [(name, "nn-text" if name == "Decisions" else "") for name in names]
     rows = ([escape(row["cells"][at]) for at in shown] for row in chart.rows())
     return table("", columns, rows, scroll="nn-scroll nn-tall")
 
