@@ -147,7 +147,7 @@ def test_the_kinds_of_random_requests_are_those_of_their_items() -> None:
             index.take(event)
         (request,) = index.requests
 
-        parts = ContextParts().planned(request, view)
+        parts = ContextParts().planned(request, view, request.stretches)
 
         expected: dict[str, int] = {}
         for at in sent_in(view, size):

@@ -18,6 +18,7 @@ from noetic_nb.lab import datasets
 from noetic_nb.memory import MemoryLayer, allocate_budgets
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.model_calls import NO_PLANS
+from noetic_nb.runs._requests.sent_request import sent_stretches
 from noetic_nb.widgets import Selection, TokenAllocation
 from noetic_nb.widgets._allocation.allocation_reading import AllocationReading
 from noetic_nb.widgets.base._feed import Feed
@@ -159,7 +160,8 @@ def test_a_dragged_budget_draws_every_call_as_it_would_be_planned(planned: Run) 
             found, known = (reading.answer({"what": what, **asked}) for what in ("drag", "known_until"))
 
             parts = [
-                reading.parts.planned(request, each) for request, each in zip(reading.requests(), again, strict=True)
+                reading.parts.planned(request, each, sent_stretches(each))
+                for request, each in zip(reading.requests(), again, strict=True)
             ]
             assert found["rows"] == [[*[each.get(name, 0) for name in names], 0] for each in parts]
             differ = [at for at, plan in enumerate(plans) if [*plan.items] != [*view.what_if(at).items]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from operator import sub
+from operator import add, sub
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.events import ContextCompacted, ViewAssembled
@@ -17,7 +17,7 @@ from noetic_nb.items import item_tokens
 from noetic_nb.items._log import ItemView
 from noetic_nb.runs._requests.billing_differences import planned_tokens
 from noetic_nb.runs._requests.item_lives import context_of, counted, reason_of, sent_changes
-from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_stretches
+from noetic_nb.runs._requests.sent_request import RecordedRequest
 
 HISTORY: Final = ("user", "assistant", "tool results")
 REST: Final = "rest"
@@ -81,7 +81,7 @@ class ContextParts:
         """Return the context of a request; `compactions` are those of the run, with their places among its events."""
         view, called = request.view, request.called
         if view is not None:
-            return ContextCall(request, self.planned(request, view), False)
+            return ContextCall(request, self.planned(request, view, request.stretches), False)
         sizes = {"system": 0, "tools": self._tools(request)}
         before = compactions_before(request, compactions)
         gone = replaced_in(before)
@@ -99,11 +99,11 @@ class ContextParts:
             sizes[REST] += max(0, sent - sum(sizes.values()))
         return ContextCall(request, _some(divided(sizes, sent) if sent > 0 else sizes), True)
 
-    def planned(self, request: RecordedRequest, view: ViewAssembled) -> dict[str, int]:
-        """Return the parts of a request as it was planned, or as it would be with another plan."""
+    def planned(self, request: RecordedRequest, view: ViewAssembled, sent: Sequence[range]) -> dict[str, int]:
+        """Return the parts of a request as it was planned, or as it would be with another plan; `sent` are its stretches."""
         layers = {f"layer:{layer.layer_id}": layer.used for layer in view.layers}
         front = {"system": view.system, "tools": view.tools, **layers, "framing": view.framing}
-        found = self._kinds(request, sent_stretches(view))
+        found = self._kinds(request, sent)
         rest = view.history - sum(found.values())
         history = divided(found, view.history) if rest < 0 else {**found, REST: rest}
         return _some({**front, **history})
@@ -113,9 +113,11 @@ class ContextParts:
         if known is None:
             return {}
         sums, first, last = self._sums_of(request, known), request.first, len(known)
-        ends = [[max(0, min(at - first, last)) for at in (part.start, part.stop)] for part in stretches]
-        sent = [sum(each) for each in zip(*[map(sub, sums[stop], sums[start]) for start, stop in ends], strict=True)]
-        return {kind: tokens for kind, tokens in zip(_KINDS, sent, strict=False) if tokens}
+        sent = _NONE
+        for part in stretches:
+            start, stop = [max(0, min(at - first, last)) for at in (part.start, part.stop)]
+            sent = tuple(map(add, sent, map(sub, sums[stop], sums[start])))
+        return {kind: tokens for kind, tokens in zip(_KINDS, sent, strict=True) if tokens}
 
     def _sums_of(self, request: RecordedRequest, known: ItemView) -> list[tuple[int, ...]]:
         """Return the tokens of each kind in a log up to each of its places: the requests of one log share them."""

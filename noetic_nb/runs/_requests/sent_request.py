@@ -93,6 +93,11 @@ class RecordedRequest:
         return known[at] if known is not None and 0 <= at < len(known) else None
 
     @cached_property
+    def stretches(self) -> list[range]:
+        """Which log items were sent; none where the request is not in the run."""
+        return [] if self.view is None else sent_stretches(self.view)
+
+    @cached_property
     def _counter(self) -> Tokenizer | None:
         """The counter, where it was given or can be made again on this machine; None for the default, too."""
         if self.tokenizer is not None or self.prepared is None:

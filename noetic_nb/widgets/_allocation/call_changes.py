@@ -170,9 +170,10 @@ class Dragged:
             if view is None or was is None:
                 rows.append(None)
                 continue
-            row = parts.planned(request, view)
+            sent = request.stretches if view is was else sent_stretches(view)
+            row = parts.planned(request, view, sent)
             rows.append([*[row.pop(band, 0) for band in bands], sum(row.values())])
-            changes.append(_changes_of(was, view))
+            changes.append((0, 0) if view is was else _changes_of(request, view, sent))
         return {"rows": rows, "text": _said(changes)}
 
     def known_until(self, requests: Sequence[RecordedRequest]) -> tuple[int | None, bool]:
@@ -190,13 +191,11 @@ class Dragged:
         return None, False
 
 
-def _changes_of(was: ViewAssembled, view: ViewAssembled) -> tuple[int, int]:
+def _changes_of(request: RecordedRequest, view: ViewAssembled, sent: Sequence[range]) -> tuple[int, int]:
     """Return how many items only the second request has, and how many only the first."""
-    if was is view:
-        return 0, 0
-    before_it, now = sent_stretches(was), sent_stretches(view)
-    come, gone = len(only_in(now, before_it)), len(only_in(before_it, now))
-    before = {layer.layer_id: layer.items for layer in was.layers}
+    come, gone = len(only_in(sent, request.stretches)), len(only_in(request.stretches, sent))
+    assert request.view is not None
+    before = {layer.layer_id: layer.items for layer in request.view.layers}
     layers = [layer.items - before.get(layer.layer_id, 0) for layer in view.layers]
     more, fewer = [each for each in layers if each > 0], [-each for each in layers if each < 0]
     return come + sum(more), gone + sum(fewer)
