@@ -184,9 +184,8 @@ def _seen(document: Document) -> tuple[str, str]:
 
 def _check(format: str | None) -> None:
     if format is not None and format not in formats():
-        raise NoeticConfigError(
-            "UNKNOWN_FORMAT", "There is no such format.", given=format, hint=f"Formats are {', '.join(formats())}."
-        )
+        hint = f"Formats are {', '.join(formats())}."
+        raise NoeticConfigError("UNKNOWN_FORMAT", "There is no such format.", given=format, hint=hint)
 
 
 def import_run(source: Any, *, format: str | None = None, progress: bool = True) -> Run:

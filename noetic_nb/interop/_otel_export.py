@@ -87,9 +87,8 @@ class OTelExporter:
         try:
             from opentelemetry import trace
         except ImportError as exc:
-            raise NoeticConfigError(
-                "MISSING_EXTRA", "OpenTelemetry is not installed.", hint="pip install 'noetic_nb[otel]'"
-            ) from exc
+            hint = "pip install 'noetic_nb[otel]'"
+            raise NoeticConfigError("MISSING_EXTRA", "OpenTelemetry is not installed.", hint=hint) from exc
         self._trace = trace
         self._tracer = trace.get_tracer("noetic_nb", tracer_provider=tracer_provider)
         self._agent = agent_name

@@ -65,9 +65,8 @@ def _rows(file: Path) -> Any:
     try:
         return parsed_json(pandas.read_parquet(file).to_json(orient="records").encode())
     except ImportError as error:
-        raise NoeticConfigError(
-            "MISSING_PACKAGE", "A .parquet file is read with pyarrow.", given=str(file), hint="pip install pyarrow"
-        ) from error
+        what = "A .parquet file is read with pyarrow."
+        raise NoeticConfigError("MISSING_PACKAGE", what, given=str(file), hint="pip install pyarrow") from error
     except (OSError, ValueError) as error:
         raise refused(Document(None, file), f"it is no whole table ({error})") from error
 

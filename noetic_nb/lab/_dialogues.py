@@ -83,9 +83,8 @@ def as_dialogues(given: Iterable[Any]) -> tuple[Dialogue, ...]:
         raise _invalid("Dialogues are a list.", given)
     found = tuple(given)
     if not found:
-        raise NoeticConfigError(
-            "NO_DIALOGUES", "There is no dialogue.", given=given, hint="Leave `dialogues` out to have some made."
-        )
+        hint = "Leave `dialogues` out to have some made."
+        raise NoeticConfigError("NO_DIALOGUES", "There is no dialogue.", given=given, hint=hint)
     for one in found:
         if not isinstance(one, Dialogue):
             raise _invalid("That is no dialogue.", one)

@@ -64,9 +64,8 @@ class _Declared(TypedMemory):
         layer_id = id_of(layer)
         if layer_id not in self._ids:
             known = ", ".join(map(repr, self._ids)) or "none"
-            raise NoeticConfigError(
-                "UNKNOWN_LAYER_REFERENCE", "No such layer was declared.", given=layer_id, hint=f"There is {known}."
-            )
+            hint = f"There is {known}."
+            raise NoeticConfigError("UNKNOWN_LAYER_REFERENCE", "No such layer was declared.", given=layer_id, hint=hint)
         return self._memory[layer]
 
     def __iter__(self) -> Iterator[str]:
@@ -109,9 +108,8 @@ def check_layers(layers: Iterable[MemoryLayer]) -> tuple[MemoryLayer, ...]:
         if not isinstance(layer, MemoryLayer):
             raise _no_layer(layer)
         if layer.id in found:
-            raise NoeticConfigError(
-                "DUPLICATE_LAYER_ID", "Two layers share an id.", given=layer.id, hint="Give one of them another id."
-            )
+            hint = "Give one of them another id."
+            raise NoeticConfigError("DUPLICATE_LAYER_ID", "Two layers share an id.", given=layer.id, hint=hint)
         found[layer.id] = layer
     return tuple(found.values())
 

@@ -224,9 +224,8 @@ def read_cassette(path: Path) -> Tape:
         with regular_file(path) as file:
             lines = file.read().splitlines()
     except OSError as exc:
-        raise NoeticError(
-            "storage_failed", f"The tape {path.name!r} cannot be read: {exc.strerror}", path=str(path)
-        ) from exc
+        what = f"The tape {path.name!r} cannot be read: {exc.strerror}"
+        raise NoeticError("storage_failed", what, path=str(path)) from exc
     records = []
     for number, line in enumerate(lines, start=1):
         try:

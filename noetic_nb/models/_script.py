@@ -98,9 +98,8 @@ def _as_usage(value: object) -> Usage | None:
     if isinstance(value, Mapping):
         with contextlib.suppress(ValueError):
             return usage_from(value)
-    raise _wrong(
-        "Usage is counts of tokens.", given=value, hint="Pass Usage(input_tokens, output_tokens, cached_tokens)."
-    )
+    hint = "Pass Usage(input_tokens, output_tokens, cached_tokens)."
+    raise _wrong("Usage is counts of tokens.", given=value, hint=hint)
 
 
 def _as_logprob(value: object) -> TokenLogprob:

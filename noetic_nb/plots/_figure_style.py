@@ -192,9 +192,8 @@ def axes_for(ax: Any, theme: Theme | None, x: str = "", y: str = "", *, height: 
         axes = ax
         ground = _ground(axes.get_figure()) if theme is None else GROUNDS[theme]
     else:
-        raise NoeticConfigError(
-            "INVALID_AXES", "That is not one matplotlib Axes.", given=ax, hint="Pass ax=figure.subplots()."
-        )
+        hint = "Pass ax=figure.subplots()."
+        raise NoeticConfigError("INVALID_AXES", "That is not one matplotlib Axes.", given=ax, hint=hint)
     look = look_of(axes, ground)
     style(axes, look)
     if x:
@@ -278,9 +277,8 @@ def needs_columns(frame: Any, *names: str) -> None:
     for name in names:
         if name not in frame.columns:
             known = ", ".join(map(str, frame.columns))
-            raise NoeticConfigError(
-                "UNKNOWN_COLUMN", "The table has no such column.", given=name, hint=f"There are {known}."
-            )
+            hint = f"There are {known}."
+            raise NoeticConfigError("UNKNOWN_COLUMN", "The table has no such column.", given=name, hint=hint)
 
 
 def filled(look: Look, colour: str, hatch: str | None) -> dict[str, Any]:

@@ -66,9 +66,8 @@ def context(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, t
     recorded = run_of(run)
     requests = [each for each in requests_of(recorded).requests if thread_id in (None, each.where.thread_id)]
     if thread_id is not None and not requests and len(recorded.events):
-        raise NoeticConfigError(
-            "UNKNOWN_THREAD", "No model was called in such a thread.", given=thread_id, hint="Look at `run.threads`."
-        )
+        hint = "Look at `run.threads`."
+        raise NoeticConfigError("UNKNOWN_THREAD", "No model was called in such a thread.", given=thread_id, hint=hint)
     parts = ContextParts(getattr(recorded, "meta", None))
     scene = context_scene(parts, requests, compactions_of(recorded), Calls.of(recorded.events).numbers())
     axes, look = axes_for(ax, theme, "call", "tokens")
@@ -144,9 +143,8 @@ def timeline(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, 
     recorded = run_of(run)
     spans = Timeline.of(recorded, thread_id)
     if thread_id is not None and not spans.spans and len(recorded.events):
-        raise NoeticConfigError(
-            "UNKNOWN_THREAD", "Nothing ran in such a thread.", given=thread_id, hint="Look at `run.threads`."
-        )
+        hint = "Look at `run.threads`."
+        raise NoeticConfigError("UNKNOWN_THREAD", "Nothing ran in such a thread.", given=thread_id, hint=hint)
     window = Windows(spans).window(bins=BINS, lanes=MOST_LANES, wanted=QUIET)
     scene = timeline_scene(spans, window)
     axes, look = axes_for(ax, theme, scene.axis, height=HEIGHT + HEIGHT_A_LANE * len(scene.panels[0].lanes))

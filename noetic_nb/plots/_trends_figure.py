@@ -109,9 +109,8 @@ def _latest(run: Any, thread_id: str | None) -> ThreadSignals | None:
         changed = signals.take(event)
         latest = latest if changed is None else changed[0]
     if thread_id is not None and latest is None and len(events):
-        raise NoeticConfigError(
-            "UNKNOWN_THREAD", "The run has no such thread.", given=thread_id, hint="Look at `run.threads`."
-        )
+        hint = "Look at `run.threads`."
+        raise NoeticConfigError("UNKNOWN_THREAD", "The run has no such thread.", given=thread_id, hint=hint)
     return latest
 
 
@@ -127,9 +126,8 @@ def _panels(ax: Any, theme: Theme | None) -> tuple[Axes, Axes, Axes, Look]:
         return host, upper, lower, look
     given: list[Any] = list(ax) if hasattr(ax, "__len__") else [ax]
     if len(given) != 2:
-        raise NoeticConfigError(
-            "INVALID_AXES", "Quality and tokens need one axes or two.", given=ax, hint="Pass figure.subplots(2, 1)."
-        )
+        hint = "Pass figure.subplots(2, 1)."
+        raise NoeticConfigError("INVALID_AXES", "Quality and tokens need one axes or two.", given=ax, hint=hint)
     upper, look = axes_for(given[0], theme)
     lower, _ = axes_for(given[1], theme)
     return upper, upper, lower, look

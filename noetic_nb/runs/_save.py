@@ -142,9 +142,8 @@ def header_line(rule: Redaction, run_id: str, meta: Mapping[str, Any], events: i
     try:
         return json_line({**header, **{key: rule.data(to_wire(value)) for key, value in more.items()}}, sort_keys=True)
     except (TypeError, ValueError) as error:
-        raise NoeticError(
-            "invalid_run_file", f"The run's meta is not JSON data: {error}", hint="Keep text, numbers, lists and dicts."
-        ) from error
+        hint = "Keep text, numbers, lists and dicts."
+        raise NoeticError("invalid_run_file", f"The run's meta is not JSON data: {error}", hint=hint) from error
 
 
 def event_line(rule: Redaction, event: RunEvent, seq: int) -> bytes:

@@ -321,7 +321,6 @@ class HarnessThreads:
     @property
     def _kept(self) -> DurableThreads:
         if self._durable is None:
-            raise NoeticConfigError(
-                "NO_CHECKPOINT", "This harness keeps no checkpoints.", hint="Pass checkpoints=True and a storage."
-            )
+            hint = "Pass checkpoints=True and a storage."
+            raise NoeticConfigError("NO_CHECKPOINT", "This harness keeps no checkpoints.", hint=hint)
         return self._durable

@@ -156,9 +156,8 @@ class StepRecord(Frozen):
     def __init__(self, **data: Any) -> None:
         step_id = data.get("id")
         if not isinstance(step_id, str) or not step_id.strip():
-            raise NoeticConfigError(
-                "EMPTY_STEP_ID", f"{type(self).__name__} needs a non-blank id.", given=step_id, hint="Pass id='...'."
-            )
+            what = f"{type(self).__name__} needs a non-blank id."
+            raise NoeticConfigError("EMPTY_STEP_ID", what, given=step_id, hint="Pass id='...'.")
         # Before pydantic, too: its "field required" has neither a code of its own nor a way out.
         for need in self.needs:
             if not need.fits(data.get(need.field)):

@@ -84,9 +84,8 @@ def react(
     'It is packed.'
     """
     if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
-        raise NoeticConfigError(
-            "INVALID_STEP", "react needs at least one step.", given=max_steps, hint="max_steps >= 1."
-        )
+        hint = "max_steps >= 1."
+        raise NoeticConfigError("INVALID_STEP", "react needs at least one step.", given=max_steps, hint=hint)
     ask = step.llm(
         "react",
         model=model,

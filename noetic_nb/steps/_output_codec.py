@@ -108,9 +108,8 @@ class CodecOutput:
     def __init__(self, codec: OutputCodec) -> None:
         instructions: object = codec.instructions
         if not isinstance(instructions, str):
-            raise NoeticConfigError(
-                "INVALID_CODEC", "The instructions of a codec are text.", given=instructions, hint="Use '' for none."
-            )
+            what = "The instructions of a codec are text."
+            raise NoeticConfigError("INVALID_CODEC", what, given=instructions, hint="Use '' for none.")
         self.codec = codec
 
     def parse(self, text: str, *, step_id: str, reading: OutputReader | None = None) -> Any:

@@ -368,9 +368,8 @@ class ForkStep(StepRecord):
             )
         # Refused and not ignored: whoever wrote it expects it to be called.
         if self.mode == "race" and self.merge is not None:
-            raise _invalid(
-                "INVALID_STEP", f"Race {self.id!r} has one result; nothing is merged.", self.merge, "Remove it."
-            )
+            what = f"Race {self.id!r} has one result; nothing is merged."
+            raise _invalid("INVALID_STEP", what, self.merge, "Remove it.")
 
 
 class SpawnStep(StepRecord):

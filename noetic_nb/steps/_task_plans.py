@@ -122,9 +122,8 @@ def _check(plan: PlanNode, agents: Agents, constraints: PlanConstraints) -> None
         seen.add(node.id)
         if node.children and node.assignee is not None:
             what = f"Group {node.id!r} has an assignee, who would have nothing to do."
-            raise NoeticConfigError(
-                "INVALID_PLAN", what, given=node.id, hint="Make it a task of its own among its children."
-            )
+            hint = "Make it a task of its own among its children."
+            raise NoeticConfigError("INVALID_PLAN", what, given=node.id, hint=hint)
     for task in tasks:
         if task.assignee not in agents or task.assignee not in allowed:
             known = ", ".join(repr(name) for name in agents if name in allowed) or "nobody"
@@ -135,9 +134,8 @@ def _check(plan: PlanNode, agents: Agents, constraints: PlanConstraints) -> None
         raise NoeticConfigError("INVALID_PLAN", what, given=len(tasks), hint="Plan less.")
     wrong = None if constraints.validate_plan is None else constraints.validate_plan(plan)
     if wrong:
-        raise NoeticConfigError(
-            "INVALID_PLAN", f"The plan was refused: {wrong}", given=plan.id, hint="See `validate_plan`."
-        )
+        hint = "See `validate_plan`."
+        raise NoeticConfigError("INVALID_PLAN", f"The plan was refused: {wrong}", given=plan.id, hint=hint)
 
 
 def _compiled(node: PlanNode, agents: Agents, merge: Any, concurrency: int | None) -> Step:
@@ -187,9 +185,8 @@ def adaptive_plan(
     """
     # True is an int to Python.
     if isinstance(max_revisions, bool) or not isinstance(max_revisions, int) or max_revisions < 1:
-        raise NoeticConfigError(
-            "INVALID_STEP", "At least one plan is tried.", given=max_revisions, hint="max_revisions >= 1."
-        )
+        hint = "max_revisions >= 1."
+        raise NoeticConfigError("INVALID_STEP", "At least one plan is tried.", given=max_revisions, hint=hint)
 
     async def execute(task: Any, ctx: Any) -> Any:
         prompt: Any = task
@@ -215,6 +212,5 @@ def _read_plan(given: Any) -> Any:
     try:
         return json.loads(given)
     except (ValueError, RecursionError) as exc:
-        raise NoeticConfigError(
-            "INVALID_PLAN", f"The plan is no JSON: {exc}", given=given, hint="See PlanNode."
-        ) from exc
+        hint = "See PlanNode."
+        raise NoeticConfigError("INVALID_PLAN", f"The plan is no JSON: {exc}", given=given, hint=hint) from exc

@@ -70,9 +70,8 @@ def check_model(client: Any, *, model: str = "scripted") -> ContractCheck:
     ScriptedModel: no findings
     """
     if not callable(getattr(client, "complete", None)):
-        raise NoeticConfigError(
-            "INVALID_MODEL", "This is no model client.", given=client, hint="It needs `async complete(request)`."
-        )
+        hint = "It needs `async complete(request)`."
+        raise NoeticConfigError("INVALID_MODEL", "This is no model client.", given=client, hint=hint)
 
     async def run() -> tuple[Finding, ...]:
         notes = Notes()

@@ -196,9 +196,8 @@ class RunIndex:
             (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if tables and application != _APPLICATION_ID:
                 hint = "Name a file of its own for the index."
-                raise NoeticConfigError(
-                    "INVALID_INDEX", "The file is no index of runs.", given=str(self.path), hint=hint
-                )
+                what = "The file is no index of runs."
+                raise NoeticConfigError("INVALID_INDEX", what, given=str(self.path), hint=hint)
             live, last = 0, 0
             if version == SCHEMA_VERSION and tables:
                 live, last = db.execute("SELECT count(*), coalesce(max(id), 0) FROM runs").fetchone()

@@ -425,9 +425,8 @@ def _archive(document: Document) -> Iterator[Callable[[], Run]]:
         for place, sample in enumerate(samples):
             yield partial(_run, document, sample.model_dump(mode="json", exclude_none=True), about, place)
     except (OSError, ValueError, KeyError, RuntimeError, NotImplementedError, EOFError) as error:
-        raise refused(
-            document, f"it is no whole log of Inspect ({type(error).__name__}: {str(error)[:200]})"
-        ) from error
+        what = f"it is no whole log of Inspect ({type(error).__name__}: {str(error)[:200]})"
+        raise refused(document, what) from error
     except Exception as error:  # a damaged archive raises what the unpacking package likes to
         if type(error).__name__ not in ("BadZipFile", "error", "IncompleteReadError", "ValidationError"):
             raise

@@ -228,9 +228,8 @@ def _entry(document: Document, entry: Any, place: int | None, format: str | None
     if talk is None and _is_list(entry) and not entry:
         talk = [], {}
     if talk is None:
-        raise refused(
-            document, "it holds no messages of a known format", index=place, hint=f"Formats: {', '.join(FORMATS)}."
-        )
+        hint = f"Formats: {', '.join(FORMATS)}."
+        raise refused(document, "it holds no messages of a known format", index=place, hint=hint)
     return _run(document, talk, format, place)
 
 

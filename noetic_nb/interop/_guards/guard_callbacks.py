@@ -60,9 +60,8 @@ def regulator_callback(regulator: Regulator, *, run: Run | None = None, thread_i
     try:
         from langchain_core.callbacks import BaseCallbackHandler
     except ImportError as exc:
-        raise NoeticConfigError(
-            "MISSING_PACKAGE", "A callback handler of LangChain needs langchain-core.", hint="Install langchain-core."
-        ) from exc
+        what = "A callback handler of LangChain needs langchain-core."
+        raise NoeticConfigError("MISSING_PACKAGE", what, hint="Install langchain-core.") from exc
     feed = _Feed(regulator, Run(meta={"source": "langchain"}) if run is None else run, thread_id)
 
     class RegulatorCallback(BaseCallbackHandler):  # type: ignore[misc, unused-ignore]

@@ -312,9 +312,8 @@ def guard(
     """
     if isinstance(tool, RuleBook | SteeringRule):
         given, hint = f"{type(tool).__name__}, {type(rules).__name__}", "Write guard(tools, rules)."
-        raise NoeticConfigError(
-            "SWAPPED_ARGUMENTS", "guard takes the tools first, then the rules.", given=given, hint=hint
-        )
+        what = "guard takes the tools first, then the rules."
+        raise NoeticConfigError("SWAPPED_ARGUMENTS", what, given=given, hint=hint)
     shared = Guard(
         rules,
         run=run,

@@ -231,9 +231,8 @@ def calibrate(
     from noetic_nb.lab._detection.fitting import Fitting, Scored, folds_of
 
     if taken := {each.name for each in tried} & {*COUNTS, WORDS}:
-        raise NoeticConfigError(
-            "INVALID_DETECTOR", "A baseline has this name.", given=sorted(taken), hint="Give the detector another name."
-        )
+        hint = "Give the detector another name."
+        raise NoeticConfigError("INVALID_DETECTOR", "A baseline has this name.", given=sorted(taken), hint=hint)
     failures: list[Failure] = []
     scoring = (*tried, *[Detecting(name, count) for name, count in COUNTS.items()])
     scores_of: list[list[float]] = []

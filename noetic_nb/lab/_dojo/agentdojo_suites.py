@@ -100,9 +100,8 @@ class AgentDojoSuite:
         if attack not in self._attacks:
             if attack not in self._attack_names:
                 known = ", ".join(sorted(self._attack_names))
-                raise NoeticConfigError(
-                    "INVALID_OPTION", "AgentDojo has no such attack.", given=attack, hint=f"It has {known}."
-                )
+                hint = f"It has {known}."
+                raise NoeticConfigError("INVALID_OPTION", "AgentDojo has no such attack.", given=attack, hint=hint)
             from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 
             pipeline = GroundTruthPipeline(None)

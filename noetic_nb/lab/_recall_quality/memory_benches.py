@@ -252,9 +252,8 @@ def sets_of_layers(given: Any) -> dict[str, Callable[[], Sequence[MemoryLayer]]]
         raise _no_layers(given)
     names = [name for name, _ in named]
     if not named or len(set(names)) < len(names):
-        raise NoeticConfigError(
-            "INVALID_LAYERS", "Sets of layers have names of their own.", given=names, hint="Pass {name: [layer, ...]}."
-        )
+        hint = "Pass {name: [layer, ...]}."
+        raise NoeticConfigError("INVALID_LAYERS", "Sets of layers have names of their own.", given=names, hint=hint)
     for _, one in named:
         made_layers(one)
     return {name: partial(made_layers, one) for name, one in named}

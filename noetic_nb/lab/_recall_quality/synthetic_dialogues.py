@@ -136,9 +136,8 @@ def _kinds(given: Any) -> dict[str, int]:
         or not (names := list(given))
         or set(names) - set(KINDS)
     ):
-        raise NoeticConfigError(
-            "UNKNOWN_KIND", "Kinds are a list of known ones.", given=given, hint=f"Such as kinds={list(KINDS)}."
-        )
+        hint = f"Such as kinds={list(KINDS)}."
+        raise NoeticConfigError("UNKNOWN_KIND", "Kinds are a list of known ones.", given=given, hint=hint)
     return {kind: count for kind, count in KINDS.items() if kind in names}
 
 

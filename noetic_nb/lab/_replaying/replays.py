@@ -55,9 +55,8 @@ class Replay:
             checked_regulator(self.regulator)
         listed = None if self.layers is None else layers_in(self.layers)
         if self.mode == "open" and self.tools is not None:
-            raise NoeticConfigError(
-                "INVALID_MODE", "An open replay runs no tool.", given=self.mode, hint='Use mode="closed".'
-            )
+            hint = 'Use mode="closed".'
+            raise NoeticConfigError("INVALID_MODE", "An open replay runs no tool.", given=self.mode, hint=hint)
         object.__setattr__(self, "tokenizer", counter)
         object.__setattr__(self, "layers", listed)
 

@@ -53,9 +53,8 @@ def _modules() -> tuple[Any, Any, Any, Any]:
     try:
         z3: Any = importlib.import_module("z3")
     except ImportError as exc:
-        raise NoeticConfigError(
-            "MISSING_PACKAGE", "Proofs about rules need the package z3-solver.", hint="pip install 'noetic_nb[prove]'"
-        ) from exc
+        hint = "pip install 'noetic_nb[prove]'"
+        raise NoeticConfigError("MISSING_PACKAGE", "Proofs about rules need the package z3-solver.", hint=hint) from exc
     from noetic_nb.lab._rule_proofs import formulas, symbols, witnesses
 
     return z3, symbols, formulas, witnesses
@@ -191,9 +190,8 @@ def prove(rules: Any, claim: str, *, tools: Any) -> Proof:
 
 def _as_rule(claim: Any) -> SteeringRule:
     if not isinstance(claim, str):
-        raise NoeticConfigError(
-            "INVALID_RULE", "A claim is a text in CEL.", given=claim, hint="""Write 'origin(tool.args.x) == "user"'."""
-        )
+        hint = """Write 'origin(tool.args.x) == "user"'."""
+        raise NoeticConfigError("INVALID_RULE", "A claim is a text in CEL.", given=claim, hint=hint)
     return SteeringRule(id="claim", applies_to="before_tool_call", when=claim)
 
 

@@ -72,6 +72,5 @@ def draft_rule(run: Run, decision_or_call: DecisionOrCall = None, *, seq: int | 
             continue  # a number that conditions do not have
         if result.error is None and result.decision.action is SteeringAction.DENY:
             return rule
-    raise NoeticConfigError(
-        "UNKNOWN_CALL", "No simple rule denies that call.", given=at, hint="Write the rule by hand."
-    )
+    hint = "Write the rule by hand."
+    raise NoeticConfigError("UNKNOWN_CALL", "No simple rule denies that call.", given=at, hint=hint)

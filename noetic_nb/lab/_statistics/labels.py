@@ -28,9 +28,8 @@ def labelled(runs: Run | Iterable[Run], outcome: Outcome) -> tuple[list[Run], li
 def check_samples(samples: int) -> None:
     """Refuse an invalid number of samples; raises `NoeticConfigError` ``INVALID_COUNT``."""
     if type(samples) is not int or not 1 <= samples <= 1_000_000:
-        raise NoeticConfigError(
-            "INVALID_COUNT", "Samples are counted.", given=samples, hint="Use 1 000, or 1 to 1 000 000."
-        )
+        hint = "Use 1 000, or 1 to 1 000 000."
+        raise NoeticConfigError("INVALID_COUNT", "Samples are counted.", given=samples, hint=hint)
 
 
 Outcome: TypeAlias = str | Callable[[Run], bool | None]
@@ -49,9 +48,8 @@ def runs_in(runs: Run | Iterable[Run]) -> tuple[Run, ...]:
     for run in found:
         check_run(run, "An experiment is made on runs.")
     if not found:
-        raise NoeticConfigError(
-            "NO_RUNS", "An experiment needs at least one run.", given=runs, hint="Pass a list of runs."
-        )
+        hint = "Pass a list of runs."
+        raise NoeticConfigError("NO_RUNS", "An experiment needs at least one run.", given=runs, hint=hint)
     return found
 
 
@@ -132,9 +130,8 @@ def clusters_of(runs: Sequence[Run], by: By = "task") -> list[Cluster | None]:
         return [Cluster(place) for place in range(len(runs))]
     if not callable(by):
         hint = 'Use by="task", by="run" or a function of a run.'
-        raise NoeticConfigError(
-            "INVALID_GROUP", "Runs are grouped by task, by run or by a function.", given=by, hint=hint
-        )
+        what = "Runs are grouped by task, by run or by a function."
+        raise NoeticConfigError("INVALID_GROUP", what, given=by, hint=hint)
     clusters: list[Cluster | None] = []
     for run in runs:
         try:

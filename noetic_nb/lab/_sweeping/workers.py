@@ -72,9 +72,8 @@ class Workers:
         from joblib.parallel import get_active_backend
 
         if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
-            raise NoeticConfigError(
-                "INVALID_N_JOBS", "n_jobs is how many work at once.", given=n_jobs, hint="Use -1 for all processors."
-            )
+            hint = "Use -1 for all processors."
+            raise NoeticConfigError("INVALID_N_JOBS", "n_jobs is how many work at once.", given=n_jobs, hint=hint)
         active, configured = get_active_backend()
         self.n_jobs = configured if n_jobs == -1 and configured is not None else n_jobs
         self._backend = "threading" if in_threads else None

@@ -172,9 +172,8 @@ class HashingEmbedder:
 
     def __init__(self, dimensions: int = 256) -> None:
         if not isinstance(dimensions, int) or dimensions < 1:
-            raise NoeticConfigError(
-                "INVALID_LAYER_OPTION", "A vector has at least one dimension.", given=dimensions, hint="Use 256."
-            )
+            what = "A vector has at least one dimension."
+            raise NoeticConfigError("INVALID_LAYER_OPTION", what, given=dimensions, hint="Use 256.")
         self.dimensions = dimensions
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:

@@ -180,9 +180,8 @@ def _words(data: Any, error: msgspec.ValidationError) -> str:
 def _free_fields(cls: type[Any]) -> tuple[str, ...]:
     """Return the fields of an event that may hold mutable data."""
     if cls not in EVENT_TYPES:
-        raise NoeticConfigError(
-            "INVALID_RUN_EVENT", "A run holds events.", given=cls, hint="Use the records in noetic_nb.events."
-        )
+        hint = "Use the records in noetic_nb.events."
+        raise NoeticConfigError("INVALID_RUN_EVENT", "A run holds events.", given=cls, hint=hint)
     return tuple([field.name for field in msgspec.structs.fields(cls) if _FREE & _inside(field.type)])
 
 

@@ -181,7 +181,6 @@ def _description(harness: object) -> Mapping[str, Any]:
         return {}
     found = describe()
     if not isinstance(found, Mapping):
-        raise NoeticConfigError(
-            "NOT_RECORDABLE", "describe() must return a mapping.", given=found, hint="Such as {'config': …}."
-        )
+        hint = "Such as {'config': …}."
+        raise NoeticConfigError("NOT_RECORDABLE", "describe() must return a mapping.", given=found, hint=hint)
     return found

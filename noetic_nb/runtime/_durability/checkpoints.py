@@ -361,8 +361,7 @@ def as_checkpoints(given: bool | Checkpoints, stack: LayerStack) -> Checkpoints:
     """Return checkpoints that know where to write."""
     found = Checkpoints() if given is True else given
     if not isinstance(found, Checkpoints):
-        raise NoeticConfigError(
-            "INVALID_OPTION", "checkpoints is True, False or Checkpoints(...).", given=given, hint="Pass True."
-        )
+        what = "checkpoints is True, False or Checkpoints(...)."
+        raise NoeticConfigError("INVALID_OPTION", what, given=given, hint="Pass True.")
     # A copy: the same record may be given to several harnesses, each with a storage and layers of its own.
     return found.model_copy(update={"storage": found.storage or stack.storage, "stack": stack})

@@ -64,9 +64,8 @@ class LayerHandle:
                 raise denied(end.decision, f"The call of {tool.name!r} was denied.", tool_name=tool.name)
             if isinstance(end.error, NoeticError | NoeticConfigError | TurnStopped):
                 raise end.error
-            raise NoeticError(
-                "tool_failed", f"{tool.name!r} failed: {end.output.removeprefix('Error: ')}", tool_name=tool.name
-            ) from end.error
+            what = f"{tool.name!r} failed: {end.output.removeprefix('Error: ')}"
+            raise NoeticError("tool_failed", what, tool_name=tool.name) from end.error
 
         return call
 
@@ -91,9 +90,8 @@ class ContextMemory(TypedMemory):
             if layer.id == layer_id:
                 return LayerHandle(self._engine, self._ctx, layer)
         known = ", ".join(repr(layer.id) for layer in self._engine.stack.layers) or "none"
-        raise NoeticConfigError(
-            "UNKNOWN_LAYER_REFERENCE", "The agent has no such layer.", given=layer_id, hint=f"It has {known}."
-        )
+        hint = f"It has {known}."
+        raise NoeticConfigError("UNKNOWN_LAYER_REFERENCE", "The agent has no such layer.", given=layer_id, hint=hint)
 
     def __iter__(self) -> Iterator[str]:
         return iter([layer.id for layer in self._engine.stack.layers])

@@ -238,9 +238,8 @@ async def _paths(step: ForkStep, value: StepValue, ctx: RunningExecution) -> lis
         made = await awaited(made(value, ctx))
     # Mappings and texts are iterable, too, and neither is meant as steps.
     if isinstance(made, Mapping | str) or not isinstance(made, Iterable):
-        raise NoeticConfigError(
-            "INVALID_STEP", f"The paths of fork {step.id!r} are no list of steps.", given=made, step_id=step.id
-        )
+        what = f"The paths of fork {step.id!r} are no list of steps."
+        raise NoeticConfigError("INVALID_STEP", what, given=made, step_id=step.id)
     return [_Path(n, as_step(path, f"a path of fork {step.id!r}"), value) for n, path in enumerate(made)]
 
 

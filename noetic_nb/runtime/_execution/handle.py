@@ -208,9 +208,8 @@ def started_by(engine: Engine, ctx: RunningExecution) -> Started:
     started: Started | None = engine.handles.get(ctx.id)
     left = ctx.parent is not None and ctx not in ctx.parent.children
     if left or ctx.tree.channels.closed or (started is not None and started.closing):
-        raise step_failed(
-            "start", "The execution that would start this step has ended", hint="Start it in one that is open."
-        )
+        hint = "Start it in one that is open."
+        raise step_failed("start", "The execution that would start this step has ended", hint=hint)
     if started is None:
         started = engine.handles[ctx.id] = Started()
     return started

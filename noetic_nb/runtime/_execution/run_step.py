@@ -170,9 +170,8 @@ async def _run_tool(engine: Engine, step: ToolStep, value: StepValue, ctx: Runni
     if value is None or value == "" or isinstance(value, TurnInput) or not step.takes_input:
         value = {}
     if not isinstance(value, Mapping):
-        raise step_failed(
-            step.id, f"Tool step {step.id!r} needs arguments, not {type(value).__name__}", hint="Pass a mapping."
-        )
+        hint = "Pass a mapping."
+        raise step_failed(step.id, f"Tool step {step.id!r} needs arguments, not {type(value).__name__}", hint=hint)
     end = await call_tool(
         engine,
         ctx,
@@ -189,9 +188,8 @@ async def _run_tool(engine: Engine, step: ToolStep, value: StepValue, ctx: Runni
         raise denied(end.decision, f"The call of tool {step.tool.name!r} was denied.", step_id=step.id)
     if isinstance(end.error, NoeticConfigError) or (isinstance(end.error, NoeticError) and end.status == "error"):
         raise end.error
-    raise step_failed(
-        step.id, f"Tool step {step.id!r} failed: {end.output.removeprefix('Error: ')}", end.error
-    ) from end.error
+    what = f"Tool step {step.id!r} failed: {end.output.removeprefix('Error: ')}"
+    raise step_failed(step.id, what, end.error) from end.error
 
 
 async def _run_branch(engine: Engine, step: BranchStep, value: StepValue, ctx: RunningExecution) -> StepValue:

@@ -187,9 +187,8 @@ def start_step(
     """
     dropped = () if isinstance(drop, str) or not isinstance(drop, Iterable) else tuple(drop)
     if (not dropped and drop != () and drop != []) or not all(isinstance(name, str) and name for name in dropped):
-        raise NoeticConfigError(
-            "INVALID_OPTION", "drop is a list of ids of layers.", given=drop, hint='Pass drop=("steering",).'
-        )
+        hint = 'Pass drop=("steering",).'
+        raise NoeticConfigError("INVALID_OPTION", "drop is a list of ids of layers.", given=drop, hint=hint)
     started = started_by(engine, ctx)
     log = ItemLog(registry=ctx.item_log.registry, tokenizer=ctx.item_log.tokenizer)
     child = Child(engine, engine.with_layers(step, None, dropped), ctx, step.id, "start", log)

@@ -143,12 +143,9 @@ class PlanInputs:
         known = {layer_id for layer_id, _, _ in self.limits}
         for layer_id in budgets:
             if layer_id not in known:
-                raise NoeticConfigError(
-                    "UNKNOWN_LAYER_REFERENCE",
-                    "The call has no such layer.",
-                    given=layer_id,
-                    hint=f"It has {', '.join(map(repr, sorted(known))) or 'none'}.",
-                )
+                what = "The call has no such layer."
+                hint = f"It has {', '.join(map(repr, sorted(known))) or 'none'}."
+                raise NoeticConfigError("UNKNOWN_LAYER_REFERENCE", what, given=layer_id, hint=hint)
         if not budgets:
             return self.limits
         return tuple(
@@ -197,9 +194,8 @@ class PlanInputs:
 
 def _as_budgets(given: object) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
-        raise NoeticConfigError(
-            "INVALID_BUDGET", "Budgets are given by layer.", given=given, hint="Write budgets={'notes': (100, 400)}."
-        )
+        hint = "Write budgets={'notes': (100, 400)}."
+        raise NoeticConfigError("INVALID_BUDGET", "Budgets are given by layer.", given=given, hint=hint)
     return given
 
 
@@ -207,13 +203,8 @@ def _as_tokens(given: object, field: str) -> float | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | float):
-        raise NoeticConfigError(
-            "INVALID_PROJECTION",
-            f"`{field}` is a number of tokens.",
-            given=given,
-            hint="Leave it out to keep it.",
-            field=field,
-        )
+        what = f"`{field}` is a number of tokens."
+        raise NoeticConfigError("INVALID_PROJECTION", what, given=given, hint="Leave it out to keep it.", field=field)
     return given
 
 

@@ -176,9 +176,8 @@ class MemoryView:
             if layer.id == layer_id:
                 return layer
         known = ", ".join(repr(layer.id) for layer in self._engine.stack.layers) or "none"
-        raise NoeticConfigError(
-            "UNKNOWN_LAYER_REFERENCE", "The agent has no such layer.", given=layer_id, hint=f"It has {known}."
-        )
+        hint = f"It has {known}."
+        raise NoeticConfigError("UNKNOWN_LAYER_REFERENCE", "The agent has no such layer.", given=layer_id, hint=hint)
 
     def _key(self, layer: MemoryLayer, ctx: ExecutionContext | None = None) -> str:
         return resolve_scope_key(layer.scope, self._ctx if ctx is None else ctx)
@@ -354,9 +353,8 @@ class MemoryView:
         states = await self._states_at(end)
         name = thread_id if thread_id is not None else await self._fresh_name(turn)
         if await self._is_taken(name):
-            raise NoeticConfigError(
-                "THREAD_EXISTS", "A fork needs a name of its own.", given=name, hint="Choose another."
-            )
+            hint = "Choose another."
+            raise NoeticConfigError("THREAD_EXISTS", "A fork needs a name of its own.", given=name, hint=hint)
         # Of no resource, so that its states of that scope are its own, not those of the thread it came from.
         home = self._engine.stack.storage
         fork = ExecutionContext(execution_id=f"rewind:{name}", thread_id=name, turn=turn, home=home)

@@ -318,13 +318,9 @@ async def _judged(
 ) -> SteeringDecision | None:
     # Checked before the mode is: an asynchronous judge without a model would fail unseen, in the background.
     if params.ctx.call_model is None:
-        raise NoeticConfigError(
-            "MISSING_CALL_MODEL",
-            f"Rule {rule.id!r} has a judge, and there is no model to call",
-            given=judge.model,
-            hint="Give the harness a model that answers this name, or make the rule a predicate.",
-            rule_id=rule.id,
-        )
+        what = f"Rule {rule.id!r} has a judge, and there is no model to call"
+        hint = "Give the harness a model that answers this name, or make the rule a predicate."
+        raise NoeticConfigError("MISSING_CALL_MODEL", what, given=judge.model, hint=hint, rule_id=rule.id)
     if judge.mode == "async" and policy.late_verdicts:
         judge_later(rule, judge, params, result)
         return None
@@ -346,13 +342,9 @@ def _named(answer: Any, prepared: PreparedRule) -> SteeringDecision:
     rule_id = prepared.rule.id
     if not isinstance(answer, SteeringDecision):
         if not isinstance(answer, Mapping):
-            raise NoeticError(
-                "step_failed",
-                f"Rule {rule_id!r} answered a {type(answer).__name__}",
-                given=answer,
-                hint="A rule answers deny(...), guide(...), ask(...), allow() or None for no opinion.",
-                step_id=rule_id,
-            )
+            what = f"Rule {rule_id!r} answered a {type(answer).__name__}"
+            hint = "A rule answers deny(...), guide(...), ask(...), allow() or None for no opinion."
+            raise NoeticError("step_failed", what, given=answer, hint=hint, step_id=rule_id)
         answer = as_decision(answer)
     decision: SteeringDecision = answer
     # A condition's decision carries the name already; an allow is nobody's doing.

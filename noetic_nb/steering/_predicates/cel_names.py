@@ -149,9 +149,8 @@ class _Reader:
                 hint = (
                     f"Close the text with {value}." if value != "`" else "Write text in 'single' or \"double\" quotes."
                 )
-                raise does_not_compile(
-                    self.rule_id, f"a text begins with {value} and does not end", line, hint, column=column
-                )
+                what = f"a text begins with {value} and does not end"
+                raise does_not_compile(self.rule_id, what, line, hint, column=column)
         at = 0
         while at < len(self.tokens):
             kind, value, place = self.tokens[at]

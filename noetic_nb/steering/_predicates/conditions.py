@@ -146,9 +146,8 @@ class CelProcess:
             self.stop()
             raise
         if "error" in reply:
-            raise NoeticError(
-                "step_failed", f"The condition could not be evaluated: {reply['error']}", step_id="condition"
-            )
+            what = f"The condition could not be evaluated: {reply['error']}"
+            raise NoeticError("step_failed", what, step_id="condition")
         return reply["value"]
 
 

@@ -66,9 +66,8 @@ def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> 
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     if len(functions) != 1:
         found = ", ".join(node.name for node in functions) or "none"
-        raise _not_replaced(
-            rule_id, f"it needs exactly one function, and has {found}", None, "Write def name(call): ..."
-        )
+        what = f"it needs exactly one function, and has {found}"
+        raise _not_replaced(rule_id, what, None, "Write def name(call): ...")
     # A decorator such as @rules.rule(...) would put the rule into the book while it is only being tried.
     functions[0].decorator_list = []
     scope = {**NAMES, **namespace}
@@ -78,9 +77,8 @@ def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> 
         # In a scope of its own: running the text must not change the names of the notebook.
         exec(compile(tree, file_name, "exec"), scope)
     except Exception as exc:
-        raise _not_replaced(
-            rule_id, f"{type(exc).__name__}: {exc}", _line_of(exc, file_name), "Correct the text."
-        ) from exc
+        what = f"{type(exc).__name__}: {exc}"
+        raise _not_replaced(rule_id, what, _line_of(exc, file_name), "Correct the text.") from exc
     function: Callable[..., Any] = scope[functions[0].name]
     return function
 

@@ -40,9 +40,8 @@ def _yaml() -> Any:
     try:
         return importlib.import_module("yaml")
     except ImportError as exc:
-        raise NoeticConfigError(
-            "MISSING_PACKAGE", "Rule files in YAML need the package pyyaml.", hint="pip install 'noetic_nb[rules]'"
-        ) from exc
+        hint = "pip install 'noetic_nb[rules]'"
+        raise NoeticConfigError("MISSING_PACKAGE", "Rule files in YAML need the package pyyaml.", hint=hint) from exc
 
 
 def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
@@ -236,9 +235,8 @@ def _format_of(path: Path) -> Literal["yaml", "json"]:
         return "yaml"
     if suffix == ".json":
         return "json"
-    raise NoeticConfigError(
-        "INVALID_FORMAT", "A rule file ends in .yaml, .yml or .json.", given=str(path), hint="Rename it."
-    )
+    hint = "Rename it."
+    raise NoeticConfigError("INVALID_FORMAT", "A rule file ends in .yaml, .yml or .json.", given=str(path), hint=hint)
 
 
 # JSON keeps the last of repeated keys in silence: half of a rule would be gone.
@@ -273,13 +271,9 @@ def _rule(source: str, place: int, data: RuleData, functions: Functions) -> Stee
     if data.python is not None:
         predicate = functions.get(data.python)
         if predicate is None:
-            raise NoeticConfigError(
-                "UNBOUND_RULE",
-                f"{source}: rule {data.id!r} is a Python function that was not given.",
-                given=data.python,
-                hint=f"Pass functions={{{data.python!r}: ...}}; given are {', '.join(sorted(functions)) or 'none'}.",
-                rule_id=data.id,
-            )
+            what = f"{source}: rule {data.id!r} is a Python function that was not given."
+            hint = f"Pass functions={{{data.python!r}: ...}}; given are {', '.join(sorted(functions)) or 'none'}."
+            raise NoeticConfigError("UNBOUND_RULE", what, given=data.python, hint=hint, rule_id=data.id)
     try:
         return SteeringRule(**data.fields(), predicate=predicate)
     except (ValueError, NoeticConfigError) as exc:

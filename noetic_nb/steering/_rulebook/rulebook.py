@@ -86,9 +86,8 @@ class RuleBook(RuleMethods):
         seen: set[str] = set()
         for rule in first:
             if rule.id in seen:
-                raise NoeticConfigError(
-                    "DUPLICATE_RULE_ID", "Two rules share an id.", given=rule.id, hint="Rename one."
-                )
+                hint = "Rename one."
+                raise NoeticConfigError("DUPLICATE_RULE_ID", "Two rules share an id.", given=rule.id, hint=hint)
             seen.add(rule.id)
         # The first rules are no change: version 0, and nothing to undo.
         if first:

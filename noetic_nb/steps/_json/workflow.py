@@ -145,9 +145,8 @@ class Loader:
         if not isinstance(given, Mapping) or not isinstance(given.get("root"), Mapping):
             raise invalid("A workflow document has a `root` node.", given, code="INVALID_WORKFLOW_SOURCE")
         if given.get("version") != VERSION:
-            raise invalid(
-                "This version of workflow documents is not known.", given.get("version"), hint="Version 1 is."
-            )
+            hint = "Version 1 is."
+            raise invalid("This version of workflow documents is not known.", given.get("version"), hint=hint)
         around, self._unknown = self._unknown, []
         self._only(given, {"version", "root"}, "a document")
         unknown, self._unknown = self._unknown, around
@@ -164,11 +163,8 @@ class Loader:
             self._unknown += map(str, unknown)
             return
         near = nearest(str(unknown[0]), known)
-        raise invalid(
-            f"{what[0].upper()}{what[1:]} has no `{unknown[0]}`.",
-            unknown[0],
-            hint=f"Did you mean {near!r}?" if near else f"Keys are {', '.join(sorted(known))}.",
-        )
+        hint = f"Did you mean {near!r}?" if near else f"Keys are {', '.join(sorted(known))}."
+        raise invalid(f"{what[0].upper()}{what[1:]} has no `{unknown[0]}`.", unknown[0], hint=hint)
 
     def node(self, node: Any, suffix: str, seen: tuple[str, ...]) -> Step:
         """Make one node. Errors name its id."""
@@ -206,9 +202,8 @@ class Loader:
     def _count(self, steps: int) -> None:
         self._steps += steps
         if self._steps > MAX_STEPS:
-            raise invalid(
-                f"The document stands for more than {MAX_STEPS} steps.", hint="Use fewer subflows inside subflows."
-            )
+            hint = "Use fewer subflows inside subflows."
+            raise invalid(f"The document stands for more than {MAX_STEPS} steps.", hint=hint)
 
     def _named(self, node: Node, key: str, kind: type) -> Any:
         value = node.get(key)
@@ -236,9 +231,8 @@ class Loader:
     def _params(self, given: Node | None) -> Node | None:
         known = set(map(to_camel, ModelParams.model_fields))
         if given is not None and not known.issuperset(given):
-            raise invalid(
-                "It has a parameter that is not known.", given, hint=f"Parameters are {', '.join(sorted(known))}."
-            )
+            hint = f"Parameters are {', '.join(sorted(known))}."
+            raise invalid("It has a parameter that is not known.", given, hint=hint)
         return given
 
     def _tool_named(self, tool: Any) -> StepData:

@@ -149,7 +149,6 @@ def as_count(text: str) -> int:
     Raises `NoeticConfigError` ``INVALID_FIELD`` for anything else.
     """
     if not text.strip().isdecimal():
-        raise NoeticConfigError(
-            "INVALID_FIELD", "How often is a whole number.", given=text, hint="0 forbids the call, 1 allows one."
-        )
+        hint = "0 forbids the call, 1 allows one."
+        raise NoeticConfigError("INVALID_FIELD", "How often is a whole number.", given=text, hint=hint)
     return int(text)

@@ -46,9 +46,8 @@ def _book(name: str, names: Mapping[str, Any]) -> RuleBook:
     found = names.get(name)
     if not isinstance(found, RuleBook):
         books = ", ".join(sorted(key for key, value in names.items() if isinstance(value, RuleBook))) or "none"
-        raise NoeticConfigError(
-            "NOT_A_RULE_BOOK", f"%%rule: {name!r} is no rule book.", given=name, hint=f"There are {books}."
-        )
+        hint = f"There are {books}."
+        raise NoeticConfigError("NOT_A_RULE_BOOK", f"%%rule: {name!r} is no rule book.", given=name, hint=hint)
     return found
 
 

@@ -142,9 +142,8 @@ class Causes:
             ``UNKNOWN_RULE`` where the rule is not at hand.
         """
         if not self._has(rule_id):
-            raise NoeticConfigError(
-                "UNKNOWN_RULE", "That rule is not at hand.", given=rule_id, hint="Pass rules= to the workbench."
-            )
+            hint = "Pass rules= to the workbench."
+            raise NoeticConfigError("UNKNOWN_RULE", "That rule is not at hand.", given=rule_id, hint=hint)
         assert self.rules is not None
         last = self._run.events[-1] if self._run.events else None
         if self._trials is None or self._trials[0] is not last:

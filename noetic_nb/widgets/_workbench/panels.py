@@ -120,9 +120,8 @@ def checked_names(names: Any) -> list[str]:
     given = [names] if isinstance(names, str) else list(names)
     wrong = [name for name in given if name not in PANELS]
     if wrong:
-        raise NoeticConfigError(
-            "UNKNOWN_PANEL", "There is no such panel.", given=wrong, hint=f"Panels are {', '.join(PANELS)}."
-        )
+        hint = f"Panels are {', '.join(PANELS)}."
+        raise NoeticConfigError("UNKNOWN_PANEL", "There is no such panel.", given=wrong, hint=hint)
     return [name for name in PANELS if name in given]
 
 
@@ -137,9 +136,8 @@ def subject_of(source: Any, rules: Any, regulator: Any, bank: Any = None) -> Sub
     harness = source if isinstance(source, AgentHarness) else None
     run = run_of(source) if harness is None else recorded(harness) or record(harness)
     if rules is not None and not isinstance(rules, RuleBook):
-        raise NoeticConfigError(
-            "NOT_A_RULE_BOOK", "Rules are those of a RuleBook.", given=rules, hint="Pass the book that steers."
-        )
+        hint = "Pass the book that steers."
+        raise NoeticConfigError("NOT_A_RULE_BOOK", "Rules are those of a RuleBook.", given=rules, hint=hint)
     if rules is None and harness is not None:
         books = [rulebook_of(layer) for layer in harness.config.memory]
         rules = next((book for book in books if book is not None), None)
@@ -182,8 +180,7 @@ def checked_size(given: Any) -> list[int]:
     try:
         columns, height = (int(number) for number in given)
     except (TypeError, ValueError, OverflowError) as exc:
-        raise NoeticConfigError(
-            "INVALID_SIZE", "A size is columns of 12, and pixels.", given=given, hint="Such as (6, 400)."
-        ) from exc
+        hint = "Such as (6, 400)."
+        raise NoeticConfigError("INVALID_SIZE", "A size is columns of 12, and pixels.", given=given, hint=hint) from exc
     least, most = HEIGHTS
     return [max(3, min(columns, COLUMNS)), max(least, min(height, most))]
