@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final
 
 from noetic_nb.redact._secret_names import ALWAYS, PLACEHOLDER, SMALLEST_NUMBER, Span, secret_word
@@ -71,11 +71,9 @@ def _before(text: str, place: int) -> str:
     return head[-1:]
 
 
-def _signs(lower: str, tail: re.Pattern[str]) -> Iterator[int]:
-    """Find the signs behind names with a hint, hint by hint."""
-    if "=" not in lower and ":" not in lower:
-        return
-    for hint in NAME_HINTS:
+def behind_hints(lower: str, tail: re.Pattern[str], hints: Iterable[str] = NAME_HINTS) -> Iterator[int]:
+    """Find the ends of the tails behind names with a hint, hint by hint."""
+    for hint in hints:
         place = lower.find(hint)
         while place >= 0:
             place += len(hint)
@@ -86,7 +84,7 @@ def _signs(lower: str, tail: re.Pattern[str]) -> Iterator[int]:
 
 def may_assign(lower: str) -> bool:
     """Tell whether a line of a text, given in lower case, may assign to a secret name; quick where none does."""
-    return next(_signs(lower, _IN_LINE), None) is not None
+    return ("=" in lower or ":" in lower) and next(behind_hints(lower, _IN_LINE), None) is not None
 
 
 def _line_start(text: str, place: int, first: int) -> int:
@@ -105,7 +103,7 @@ def assigned(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
     inside = 0  # what is below a secret key, up to here
     place = 0
     # The one letter that becomes two in lower case stands in no name.
-    for sign in sorted(_signs(text.replace("İ", " ").lower(), _WITH_VALUE)):
+    for sign in sorted(behind_hints(text.replace("İ", " ").lower(), _WITH_VALUE)):
         place = _line_start(text, sign, place)
         while place < sign:
             if (match := _ASSIGNED.search(text, place)) is None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from noetic_nb.redact._assignments import NAME_HINTS, is_value
+from noetic_nb.redact._assignments import NAME_HINTS, behind_hints, is_value
 from noetic_nb.redact._secret_names import (
     ALWAYS,
     NAME_KEYS,
@@ -116,14 +116,7 @@ def may_place(lower: str) -> bool:
         return True
     if "-" in lower and _OPTION_HINT.search(lower):
         return True
-    for hint in hinted:
-        place = lower.find(hint)
-        while place >= 0:
-            place += len(hint)
-            if _TAIL.match(lower, place):
-                return True
-            place = lower.find(hint, place)
-    return False
+    return next(behind_hints(lower, _TAIL, hinted), None) is not None
 
 
 def _worth(content: str, word: str) -> bool:

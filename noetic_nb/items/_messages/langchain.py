@@ -20,6 +20,7 @@ _ROLES: Final = {
     "function": "tool",
     "chat": "chat",
 }
+_SPEAKERS: Final = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "system": "system"}
 _TYPES: Final = _ROLES | {
     f"{'AI' if name == 'ai' else name.title()}Message{end}": role
     for name, role in _ROLES.items()
@@ -85,9 +86,7 @@ def decode(value: Any, reading: msg.Reading) -> None:
     kind, fields = _fields(value)
     role = _TYPES.get(kind) if isinstance(kind, str) else None
     if role == "chat":
-        role = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "system": "system"}.get(
-            str(fields.get("role"))
-        )
+        role = _SPEAKERS.get(str(fields.get("role")))
     if role is None:
         reading.skip("type", f"a message of type {kind!r} is not known", fields)
         return
@@ -110,7 +109,8 @@ def decode(value: Any, reading: msg.Reading) -> None:
         reading.messages.append(msg.Message(own, (with_origin(item, MODEL) if is_summary else item,)))
         return
     calls = []
-    for number, entry in enumerate([*_list(fields, "tool_calls"), *_list(fields, "invalid_tool_calls")]):
+    told = [fields.get(key) for key in ("tool_calls", "invalid_tool_calls")]
+    for number, entry in enumerate([each for some in told if isinstance(some, list | tuple) for each in some]):
         made = _call(entry, len(reading.messages), number)
         if made is None:
             reading.skip(f"tool_calls[{number}]", "a call cannot be read", entry)
@@ -157,11 +157,6 @@ def _tool(fields: Mapping[str, Any], reading: msg.Reading) -> None:
     errors = {call_id: output or "failed"} if fields.get("status") == "error" else {}
     item = msg.call_output(call_id, output, **own)
     reading.messages.append(msg.Message("tool", (item,), errors=errors, statuses_known="status" in fields))
-
-
-def _list(fields: Mapping[str, Any], key: str) -> Sequence[Any]:
-    found = fields.get(key)
-    return found if isinstance(found, list | tuple) else ()
 
 
 def _call(entry: Any, message: int, number: int) -> Item | None:
@@ -325,10 +320,8 @@ def _wire(item: Item) -> list[dict[str, Any]]:
 def _block(part: Mapping[str, Any]) -> dict[str, Any]:
     match part.get("type"):
         case "input_image":
-            return {
-                "type": "image_url",
-                "image_url": {"url": part.get("imageUrl"), "detail": part.get("detail") or "auto"},
-            }
+            image = {"url": part.get("imageUrl"), "detail": part.get("detail") or "auto"}
+            return {"type": "image_url", "image_url": image}
         case "input_file":
             head, _, data = (part.get("fileData") or "").partition(";base64,")
             where = {"url": part.get("fileUrl"), "file_id": part.get("fileId"), "base64": data or None}

@@ -375,13 +375,8 @@ def _request(items: Sequence[Item], to_wire: Callable[[str], str]) -> list[dict[
             wire = {"type": kind, "call_id": call_id, "name": name, "arguments": msg.sendable_arguments(item)}
             sent.append({**wire, "id": item["id"]} if linked else wire)
         elif kind == "function_call_output":
-            sent.append(
-                {
-                    "type": kind,
-                    "call_id": msg.sendable_id(item.get("callId"), _LONGEST_ID),
-                    "output": item.get("output") or "",
-                }
-            )
+            call_id = msg.sendable_id(item.get("callId"), _LONGEST_ID)
+            sent.append({"type": kind, "call_id": call_id, "output": item.get("output") or ""})
         elif kind == "message":
             sent.append(thaw(item) if linked else _request_message(item))
         elif kind == "compaction":

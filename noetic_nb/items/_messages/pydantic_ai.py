@@ -82,15 +82,15 @@ def _request(value: Mapping[str, Any], reading: msg.Reading, t_ms: float | None)
 def _parts(content: Any, place: int, reading: msg.Reading) -> list[FrozenDict]:
     found = []
     for number, piece in enumerate([content] if isinstance(content, str) else content or ()):
-        if isinstance(piece, str):
-            found.append(msg.input_text(piece))
-        elif isinstance(piece, Mapping) and isinstance(piece.get("content"), str):
-            found.append(msg.input_text(piece["content"]))
-        elif isinstance(piece, Mapping) and piece.get("kind") == "image-url" and isinstance(piece.get("url"), str):
-            found.append(FrozenDict(type="input_image", imageUrl=piece["url"], detail="auto"))
-        elif isinstance(piece, Mapping) and piece.get("kind") == "binary" and isinstance(piece.get("data"), str):
-            media = str(piece.get("media_type") or "")
-            url = f"data:{media};base64,{piece['data'].translate(_URL_SAFE)}"
+        about = {"content": piece} if isinstance(piece, str) else msg.mapping(piece)
+        kind = about.get("kind")
+        if isinstance(about.get("content"), str):
+            found.append(msg.input_text(about["content"]))
+        elif kind == "image-url" and isinstance(about.get("url"), str):
+            found.append(FrozenDict(type="input_image", imageUrl=about["url"], detail="auto"))
+        elif kind == "binary" and isinstance(about.get("data"), str):
+            media = str(about.get("media_type") or "")
+            url = f"data:{media};base64,{about['data'].translate(_URL_SAFE)}"
             if media.startswith("image/"):
                 found.append(FrozenDict(type="input_image", imageUrl=url, detail="auto"))
             elif media.startswith("audio/"):
@@ -98,17 +98,11 @@ def _parts(content: Any, place: int, reading: msg.Reading) -> list[FrozenDict]:
                 found.append(FrozenDict(type="input_audio", input_audio=audio))
             else:
                 found.append(FrozenDict(type="input_file", fileData=url))
-        elif isinstance(piece, Mapping) and piece.get("kind") == "document-url" and isinstance(piece.get("url"), str):
-            found.append(FrozenDict(type="input_file", fileUrl=piece["url"]))
-        elif (
-            isinstance(piece, Mapping)
-            and piece.get("kind") == "uploaded-file"
-            and isinstance(piece.get("file_id"), str)
-        ):
-            found.append(FrozenDict(type="input_file", fileId=piece["file_id"]))
-        elif isinstance(piece, Mapping) and piece.get("kind") == "cache-point":
-            continue  # says where a prefix ends, nothing that is said
-        else:
+        elif kind == "document-url" and isinstance(about.get("url"), str):
+            found.append(FrozenDict(type="input_file", fileUrl=about["url"]))
+        elif kind == "uploaded-file" and isinstance(about.get("file_id"), str):
+            found.append(FrozenDict(type="input_file", fileId=about["file_id"]))
+        elif kind != "cache-point":  # which says where a prefix ends, nothing that is said
             reading.skip(f"parts[{place}].content[{number}]", "a piece of a prompt cannot be read", piece)
     return found
 
