@@ -40,13 +40,9 @@ export default () => {
       layer: () => (picked?.parts.length === 1 && typeof picked.parts[0] === "number" ? picked.parts[0] : null),
       leave: () => hits.focus({ preventScroll: true }), changed: store.changed,
     });
-    const controls = body.appendChild(make("div", { class: "nn-toolbar nn-bar-controls" }));
-    const back = controls.appendChild(make("button", { type: "button", "aria-label": "Previous call" }, "◀"));
-    const on = controls.appendChild(make("button", { type: "button", "aria-label": "Next call" }, "▶"));
-    const place = controls.appendChild(make("span", { class: "nn-number" }));
-    const label = controls.appendChild(make("label"));
-    const follow = label.appendChild(make("input", { type: "checkbox" }));
-    label.append("Follow latest");
+    const steps = callSteps(body, {
+      step: (by) => go(shown() + by), follow: (follows) => show(shown(), follows), kind: "nn-toolbar nn-bar-controls",
+    });
     const sub = body.appendChild(make("p", { class: "nn-sub", "aria-live": "polite" }));
     const items = body.appendChild(make("div", { class: "nn-part-items", hidden: "" }));
     const itemsHead = items.appendChild(make("p", { class: "nn-change" }));
@@ -111,9 +107,6 @@ export default () => {
       const button = event.target.closest("[data-item]");
       if (button) select(shown(), Number(button.dataset.item));
     }
-    back.addEventListener("click", () => go(shown() - 1));
-    on.addEventListener("click", () => go(shown() + 1));
-    follow.addEventListener("change", () => show(shown(), follow.checked));
 
     // The context over time: a click goes to a call, the brush chooses a part.
     let numbers = []; // of all calls, as a brush takes them
@@ -364,11 +357,8 @@ export default () => {
       follows(data);
       drawScene(at);
       detail.hidden = data.plain > 0;
-      back.disabled = at === 0;
-      on.disabled = at === count() - 1;
-      follow.checked = model.get("follow");
+      steps.draw(at, count(), model.get("follow"));
       setText(note, data.note);
-      setText(place, `${(at + 1).toLocaleString("en-US")} of ${count().toLocaleString("en-US")}`);
       const call = callOf(at);
       put(hits, { "aria-valuemax": count(), "aria-valuenow": at + 1, "aria-valuetext": call?.title ?? `Call ${at + 1}`, "data-readout": now() ? wordsAt(at) : null });
       drawItems(at);

@@ -17,15 +17,17 @@ export default () => {
 
   function render({ model, el }) {
     const { root, body, isEmpty } = frameIn(el, "Transcript", "nn-transcript");
-    const { back, slider, on, place, follow } = callControls(body, {
+    const steps = callSteps(body, {
       step: (by) => go(shown() + by),
-      changed: () => {
-        if (!follow.checked) return go(shown());
+      follow: (follows) => {
+        if (!follows) return go(shown());
         model.set("follow", true);
         model.save_changes();
         store.changed();
       },
     });
+    const slider = make("input", { type: "range", min: 0, "aria-label": "Model call" });
+    steps.back.after(slider);
     const { choice, number, only } = compareControls(body, () => {
       Object.assign(local, { first: 0, open: [] });
       store.changed();
@@ -321,10 +323,7 @@ export default () => {
       const against = compared();
       put(slider, { max: last(), "aria-valuetext": title });
       slider.value = at;
-      back.disabled = at === 0;
-      on.disabled = at === last();
-      follow.checked = model.get("follow");
-      setText(place, `${(at + 1).toLocaleString("en")} of ${data.calls.length.toLocaleString("en")}`);
+      steps.draw(at, data.calls.length, model.get("follow"));
       if (document.activeElement !== number) number.value = typeof against === "number" ? placeOf(against) + 1 : number.value;
       put(number, { max: data.calls.length });
       if (document.activeElement !== choice) choice.value = typeof against === "number" ? "call" : against ?? "";

@@ -17,16 +17,6 @@ function outcomeRow() {
   return row;
 }
 
-function callControls(parent, { step, changed }) {
-  const controls = parent.appendChild(make("div", { class: "nn-bar-controls" }));
-  const back = button(controls, "◀", () => step(-1), { "aria-label": "Previous call" });
-  const slider = controls.appendChild(make("input", { type: "range", min: 0, "aria-label": "Model call" }));
-  const on = button(controls, "▶", () => step(1), { "aria-label": "Next call" });
-  const place = controls.appendChild(make("span", { class: "nn-number" }));
-  const follow = tickIn(controls, "Follow latest", changed);
-  return { back, slider, on, place, follow };
-}
-
 function compareControls(parent, changed) {
   const controls = parent.appendChild(make("div", { class: "nn-bar-controls" }));
   const label = controls.appendChild(make("label", {}, "Compare with"));

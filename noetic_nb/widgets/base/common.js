@@ -105,6 +105,20 @@ function pagerIn(parent, [before, after], turn, word = "") {
   return { bar, up, down, draw };
 }
 
+/** Make the buttons that go from call to call, and the box that follows the newest one; `step` gets -1 or 1. */
+function callSteps(parent, { step, follow, kind = "nn-bar-controls" }) {
+  const bar = parent.appendChild(make("div", { class: kind }));
+  const back = button(bar, "◀", () => step(-1), { "aria-label": "Previous call" });
+  const on = button(bar, "▶", () => step(1), { "aria-label": "Next call" });
+  const place = bar.appendChild(make("span", { class: "nn-number" }));
+  const box = tickIn(bar, "Follow latest", () => follow(box.checked));
+  const draw = (at, count, follows) => {
+    [back.disabled, on.disabled, box.checked] = [at === 0, at === count - 1, follows];
+    setText(place, `${(at + 1).toLocaleString("en")} of ${count.toLocaleString("en")}`);
+  };
+  return { back, draw };
+}
+
 /** Make a row with a name and `count` cells after it. */
 function namedRow(count) {
   const row = make("tr");
