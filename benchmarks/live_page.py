@@ -105,9 +105,12 @@ async def feed(events, rate):
 # Notes when a number of a view first stands in a painted frame, and how long the longest task took.
 WATCH: Final = """([live, numbers]) => {
   window.seen = [];
-  window.longest = 0;
+  window.longest = [0, 0];
+  const start = performance.now();
   new PerformanceObserver((list) => {
-    for (const task of list.getEntries()) window.longest = Math.max(window.longest, task.duration);
+    for (const { duration, startTime } of list.getEntries()) {
+      if (duration > window.longest[0]) window.longest = [duration, startTime - start];
+    }
   }).observe({ type: "longtask" });
   const roots = document.querySelectorAll(live);
   for (const [at, [name, [selector, words]]] of Object.entries(numbers).entries()) {
@@ -193,7 +196,7 @@ def seen(lab: Lab, browser: Browser, lines: Lines, seconds: int) -> None:
         sent = ast.literal_eval(notebook.kernel.value("sent"))
         places: dict[str, int] = ast.literal_eval(notebook.kernel.value("places"))
         moments = dict(notebook.page.evaluate("() => window.seen"))
-        longest = float(notebook.page.evaluate("() => window.longest"))
+        longest, moment = notebook.page.evaluate("() => window.longest")
         late = int(notebook.kernel.value("late"))
     wanted = {key: at for key, at in places.items() if at > 0}
     missing = wanted.keys() - moments.keys()
@@ -207,7 +210,9 @@ def seen(lab: Lab, browser: Browser, lines: Lines, seconds: int) -> None:
         own = [took for key, took in times.items() if key.startswith(f"{name} ")]
         lines.value(f"an event until it is seen, {name}, p95", p95(own), about=f"{len(own):,}")
     lines.value("late ticks of the loop", late, about=f"of {len(sent):,}", unit="")
-    lines.value("longest task of the page", longest, about="" if longest else "none of 50 ms")
+    lines.value(
+        "longest task of the page", longest, about=f"after {moment / 1e3:.1f} s" if longest else "none of 50 ms"
+    )
     lines.value("processor time of the page's main thread for an event", 1e3 * used / len(sent))
 
 
