@@ -183,7 +183,8 @@ class Dragged:
             view = self.view(request)
             if view is not None and view is not request.view:
                 assert request.view is not None
-                if _sent(view) != _sent(request.view):
+                sent, was = sent_stretches(view), request.stretches
+                if view.layer_items != request.view.layer_items or only_in(sent, was) or only_in(was, sent):
                     return at, False
                 looked += 1
                 if looked >= MOST_LOOKED:
@@ -199,11 +200,6 @@ def _changes_of(request: RecordedRequest, view: ViewAssembled, sent: Sequence[ra
     layers = [layer.items - before.get(layer.layer_id, 0) for layer in view.layers]
     more, fewer = [each for each in layers if each > 0], [-each for each in layers if each < 0]
     return come + sum(more), gone + sum(fewer)
-
-
-def _sent(view: ViewAssembled) -> tuple[Any, ...]:
-    left = tuple([(fate.position, fate.reason == "forced") for fate in view.fates if fate.origin == "history"])
-    return view.window, view.kept, view.hidden, view.layer_items, left
 
 
 def _said(changes: Sequence[tuple[int, int]]) -> str:
