@@ -65,7 +65,7 @@ def profile(run: Any) -> pandas.DataFrame:
     source: Any = run_of(run)
     run_id, rule = getattr(source, "run_id", None), Redaction()
     rows: list[tuple[Any, ...]] = []
-    for turn in parts_of_turns(source.events, is_timed=has_clock(source)):
+    for turn in parts_of_turns(source, is_timed=has_clock(source)):
         for part, name in sorted(turn.ms, key=lambda key: PARTS.index(key[0])):
             ms = turn.ms[part, name]
             share = ms / turn.duration_ms if turn.duration_ms else float("nan")

@@ -25,6 +25,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import input_message
 from noetic_nb.regulator import Regulator
+from noetic_nb.runs import Run
 from noetic_nb.runs._decision_faults import UNKNOWN_TARGET, is_faulty, ledger_line
 from noetic_nb.runs._events.event_json import from_wire, parse_json, to_wire
 from noetic_nb.runs._events.run_log import Numbering, call_at, place_of
@@ -199,13 +200,13 @@ def test_durations_are_short() -> None:
 
 
 def test_time_of_a_turn_without_a_recorded_plan_is_not_split_further() -> None:
-    [found] = parts_of_turns(
-        [
-            MemoryTraceSpan(WHERE, 3.0, "notes", "recall", 1.0, "ok"),
-            ModelCalled(WHERE, 9.0, 1, "fast", "agent", 5.0, "ok"),
-            TurnCompleted(WHERE, 10.0, "u1", "success", 10.0, "Hello", 9, 2, 0.0, 1, 0, storage_ms=1.0),
-        ]
-    )
+    events = [
+        MemoryTraceSpan(WHERE, 3.0, "notes", "recall", 1.0, "ok"),
+        ModelCalled(WHERE, 9.0, 1, "fast", "agent", 5.0, "ok"),
+        TurnCompleted(WHERE, 10.0, "u1", "success", 10.0, "Hello", 9, 2, 0.0, 1, 0, storage_ms=1.0),
+    ]
+
+    [found] = parts_of_turns(Run(events=events))
 
     assert (found.ms["model", "fast"], found.ms["hook", "notes"], found.ms["storage", ""]) == (5.0, 1.0, 1.0)
     assert isnan(found.ms["planning", ""])

@@ -157,7 +157,9 @@ class Signals:
         self._where: Where | None = None
         self._at: tuple[ThreadSignals, TurnSignals]
 
-    def take(self, event: RunEvent) -> tuple[ThreadSignals, TurnSignals] | None:
+    def take(
+        self, event: RunEvent, _seq: int | None = None, _call: int | None = None
+    ) -> tuple[ThreadSignals, TurnSignals] | None:
         """Read one event; returns the thread and the turn it changed, None where nothing changed."""
         kind = type(event)
         change = _CHANGES.get(kind)

@@ -47,24 +47,28 @@ class Timeline(PlacedSpans):
     """The spans of a run, grown with `take`; where its clock is not `is_timed`, the order of events is all there is.
 
     `problems` and `held` are the numbers of the spans that did not go well, and of those that a rule, a person or the regulator
-    held back. What only follows from another, as a turn from the step that failed in it, is in neither.
+    held back. What only follows from another, as a turn from the step that failed in it, is in neither. Of events of other places
+    than `shows` tells nothing is read.
     """
 
     reads: ClassVar[frozenset[type[Any]]] = frozenset()
     """The types of the events that it has a use for."""
 
+    def __init__(self, *, is_timed: bool = True, shows: Callable[[Where], bool] | None = None) -> None:
+        super().__init__(is_timed=is_timed)
+        self._shows = shows
+
     @classmethod
     def of(cls, run: Any, thread_id: str | None = None) -> Timeline:
         """Return the spans of a run, or of one of its threads."""
-        spans = cls(is_timed=has_clock(run))
+        spans = cls(is_timed=has_clock(run), shows=lambda where: thread_id in (None, where.thread_id))
         for seq, event in placed(run, *cls.reads):
-            if thread_id in (None, event.where.thread_id):
-                spans.take(event, seq)
+            spans.take(event, seq)
         return spans
 
     def take(self, event: RunEvent, seq: int, call: int | None = None) -> bool:
         """Read one event, with its number in the run and among the agent's model calls; returns whether a span changed."""
-        handler = _TAKES.get(type(event))
+        handler = _TAKES.get(type(event)) if self._shows is None or self._shows(event.where) else None
         return handler is not None and handler(self, event, seq, call) is not False
 
     def _turn_started(self, event: TurnStarted, seq: int, _call: int | None) -> None:

@@ -21,6 +21,7 @@ from noetic_nb.events import (
     TurnCompleted,
     ViewAssembled,
 )
+from noetic_nb.runs._events.run_log import placed
 
 PARTS: Final = ("model", "tool", "person", "hook", "rule", "planning", "storage", "own", "unsplit")
 """What a turn is split into. ``own`` is the overhead of the library: all that is none of the others; where the run does not
@@ -174,12 +175,15 @@ class _Turn:
         return TurnParts(thread_id, turn, duration, ms, dict(self.count))
 
 
-def parts_of_turns(events: Iterable[RunEvent], *, is_timed: bool = True) -> list[TurnParts]:
-    """Return the parts of the turns that have ended, in the order in which they began; children's events are their turn's."""
+def parts_of_turns(run: Any, *, is_timed: bool = True, only: tuple[str, int] | None = None) -> list[TurnParts]:
+    """Return the parts of the turns that have ended, in the order in which they began; children's events are their turn's.
+
+    `only` is the thread and the number of a turn, where the others are not asked for.
+    """
     turns: dict[tuple[str, int], _Turn] = {}
-    for event in events:
+    for _, event in placed(run, *_READ):
         where = event.where
-        if where.turn > 0 and type(event) in _READ:
+        if where.turn > 0 and only in (None, (where.thread_id, where.turn)):
             turns.setdefault((where.thread_id, where.turn), _Turn()).take(event)
     found = [turn.parts(is_timed=is_timed) for turn in turns.values()]
     return [parts for parts in found if parts is not None]

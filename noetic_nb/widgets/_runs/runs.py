@@ -11,7 +11,6 @@ from html import escape as quoted
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RunEvent
 from noetic_nb.interop._collection.run_collection import RunCollection, open_runs
 from noetic_nb.markup import dollars, escape, heading
 from noetic_nb.runs import Run
@@ -19,7 +18,7 @@ from noetic_nb.runs._labelled import visible_labels
 from noetic_nb.runs._plain_text import plain, sendable
 from noetic_nb.widgets._transcript.call_labels import names_for
 from noetic_nb.widgets._workbench.workbench import Workbench
-from noetic_nb.widgets.base._feed import Place, Reading
+from noetic_nb.widgets.base._feed import Reading
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._table import table
 
@@ -151,9 +150,6 @@ class RunsReading(Reading):
     def selected_runs(self) -> RunCollection:
         """The runs that are selected, in the order of the collection."""
         return self.collection._of([key for key, at in self._places.items() if at in self.chosen])
-
-    def take(self, event: RunEvent, place: Place) -> None:
-        """Take an event: a collection does not grow."""
 
     def _turn_to(self, start: int) -> dict[str, Any]:
         """Bring the snapshot to the page that begins with a row, and return its content."""

@@ -81,7 +81,7 @@ class RunTimeline(PictureView):
     ) -> None:
         moment = Moment(thread_id, turn, until)
         is_timed = has_clock(run_of(run))
-        self._timeline = TimelineReading(moment, is_timed=is_timed, events=lambda: tuple(run_of(run).events))
+        self._timeline = TimelineReading(moment, is_timed=is_timed, run=run_of(run))
         self._timeline.snapshot["listed"] = is_hosted()
         super().__init__(run, self._timeline, moment=moment, selection=selection, scale="time" if is_timed else "order")
         self.observe(self._rescale, "scale")

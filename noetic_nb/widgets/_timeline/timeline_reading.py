@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
 from math import inf, isfinite
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RunEvent
 from noetic_nb.markup import escape, heading
 from noetic_nb.plots._scene.scene import Scene, series_data
 from noetic_nb.plots._scene.svg import legend_html, to_html
@@ -20,7 +18,7 @@ from noetic_nb.runs._timeline.span import KINDS, SIGNS, Span, duration_text
 from noetic_nb.runs._timeline.span_window import QUIET, WHOLE, Wanted, Window, Windows
 from noetic_nb.runs._timeline.turn_parts import parts_of_turns
 from noetic_nb.widgets._timeline.timeline_text import EMPTY, LISTS, NO_CLOCK, detail_of, go_of, listed, parts_of
-from noetic_nb.widgets.base._feed import Place, Reading
+from noetic_nb.widgets.base._feed import Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 
 SLOWEST: Final = 5
@@ -93,8 +91,8 @@ class TimelineReading(Reading):
         Which part of the run is drawn.
     is_timed : bool, default True
         Whether the clock of the run is to be believed.
-    events : callable, optional
-        Returns the events of the run, to say where the time of a turn went.
+    run : Run, optional
+        The run, asked where the time of a turn went.
 
     Examples
     --------
@@ -111,12 +109,11 @@ class TimelineReading(Reading):
         moment: Moment = EVERYTHING,
         *,
         is_timed: bool = True,
-        events: Callable[[], Iterable[RunEvent]] = tuple,
+        run: Any = None,
     ) -> None:
         self.moment = moment
-        self._shows_all = moment == EVERYTHING
-        self._events = events
-        self.timeline = Timeline(is_timed=is_timed)
+        self._run = run
+        self.asks = self.timeline = Timeline(is_timed=is_timed, shows=None if moment == EVERYTHING else moment.shows)
         self.windows = Windows(self.timeline)
         self.by_time = is_timed
         # What a page was told of last, and what other views were told then.
@@ -136,12 +133,8 @@ class TimelineReading(Reading):
     def has_any(self) -> bool:
         return bool(self.timeline.spans)
 
-    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event; returns how many spans there are where one has changed."""
-        if not (self._shows_all or self.moment.shows(event.where)):
-            return None
-        if not self.timeline.take(event, place.seq, place.call):
-            return None
+    def changed(self, answer: bool) -> dict[str, Any] | None:
+        """Take that a span has changed; returns how many there are."""
         self.snapshot["total"] = len(self.timeline.spans)
         # A page asks for what it shows, a few times a second: a message does not grow with the run.
         return {"type": "grown", "total": self.snapshot["total"]} if self.is_followed else None
@@ -230,8 +223,7 @@ class TimelineReading(Reading):
         detail = detail_of(self.timeline, span)
         if span.kind == "turn" and self.timeline.is_timed and not span.is_open:
             place = span.where.thread_id, span.where.turn
-            events = [event for event in self._events() if (event.where.thread_id, event.where.turn) == place]
-            detail["time"] = [part for turn in parts_of_turns(events) for part in parts_of(turn)]
+            detail["time"] = [part for turn in parts_of_turns(self._run, only=place) for part in parts_of(turn)]
         return {**detail, "from": start, "to": stop, "lane": lane}
 
     def _list(self, request: dict[str, Any]) -> dict[str, Any]:

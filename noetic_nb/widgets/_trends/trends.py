@@ -13,7 +13,6 @@ from typing import Any, Final
 import traitlets
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RunEvent
 from noetic_nb.lab._replaying.regulator_readings import RegulatorBank, Stops
 from noetic_nb.plots._scene.scene import PAD_PX, Mark, Scene, series_data
 from noetic_nb.plots._trends.trends_chart import BRUSHED, ThreadChart
@@ -31,7 +30,7 @@ from noetic_nb.runs._regulation.thread_signals import ThreadSignals, TurnSignals
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.widgets._trends.trends_picture import EMPTY, LISTED, static_html, static_text
 from noetic_nb.widgets._trends.trends_what_if import WhatIf, outcome_of, sentence
-from noetic_nb.widgets.base._feed import Place, Reading
+from noetic_nb.widgets.base._feed import Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import Selection
@@ -79,7 +78,9 @@ class TrendsReading(Reading):
         self.regulator = regulator
         self.what_if = WhatIf(run, moment)
         regulator_of = None if run is None else partial(kept_regulator, run)
-        self.signals = Signals(thread_id=moment.thread_id, regulator_of=regulator_of, meta=getattr(run, "meta", None))
+        self.asks = self.signals = Signals(
+            thread_id=moment.thread_id, regulator_of=regulator_of, meta=getattr(run, "meta", None)
+        )
         self.signals.words.grows = False
         self.charts: list[ThreadChart] = []
         self.shown = -1
@@ -103,12 +104,9 @@ class TrendsReading(Reading):
     def has_any(self) -> bool:
         return bool(self.charts)
 
-    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event; returns the message about the column it changed, None while no page follows yet."""
-        changed = self.signals.take(event)
-        if changed is None:
-            return None
-        thread, turn = changed
+    def changed(self, moved: tuple[ThreadSignals, TurnSignals]) -> dict[str, Any] | None:
+        """Take the turn that an event changed; returns the message about its column, None while no page follows yet."""
+        thread, turn = moved
         at = self._places.get(thread.thread_id)
         if at is None:
             at = self._new_chart(thread)

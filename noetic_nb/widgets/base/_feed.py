@@ -57,9 +57,17 @@ class Reading(ABC):
         """Whether there is something to show, or it is known why there is not."""
         return True
 
-    @abstractmethod
+    asks: Any = None
+    """What reads the events where the view only asks for its answers: `take` with the event and its place."""
+
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message with the changes, None where nothing changed."""
+        answer = None if self.asks is None else self.asks.take(event, place.seq, place.call)
+        return self.changed(answer) if answer else None
+
+    def changed(self, answer: Any) -> dict[str, Any] | None:
+        """Take an answer of what it `asks`; returns the message with the changes, None where nothing changed."""
+        return None
 
     def begin(self) -> None:
         """Bring the snapshot up to date: from now on pages follow, and each message of `take` is sent."""
