@@ -15,6 +15,7 @@ from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._origin_index import Provenance
 from noetic_nb.items._origins import Origin
 from noetic_nb.redact import MARGIN, clip_data, redact
+from noetic_nb.runs._events.event_kinds import kinds_of, places_of
 from noetic_nb.runs._events.run_log import number_at
 from noetic_nb.runs._recorded_origins import RunOrigins
 from noetic_nb.runs._run_source import RunLike
@@ -286,7 +287,8 @@ def places_of_decisions(events: Sequence[RunEvent]) -> dict[int, int]:
     about: dict[int, int] = {}
     waiting: dict[tuple[str, str], list[int]] = {}
     answered: dict[tuple[str, str], int] = {}
-    for seq, event in enumerate(events):
+    for seq in places_of(kinds_of(events), (SteeringDecided, ModelCalled, ToolCalled)):
+        event = events[seq]
         key = event.where.thread_id, event.where.execution_id
         match event:
             case SteeringDecided(layer_id=layer_id, hook="before_tool_call") if layer_id == LAYER_ID:

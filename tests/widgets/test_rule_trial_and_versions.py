@@ -13,6 +13,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, SteeringDecided, ToolCalled, Where
 from noetic_nb.lab import datasets, evaluate
 from noetic_nb.runs import Run
+from noetic_nb.runs._cause import places_of_decisions
 from noetic_nb.steering import RuleBook, SteeringRule, deny, load_rules
 from noetic_nb.steering._rules.file_schema import rule_data
 from noetic_nb.widgets import RuleEditor
@@ -161,6 +162,17 @@ def test_a_run_that_grows_is_read_again() -> None:
         assert len(editor.trial["rows"]) == 1
 
 
+def test_a_response_says_the_decision_that_followed_it() -> None:
+    where = Where("t1", "e1", 1)
+    answer = ModelCalled(where, 0.0, 0, "m", "agent", 1.0, "ok")
+    decided = SteeringDecided(where, 0.0, "steering", "after_model_call", None, None, "deny", "No.", ("r",), 0.1)
+    run = Run(events=[answer, decided, answer, decided])
+
+    found = [place_of(run, seq, places_of_decisions(run.events))["decision"] for seq in (0, 2)]
+
+    assert found == [1, 3]
+
+
 def test_a_decision_that_differs_says_where_other_views_find_it() -> None:
     first, second = Where("t1", "e1", 1), Where("t1", "e2", 2)
     args = {"amount": 500}
@@ -174,7 +186,8 @@ def test_a_decision_that_differs_says_where_other_views_find_it() -> None:
         ]
     )
 
-    assert place_of(run, 4) == {"thread_id": "t1", "turn": 2, "call": 1, "item": None, "decision": 3}
+    found = place_of(run, 4, places_of_decisions(run.events))
+    assert found == {"thread_id": "t1", "turn": 2, "call": 1, "item": None, "decision": 3}
     with RuleEditor(limit(), run=run) as editor:
         editor.write(text="tool.args.amount > 100")
         assert editor.trial is not None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isnan
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import SteeringDecided, ToolCalled
 from noetic_nb.lab._recorded_calls import RecordedCall, calls_of
 from noetic_nb.lab._rule_backtest import CHANGES, Trials
 from noetic_nb.lab._rule_scores.evaluation import Evaluation, Evaluator
@@ -15,6 +14,7 @@ from noetic_nb.lab._rule_trial import candidate_snapshot, try_rules
 from noetic_nb.lab._statistics.intervals import Count
 from noetic_nb.lab._statistics.labels import Outcome
 from noetic_nb.runs import Run
+from noetic_nb.runs._cause import places_of_decisions
 from noetic_nb.runs._events.run_log import call_at, number_at
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data
 from noetic_nb.steering import RuleBook, SteeringRule
@@ -101,6 +101,8 @@ def _found(
     """Return the common part of trials of drafts and of rules in force; `shown` are the decisions that are listed."""
     skipped = table.attrs["skipped"]
     by_id = {run.run_id: run for run in runs}
+    listed = list(shown.head(ROWS_SHOWN).itertuples())
+    decided = {name: places_of_decisions(tuple(by_id[name].events)) for name in {row.run_id for row in listed}}
     rows = [
         {
             "run": plain(row.run_id),
@@ -109,9 +111,9 @@ def _found(
             "verdict": _verdict(row),
             "change": row.change,
             "why": plain(row.error if row.error is not None else row.guidance or "", TEXT_LENGTH),
-            "place": place_of(by_id[row.run_id], row.seq),
+            "place": place_of(by_id[row.run_id], row.seq, decided[row.run_id]),
         }
-        for row in shown.head(ROWS_SHOWN).itertuples()
+        for row in listed
     ]
     notes = []
     if len(shown) > len(rows):
@@ -171,26 +173,14 @@ def outcome_lines(before: Evaluation, after: Evaluation) -> list[dict[str, Any]]
     return lines
 
 
-def place_of(run: Run, seq: int) -> dict[str, Any]:
+def place_of(run: Run, seq: int, decided: Mapping[int, int]) -> dict[str, Any]:
     """Return the fields of a `Selection` for a recorded call: its thread, its turn, its model call, and its decision.
 
-    A run that was recorded without steering has no decision to point at.
+    `decided` are the places of the run's decisions, by those of their calls; a run that was recorded without steering has none.
     """
-    events = run.events
-    event = events[seq]
-    where = event.where
-    about = [at for at, other in enumerate(events[: seq + 1]) if other.where == where and _is_of(other, event)]
-    decision = number_at(run, about[-1]) if about else None
-    call = call_at(run, seq)
+    where, about = run.events[seq].where, decided.get(seq)
+    decision, call = None if about is None else number_at(run, about), call_at(run, seq)
     return {"thread_id": where.thread_id or None, "turn": where.turn, "call": call, "item": None, "decision": decision}
-
-
-def _is_of(decided: Any, event: Any) -> bool:
-    if not isinstance(decided, SteeringDecided):
-        return False
-    if isinstance(event, ToolCalled):
-        return decided.hook == "before_tool_call" and decided.tool_name == event.name and decided.args == event.args
-    return decided.hook == "after_model_call"
 
 
 def _what(row: Any) -> str:
@@ -345,12 +335,10 @@ def sample_calls(runs: Sequence[Run], rule: SteeringRule) -> tuple[RecordedCall,
 
     Examples
     --------
-    >>> from noetic_nb.events import ToolCalled, Where
-    >>> where = Where("t1", "e1", 1)
-    >>> run = Run(events=[ToolCalled(where, 0.0, name, "c", {"n": 1}, "", 1.0, "ok") for name in ("pay", "look")])
-    >>> rule = SteeringRule(id="r", applies_to="before_tool_call", tools=("pay",), predicate=lambda call: None)
-    >>> [(call.params.tool_name, dict(call.params.tool_args)) for call in sample_calls([run], rule)]
-    [('pay', {'n': 1})]
+    >>> from noetic_nb.lab import datasets
+    >>> rule = SteeringRule(id="r", applies_to="before_tool_call", tools=("think",), predicate=lambda call: None)
+    >>> [call.params.tool_name for call in sample_calls([datasets.airline_run(26)], rule)]
+    ['think', 'think']
     """
     alone = _alone(rule)
     found = [call for call in calls_of(runs) if alone.applicable(call.point, getattr(call.params, "tool_name", None))]
