@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ItemsAppended, ModelCalled, TurnStarted
 from noetic_nb.items import Item
 from noetic_nb.lab._checks import check_run
 from noetic_nb.lab._recall_quality.facts import Fact, FactKind, KnownFacts, facts_of
@@ -16,6 +17,7 @@ from noetic_nb.lab._recall_quality.folded_text import FoldedTexts, folded
 from noetic_nb.lab._recall_quality.sent_contexts import IN_PLACE, ContextIndex, SentContext, fact_text, log_key
 from noetic_nb.lab._recall_quality.word_senses import telling_words
 from noetic_nb.runs import Run
+from noetic_nb.runs._events.selected import CallName, appended, model_calls
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ class Losses(tuple[Loss, ...]):
         return pandas.DataFrame(rows, columns=COLUMNS).astype(whole)
 
 
-def lost(run: Run, call: int | ModelCalled, *, thread_id: str | None = None) -> Losses:
+def lost(run: Run, call: CallName, *, thread_id: str | None = None) -> Losses:
     """Name the facts that stood in the log before a call and were sent with it in no form.
 
     Parameters
@@ -372,30 +374,24 @@ def _needed(run: Run, request: RecordedRequest, losses: list[Loss], others: list
     """Return losses with the turn that asks for each, and the call that needed it."""
     facts = [Fact(one.fact, one.kind, one.keys, 0, one.sentence) for one in losses]
     asking: dict[int, str] = {}
-    for turn in run.select(TurnStarted):
+    for turn in run.turns:
         is_of = turn.where.thread_id == request.where.thread_id and turn.where.turn >= request.where.turn
         if is_of and turn.query:
             asking.setdefault(turn.where.turn, turn.query)
     asked = _asked_in(facts, others, sorted(asking.items()))
     key = log_key(request.where)
-    texts: list[str] = []
-    calls: list[int] = []
+    agent = [(seq, call) for seq, call in model_calls(run) if call.purpose == "agent"]
+    made = [(seq, call.where, call.items) for seq, call in agent]
+    for seq, event in appended(run):
+        made.append((seq, event.where, tuple([one for one in event.items if one["type"] == "function_call_output"])))
+    since = [one for one in sorted(made, key=itemgetter(0)) if one[0] >= request.seq and log_key(one[1]) == key]
+    places = [bisect_right(agent, seq, key=itemgetter(0)) - 1 for seq, _, _ in since]
     turns: dict[int, int] = {}
-    place = -1
-    for seq, event in enumerate(run.events):
-        is_call = isinstance(event, ModelCalled) and event.purpose == "agent"
-        place += is_call
-        if seq < request.seq or log_key(event.where) != key:
-            continue
-        if isinstance(event, ModelCalled) and is_call:
-            turns.setdefault(event.where.turn, place)
-            made = list(event.items)
-        elif isinstance(event, ItemsAppended):
-            made = [one for one in event.items if one["type"] == "function_call_output"]
-        else:
-            continue
-        texts += map(fact_text, made)
-        calls += [place] * len(made)
+    for place, (seq, where, _) in zip(places, since, strict=True):
+        if place >= 0 and agent[place][0] == seq:
+            turns.setdefault(where.turn, place)
+    texts = [fact_text(item) for _, _, items in since for item in items]
+    calls = [place for place, (_, _, items) in zip(places, since, strict=True) for _ in items]
     again: dict[_Name, int] = {}
     for at, found in zip(calls, facts_of(texts), strict=True):
         for fact in found:
