@@ -52,13 +52,9 @@ class BudgetPlan(NamedTuple):
 
 
 def _refused(field: str, given: object) -> NoeticConfigError:
-    return NoeticConfigError(
-        "INVALID_BUDGET_INPUT",
-        f"{field} is not a usable number of tokens.",
-        given=given,
-        hint="Use finite numbers; only the total may be infinite.",
-        field=field,
-    )
+    what = f"{field} is not a usable number of tokens."
+    hint = "Use finite numbers; only the total may be infinite."
+    return NoeticConfigError("INVALID_BUDGET_INPUT", what, given=given, hint=hint, field=field)
 
 
 def _check(total: float, system: float, reserve: float) -> None:

@@ -89,6 +89,5 @@ def resolve_scope_key(scope: MemoryScope, ctx: HasIds) -> str:
 
 def unknown_scope(scope: object) -> NoeticConfigError:
     """Make the error for a scope that does not exist."""
-    return NoeticConfigError(
-        "UNKNOWN_SCOPE", "There is no such memory scope.", given=scope, hint=f"Use one of {', '.join(SCOPES)}."
-    )
+    hint = f"Use one of {', '.join(SCOPES)}."
+    return NoeticConfigError("UNKNOWN_SCOPE", "There is no such memory scope.", given=scope, hint=hint)

@@ -83,12 +83,9 @@ class IdleTimeout:
 
 def not_async(client: ModelClient, request: ModelRequest) -> NoeticConfigError:
     """Return the error for a client whose `complete` blocks."""
-    return NoeticConfigError(
-        "INVALID_MODEL",
-        f"The client of model {request.model!r} answers without being awaited: its `complete` is no async function.",
-        given=client,
-        hint="Write `async def complete(self, request): return await asyncio.to_thread(ask, request)` around what blocks.",
-    )
+    what = f"The client of model {request.model!r} answers without being awaited: its `complete` is no async function."
+    hint = "Write `async def complete(self, request): return await asyncio.to_thread(ask, request)` around what blocks."
+    return NoeticConfigError("INVALID_MODEL", what, given=client, hint=hint)
 
 
 def is_unknown_model(error: NoeticError) -> bool:

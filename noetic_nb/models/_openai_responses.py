@@ -167,9 +167,8 @@ def _failure(error: Any, usage: Usage) -> Exception:
     code, message = details.get("code"), str(details.get("message") or "it gave no reason")
     if code == "rate_limit_exceeded":
         return rate_limited(None, message=message, usage=usage)
-    return failed(
-        f"The provider failed while answering: {message}", reason="status", hint="Ask again.", usage=usage, code=code
-    )
+    hint = "Ask again."
+    return failed(f"The provider failed while answering: {message}", reason="status", hint=hint, usage=usage, code=code)
 
 
 _DELTAS: Final[dict[str, Literal["text", "reasoning", "tool_call"]]] = {

@@ -317,13 +317,9 @@ def _append(file: Path, content: bytes) -> None:
 
 
 def _failed(file: str, done: str, error: OSError) -> NoeticError:
-    return NoeticError(
-        "storage_failed",
-        f"Labels cannot be {done}: {error.strerror or error}.",
-        given=file,
-        hint="Check that the folder exists, is writable and has space.",
-        path=file,
-    )
+    what = f"Labels cannot be {done}: {error.strerror or error}."
+    hint = "Check that the folder exists, is writable and has space."
+    return NoeticError("storage_failed", what, given=file, hint=hint, path=file)
 
 
 class LabelStore:

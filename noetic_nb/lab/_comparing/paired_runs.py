@@ -275,12 +275,8 @@ def _paired(left: Sequence[Run], right: Sequence[Run]) -> tuple[list[tuple[Run, 
 
 
 def _unpaired(left: Sequence[Run], right: Sequence[Run], what: str) -> NoeticConfigError:
-    return NoeticConfigError(
-        "UNPAIRED_RUNS",
-        what,
-        given={"a": len(left), "b": len(right)},
-        hint="Set run.meta['task_id'] and run.meta['trial'], or pass lists that belong together.",
-    )
+    hint = "Set run.meta['task_id'] and run.meta['trial'], or pass lists that belong together."
+    return NoeticConfigError("UNPAIRED_RUNS", what, given={"a": len(left), "b": len(right)}, hint=hint)
 
 
 def _keys(runs: Sequence[Run]) -> dict[tuple[Hashable, ...], Run]:

@@ -53,12 +53,9 @@ class Failure(NamedTuple):
 
 def none_scored(first: Failure, **given: Any) -> NoeticConfigError:
     """Return the error of runs of which a detector could score none."""
-    return NoeticConfigError(
-        "DETECTOR_FAILED",
-        f"{first.detector} could not score any run; the first, {first.run_id}: {first.why}",
-        given=given,
-        hint="Call it on that run, or pass runs that know what it looks at.",
-    )
+    what = f"{first.detector} could not score any run; the first, {first.run_id}: {first.why}"
+    hint = "Call it on that run, or pass runs that know what it looks at."
+    return NoeticConfigError("DETECTOR_FAILED", what, given=given, hint=hint)
 
 
 @with_card(shown="as HTML")

@@ -269,12 +269,8 @@ def made_layers(given: Any) -> Sequence[MemoryLayer]:
 
 
 def _no_layers(given: object) -> NoeticConfigError:
-    return NoeticConfigError(
-        "INVALID_LAYERS",
-        "That is no set of layers.",
-        given=given,
-        hint="Pass {'window': [nn.history_window(6)], 'plain': []}.",
-    )
+    hint = "Pass {'window': [nn.history_window(6)], 'plain': []}."
+    return NoeticConfigError("INVALID_LAYERS", "That is no set of layers.", given=given, hint=hint)
 
 
 def _budgets(given: Any) -> tuple[float, ...]:

@@ -184,13 +184,9 @@ class CachedEmbedder:
         return list(struct.unpack(f"<{size}f", row))
 
     def _damaged(self, key: str, value: object, why: str) -> NoeticError:
-        return NoeticError(
-            "storage_failed",
-            f"A kept vector of {self.name!r} is damaged: {why}",
-            given=value,
-            hint=f"Delete the key {key!r}, or the file: vectors can be made again.",
-            key=key,
-        )
+        what = f"A kept vector of {self.name!r} is damaged: {why}"
+        hint = f"Delete the key {key!r}, or the file: vectors can be made again."
+        return NoeticError("storage_failed", what, given=value, hint=hint, key=key)
 
     def __repr__(self) -> str:
         return f"CachedEmbedder({self.name!r})"

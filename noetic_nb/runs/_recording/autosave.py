@@ -46,13 +46,9 @@ def _ranges(numbers: Iterable[int]) -> list[list[int]]:
 
 def cannot_save(path: str, error: OSError) -> NoeticError:
     """Return the error for a file to which a run cannot be saved."""
-    return NoeticError(
-        "storage_failed",
-        f"The run cannot be saved: {error.strerror or error}.",
-        given=path,
-        hint="Check that the folder exists, is writable and has space.",
-        path=path,
-    )
+    what = f"The run cannot be saved: {error.strerror or error}."
+    hint = "Check that the folder exists, is writable and has space."
+    return NoeticError("storage_failed", what, given=path, hint=hint, path=path)
 
 
 class Autosave:

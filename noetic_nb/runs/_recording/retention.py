@@ -218,9 +218,5 @@ def is_saved_here(path: str) -> bool:
 
 
 def _other_run(path: str) -> NoeticConfigError:
-    return NoeticConfigError(
-        "AUTOSAVE_EXISTS",
-        "This file holds another run.",
-        given=path,
-        hint="Pass another path, or no run: the one in the file goes on.",
-    )
+    hint = "Pass another path, or no run: the one in the file goes on."
+    return NoeticConfigError("AUTOSAVE_EXISTS", "This file holds another run.", given=path, hint=hint)

@@ -228,9 +228,6 @@ def timed_out(channel: Channel, timeout_ms: float) -> NoeticError:
 
 def closed_error(channel: Channel) -> NoeticError:
     """Return the error of using a channel of an execution that has ended."""
-    return NoeticError(
-        "channel_closed",
-        f"The execution of channel {channel.name!r} has ended",
-        hint="Start another one; what was sent is not carried over.",
-        channel_name=channel.name,
-    )
+    what = f"The execution of channel {channel.name!r} has ended"
+    hint = "Start another one; what was sent is not carried over."
+    return NoeticError("channel_closed", what, hint=hint, channel_name=channel.name)

@@ -355,12 +355,9 @@ class Engine:
         known = (
             ", ".join(map(repr, self.models)) or "none" if isinstance(self.models, Mapping) else "one client for all"
         )
-        return NoeticConfigError(
-            "MISSING_CALL_MODEL",
-            f"A {purpose} asks a model that no client answers.",
-            given=model,
-            hint=f"Give the harness a client that answers this name; it has {known}.",
-        )
+        what = f"A {purpose} asks a model that no client answers."
+        hint = f"Give the harness a client that answers this name; it has {known}."
+        return NoeticConfigError("MISSING_CALL_MODEL", what, given=model, hint=hint)
 
     async def call_model(
         self, ctx: Execution, request: ModelRequest, *, step: int, on_delta: Callable[[ModelDelta], None] | None = None

@@ -262,13 +262,9 @@ def _each(step: ForkStep, each: Step, value: StepValue) -> list[_Path]:
 
 def _no_array(step: ForkStep, value: StepValue) -> NoeticConfigError:
     place = "" if step.over is None else f" under {step.over!r}"
-    return NoeticConfigError(
-        "INVALID_FORK_INPUT",
-        f"Fork {step.id!r} runs once for every element of an array, and its input has none{place}.",
-        given=value,
-        hint="Pass a list, or text that is a JSON array.",
-        step_id=step.id,
-    )
+    what = f"Fork {step.id!r} runs once for every element of an array, and its input has none{place}."
+    hint = "Pass a list, or text that is a JSON array."
+    return NoeticConfigError("INVALID_FORK_INPUT", what, given=value, hint=hint, step_id=step.id)
 
 
 async def _merged(step: ForkStep, results: list[Any], ctx: RunningExecution) -> StepValue:

@@ -439,13 +439,9 @@ class MemoryView:
 
 
 def _unreadable(layer: MemoryLayer, state: Any, error: BaseException) -> NoeticError:
-    return NoeticError(
-        "storage_failed",
-        f"Layer {layer.id!r} cannot read this state: {error}",
-        given=state,
-        hint="Nothing was changed. Look at `await memory.state(...)` for the shape it has now.",
-        layer_id=layer.id,
-    )
+    what = f"Layer {layer.id!r} cannot read this state: {error}"
+    hint = "Nothing was changed. Look at `await memory.state(...)` for the shape it has now."
+    return NoeticError("storage_failed", what, given=state, hint=hint, layer_id=layer.id)
 
 
 async def _write(storage: ScopedStorage, state: Any) -> None:

@@ -104,9 +104,8 @@ class _Harness(Protocol):
 
 
 def _not_itself(what: str, write: str, stream: TurnStream[Any]) -> ArgumentError:
-    return ArgumentError(
-        what, given=stream, hint=f"Write `{write}`; there are .text, .reasoning, .items, .events and .reply."
-    )
+    hint = f"Write `{write}`; there are .text, .reasoning, .items, .events and .reply."
+    return ArgumentError(what, given=stream, hint=hint)
 
 
 @dataclass(slots=True, eq=False)
