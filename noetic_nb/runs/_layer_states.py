@@ -87,6 +87,8 @@ class StateIndex:
         self._shows = shows
         self._of_thread: defaultdict[str, list[Track]] = defaultdict(list)
         self._by: dict[tuple[str, str], Track] = {}
+        self.turn = -1
+        """That of the newest event that says something of a state."""
         self._children: dict[str, ChildStarted] = {}
         self._flows: dict[tuple[str, str], Flow] = {}
         self._dropped: dict[str, frozenset[str]] = {}
@@ -100,8 +102,14 @@ class StateIndex:
             self._of_thread[thread_id].append(found)
         return found
 
-    def take(self, event: RunEvent) -> Track | None:
+    def take(self, event: RunEvent, _seq: int | None = None, _call: int | None = None) -> Track | None:
         """Read one event; returns the track it belongs to, the first of several, None where it says nothing of a state."""
+        track = self._read(event)
+        if track is not None:
+            self.turn = event.where.turn
+        return track
+
+    def _read(self, event: RunEvent) -> Track | None:
         match event:
             case LayerStateChanged():
                 return self._write(event)

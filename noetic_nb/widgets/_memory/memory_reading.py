@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RunEvent
 from noetic_nb.markup import escape, heading
 from noetic_nb.plots._memory_scene import SERIES, TITLE, memory_scene
 from noetic_nb.plots._scene.scene import Scene, series_data
@@ -30,7 +29,7 @@ from noetic_nb.widgets._memory.state_texts import (
     state_text,
     write_row,
 )
-from noetic_nb.widgets.base._feed import Place, Reading
+from noetic_nb.widgets.base._feed import Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._table import table
 from noetic_nb.widgets.base._text_diff import parts_html, parts_text
@@ -184,12 +183,11 @@ class MemoryReading(Reading):
         self, moment: Moment = EVERYTHING, *, layer_id: str | None = None, begin_edit: Begin | None = None
     ) -> None:
         self.moment = moment
-        self.index = StateIndex(moment.shows)
+        self.asks = self.index = StateIndex(moment.shows)
         self.layer_id = layer_id
         self.position = -1
         self._begin_edit = begin_edit
         self._threads: dict[str, int] = {}
-        self._turn = -1
         self.snapshot = {
             "page": PAGE,
             "empty": EMPTY,
@@ -204,15 +202,11 @@ class MemoryReading(Reading):
     def has_any(self) -> bool:
         return bool(self.index.tracks)
 
-    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event; returns the message about the layers that are new or have changed."""
-        known = len(self.snapshot["layers"])
-        track = self.index.take(event)
-        if track is None:
-            return None
-        self._turn = event.where.turn
+    def changed(self, track: Track) -> dict[str, Any] | None:
+        """Take the track that an event belongs to; returns the message about the layers that are new or have changed."""
         if not self.is_followed:
             return None  # `begin` makes each row once
+        known = len(self.snapshot["layers"])
         rows = {
             at: self._row(self.index.tracks[at]) for at in sorted({track.at, *range(known, len(self.index.tracks))})
         }
@@ -257,7 +251,7 @@ class MemoryReading(Reading):
         if shown is not None and self._is_wanted(shown):
             # The first state of a layer is that which it had before.
             first = next((write for write in shown.changes if write.last is not None), None)
-            if first is not None and first.event.where.turn != self._turn:
+            if first is not None and first.event.where.turn != self.index.turn:
                 return at
         wanted = [track for track in self.index.tracks if self._is_wanted(track)] or self.index.tracks
         return max(wanted, key=lambda track: (len(track.changes), len(track.writes), -track.at)).at
