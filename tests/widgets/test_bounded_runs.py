@@ -19,6 +19,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import function_call, input_message
 from noetic_nb.runs import Run
+from noetic_nb.runs._cause import places_of_decisions
 from noetic_nb.widgets import Ledger, Selection, Transcript, Workbench
 from noetic_nb.widgets._rules.draft_trial import place_of as trial_place
 
@@ -115,7 +116,7 @@ def test_a_row_of_a_rule_trial_names_the_call_and_the_decision_by_their_numbers(
     grow(run, 1, 2, 3, 4, 5)
     run.append(ToolCalled(Where("t1", "e5", 5), 4.0, "pay", "c5", {"order": "A5B"}, "", 1.0, "denied"))
 
-    fields = trial_place(run, len(run.events) - 1)
+    fields = trial_place(run, len(run.events) - 1, places_of_decisions(run.events))
 
     assert (fields["turn"], fields["call"], fields["decision"]) == (5, 4, 23)
 
