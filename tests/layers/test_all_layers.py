@@ -24,7 +24,8 @@ from tests.layers.layer_driver import Conversation
 from tests.matrix import matrix
 from tests.memory.stacks import boom
 
-PAGE = (Path(layers.__file__).parents[2] / "docs/behaviour/layers.md").read_text(encoding="utf-8")
+DOCS = Path(layers.__file__).parents[2] / "docs"
+PAGE = (DOCS / "behaviour/layers.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in PAGE.splitlines()]
 # Id, slot, scope and budget by the function, from the table at the top of the page.
 PLACES = {row[0]: row[1:5] for row in ROWS if len(row) == 6 and row[0].islower() and row[0] != "regulation"}
@@ -76,9 +77,10 @@ def test_every_layer_is_on_its_page_and_in_the_shop_window() -> None:
 
 def test_every_constant_has_its_row() -> None:
     # "`plan.MAX_DEPTH`, `MAX_CHARS`": the first of a row has the module.
-    cells = [row[0] for row in ROWS if len(row) == 4]
+    limits = (DOCS / "decisions/limits.md").read_text(encoding="utf-8").splitlines()
+    cells = [line.split("|")[1].strip(" `") for line in limits if line.count("|") == 5]
     known = {f"{cell.split('.')[0]}.{name}" for cell in cells for name in re.findall(r"\b[A-Z][A-Z_\d]*", cell)}
-    # These are in the table at the top.
+    # These are on the page of layers.
     constants = {
         f"{path.stem.lstrip('_')}.{name}"
         for path in Path(layers.__file__).parent.rglob("*.py")
