@@ -22,6 +22,8 @@ BANDS: Final = 12
 COUNTED: Final = 40
 PANEL_PX: Final = 190
 TICKS: Final = 12
+# Of all numbers together, beside each other at 420 px.
+DIGITS: Final = 32
 NAME_LENGTH: Final = 32
 # A budget so many times above all that was sent would press the bands together.
 FAR: Final = 3
@@ -77,7 +79,10 @@ def columns_of(shown: range) -> list[range]:
 
 def call_ticks(places: Sequence[range]) -> list[tuple[float, str]]:
     """Return the numbers of some columns' first calls, from 1."""
-    step = max(1, -(-len(places) // TICKS))
+    if not places:
+        return []
+    room = min(TICKS, DIGITS // len(str(places[-1][-1] + 1)))
+    step = -(-len(places) // max(1, room))
     return [(at + 0.5, str(places[at][0] + 1)) for at in range(0, len(places), step)]
 
 

@@ -16,7 +16,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ContextCompacted, ItemFate, ItemsAppended, ModelCalled, RunEvent, ViewAssembled, Where
 from noetic_nb.items import Item, input_message, item_tokens
 from noetic_nb.lab import datasets
-from noetic_nb.plots._context_scene import BANDS, COLUMNS, folded
+from noetic_nb.plots._context_scene import BANDS, COLUMNS, call_ticks, columns_of, folded
 from noetic_nb.plots._scene.scene import Mark, Scene, Series
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.context_parts import HISTORY, ContextCall, ContextParts, divided, kind_of
@@ -254,6 +254,17 @@ def test_many_layers_fold_into_the_rest_without_a_token_lost() -> None:
 
     assert (len(bands), bands[-1]) == (BANDS, "rest")
     assert sum(rows[0].values()) == sum(calls[0].parts.values())
+
+
+@pytest.mark.parametrize("calls", [1, 9, 14, 99, 400, 3_000, 99_999])
+def test_the_numbers_of_calls_have_room_on_a_narrow_page(calls: int) -> None:
+    places = columns_of(range(calls))
+    ticks = call_ticks(places)
+
+    widths = [7 * len(text) for _, text in ticks]  # in pixels, at 11 px
+    gaps = [(right[0] - left[0]) * 300 / len(places) for left, right in pairwise(ticks)]
+    assert ticks[0] == (0.5, "1")
+    assert all(gap > max(pair) for gap, pair in zip(gaps, pairwise(widths), strict=True))
 
 
 def test_ten_thousand_calls_are_four_hundred_columns_below_a_megabyte() -> None:
