@@ -1,7 +1,7 @@
 """How far the counter without a vocabulary is from o200k_base, and the fit of its rates.
 
 Run ``python benchmarks/studies/offline_tokens.py DATA CLONES``; ``--write`` keeps the page in docs/studies, ``--fit`` prints the
-rates for ``noetic_nb/tokenizers/_offline.py``. Needs the extra ``tokens``.
+rates for ``noetic_nb/tokenizers/_encoding_tokenizer.py``. Needs the extra ``tokens``.
 
 ``CLONES`` is a folder of git clones, named ``owner+name``, of the repositories in `SOURCES`: their texts are read, and not kept.
 Code is that of this Python and its packages. Rates are fitted on one half of the tasks, files and sentences, and reported on the
@@ -32,8 +32,8 @@ import noetic_nb as nn
 from noetic_nb.items import item_text
 from noetic_nb.lab import datasets
 from noetic_nb.runs import Run
+from noetic_nb.tokenizers._encoding_tokenizer import CUT, PIECES
 from noetic_nb.tokenizers._framing import kind_of
-from noetic_nb.tokenizers._offline import CUT, PIECES
 from noetic_nb.tokens import estimate_tokens
 
 TRUE: Final = nn.tokenizers.get("o200k_base")

@@ -27,7 +27,7 @@ from inputs import SEED, arguments, publish
 
 from noetic_nb.events import ToolCalled
 from noetic_nb.items._origins import members
-from noetic_nb.items._text_fields import leaves
+from noetic_nb.items._value_search import leaves
 from noetic_nb.lab import backtest, datasets, suggest
 from noetic_nb.lab._recorded_calls import calls_of
 from noetic_nb.lab._rule_scores import rule_suggestions

@@ -1,4 +1,7 @@
-"""One clear sentence for a call whose arguments do not fit, where Python's own message does not help."""
+"""Arguments that do not fit, in one clear sentence; and names, compared as a reader or a provider sees them.
+
+A rule about ``pay`` that a tool named with a Cyrillic letter slips past would be no rule: names are compared by a skeleton.
+"""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.regulator import _regulator as native
 from noetic_nb.regulator import decisions, events
 from noetic_nb.regulator._adapters.otel_spans import events_from_span
-from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._settings import RELEASE_SETTINGS
+from noetic_nb.regulator._state import Person
 from noetic_nb.regulator._task import trust
 from noetic_nb.regulator.events import U32_MAX, U64_MAX, is_numpy_bool
 

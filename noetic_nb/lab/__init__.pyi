@@ -22,9 +22,9 @@ from ._recall_quality.near_misses import near_misses as near_misses
 from ._recall_quality.recall_curves import layer_shares as layer_shares
 from ._recall_quality.recall_curves import recall_curve as recall_curve
 from ._recall_quality.survivals import survival as survival
+from ._recall_quality.survivals import write_fidelity as write_fidelity
 from ._recall_quality.synthetic_dialogues import made_dialogues as made_dialogues
 from ._recall_quality.synthetic_dialogues import with_filler as with_filler
-from ._recall_quality.write_fidelities import write_fidelity as write_fidelity
 from ._replaying.regulator_readings import RegulatorReadings as RegulatorReadings
 from ._replaying.regulator_readings import first_stop as first_stop
 from ._replaying.regulator_readings import replay_regulator as replay_regulator
@@ -38,12 +38,12 @@ from ._rule_proofs.proofs import difference as difference
 from ._rule_proofs.proofs import prove as prove
 from ._rule_scores.evaluation import Evaluation as Evaluation
 from ._rule_scores.evaluation import evaluate as evaluate
-from ._rule_scores.rule_drafts import draft_rule as draft_rule
+from ._rule_scores.rule_candidates import draft_rule as draft_rule
 from ._rule_scores.rule_suggestions import Suggestion as Suggestion
 from ._rule_scores.rule_suggestions import Suggestions as Suggestions
 from ._rule_scores.rule_suggestions import suggest as suggest
 from ._statistics.intervals import Count as Count
 from ._statistics.intervals import power as power
-from ._sweeping.pareto_front import pareto as pareto
+from ._sweeping.sweeps import pareto as pareto
 from ._sweeping.sweeps import sweep as sweep
 from ._time_profile import profile as profile

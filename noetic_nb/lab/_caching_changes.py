@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from noetic_nb._core.arguments import closest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import item_tokens
+from noetic_nb.items._build import sent_text
 from noetic_nb.items._log import ItemView
-from noetic_nb.items._shared_prefix import sent_text
 from noetic_nb.memory._budget import latest_user
 from noetic_nb.models.prompt_caching import checked_rules
 from noetic_nb.runs import Run

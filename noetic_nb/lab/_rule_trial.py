@@ -18,9 +18,9 @@ from noetic_nb.models._client import ModelClient, ModelRequest
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, SteeringDecision, SteeringRule, allow, deny
 from noetic_nb.steering._evaluation.evaluate import Evaluation, Policy, RuleSnapshot, evaluate
+from noetic_nb.steering._evaluation.judging import call_judge
 from noetic_nb.steering._evaluation.rule_reading import unknown_targets
 from noetic_nb.steering._layer import TIMEOUTS_MS
-from noetic_nb.steering._predicates.judge import call_judge
 from noetic_nb.steering._rules.rule import LLMEval, as_rule
 from noetic_nb.sync import run_sync
 

@@ -30,7 +30,7 @@ from noetic_nb.memory import (
     RecallParams,
     Slot,
 )
-from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
 Summarise = Callable[[Sequence[Item]], "str | Awaitable[str]"]

@@ -18,7 +18,7 @@ from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, KeywordInd
 from noetic_nb.layers._semantic import MessageIndex, MessageRecall, recalling
 from noetic_nb.layers.handles import SemanticHandle
 from noetic_nb.memory import BudgetConfig, ExecutionContext, MemoryLayer, MemoryScope, Slot
-from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._layer_functions import built_in
 
 T = TypeVar("T", bound=Hashable)
 

@@ -25,8 +25,8 @@ from noetic_nb.memory import (
     RecallParams,
     Slot,
 )
-from noetic_nb.memory._built_in import built_in
 from noetic_nb.memory._execution_context import Compacted, compacted
+from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
 Observer = Callable[[Sequence[str]], "Sequence[str] | Awaitable[Sequence[str]]"]

@@ -30,7 +30,7 @@ from noetic_nb.memory import (
     SteeringDecision,
     layer_data,
 )
-from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
 # Parts that are deeper or longer belong into a named workflow, so that a plan stays readable in a prompt.

@@ -21,7 +21,7 @@ from noetic_nb.memory import (
     Slot,
     layer_data,
 )
-from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._layer_functions import built_in
 
 DEFAULT_BUDGET: Final = {"min": 0, "max": 1500}
 TAG: Final = "procedures"

@@ -39,12 +39,12 @@ from noetic_nb.memory import (
     ToolOutcome,
     resolve_scope_key,
 )
-from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.memory.params import ModelOutcome, SpawnParams
 from noetic_nb.models._client import ModelResponse
 from noetic_nb.regulator import Regulator, decisions, events
-from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._settings import Settings
+from noetic_nb.regulator._state import Person
 from noetic_nb.regulator.events import accepted_text
 from noetic_nb.sync import awaited
 

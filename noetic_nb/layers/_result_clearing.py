@@ -29,8 +29,8 @@ from noetic_nb.memory import (
     ProjectHistoryParams,
     RecallParams,
 )
-from noetic_nb.memory._built_in import built_in
 from noetic_nb.memory._execution_context import Compacted, compacted
+from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.tokens import Tokenizer
 
 # Before the history window, so that it counts what is in the log and not what a window leaves of it.

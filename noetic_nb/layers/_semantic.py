@@ -36,7 +36,7 @@ from noetic_nb.memory import (
     StoreParams,
     layer_data,
 )
-from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.storage import ScopedStorage
 
 DEFAULT_BUDGET: Final = {"min": 0, "max": 4000}

@@ -11,7 +11,7 @@ from noetic_nb.layers._helpers.collaborators import check_function
 from noetic_nb.layers._helpers.considered import cut_block
 from noetic_nb.layers.handles import NothingProvided
 from noetic_nb.memory import BudgetConfig, InitParams, MemoryHooks, MemoryLayer, MemoryScope, RecallParams
-from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
 # Between working memory and durable task state.

@@ -30,7 +30,7 @@ from noetic_nb.memory import (
     StoreParams,
     layer_data,
 )
-from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.tokens import Tokenizer
 
 SLOT: Final = 110

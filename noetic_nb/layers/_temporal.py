@@ -22,7 +22,7 @@ from noetic_nb.memory import (
     Slot,
     layer_data,
 )
-from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
 Facts = Mapping[str, Sequence[str]]

@@ -20,7 +20,7 @@ from noetic_nb.memory import (
     layer_data,
     layer_fn,
 )
-from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
 SLOT: Final = 110

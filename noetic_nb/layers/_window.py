@@ -10,7 +10,7 @@ from noetic_nb.items import Item, strip_unresolved
 from noetic_nb.layers._helpers.schemas import option_error
 from noetic_nb.layers.handles import NothingProvided
 from noetic_nb.memory import BudgetConfig, MemoryHooks, MemoryLayer, ProjectHistoryParams
-from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._layer_functions import built_in
 
 SLOT: Final = 275
 SMALLEST: Final = 2

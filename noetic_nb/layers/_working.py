@@ -27,7 +27,7 @@ from noetic_nb.memory import (
     StoreParams,
     layer_data,
 )
-from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._layer_functions import built_in
 
 DEFAULT_BUDGET: Final = {"min": 200, "max": 1500}
 MAX_MERGE_DEPTH: Final = 32

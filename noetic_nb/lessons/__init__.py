@@ -1,8 +1,7 @@
 """Exercises of the lessons: checks that a notebook asks, and a table of a class for its teacher."""
 
 from noetic_nb.lessons._exercise import Exercise, Verdict
-from noetic_nb.lessons._grading import grade
-from noetic_nb.lessons._verdicts import EXERCISES, check
+from noetic_nb.lessons._grading import EXERCISES, check, grade
 
 __all__ = ["EXERCISES", "Exercise", "Verdict", "check", "grade"]
 

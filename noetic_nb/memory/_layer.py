@@ -16,9 +16,8 @@ from noetic_nb._core.arguments import explained
 from noetic_nb._core.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import ItemRegistry
-from noetic_nb.memory._built_in import BuiltIn
 from noetic_nb.memory._execution_context import ExecutionContext
-from noetic_nb.memory._layer_functions import LayerProvides, checked_provides
+from noetic_nb.memory._layer_functions import BuiltIn, LayerProvides, checked_provides
 from noetic_nb.memory.params import (
     AfterModelCallParams,
     BeforeToolCallParams,

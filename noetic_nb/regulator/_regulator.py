@@ -13,7 +13,6 @@ from typing import Any, Self
 
 from noetic_nb.regulator._measures import corrections
 from noetic_nb.regulator._measures.topics import WordLists
-from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._session import Signals
 from noetic_nb.regulator._settings import (
     NEWER_SETTINGS,
@@ -23,7 +22,7 @@ from noetic_nb.regulator._settings import (
     SnapshotForm,
     TurnRules,
 )
-from noetic_nb.regulator._state import RegulatorState, restore, snapshot
+from noetic_nb.regulator._state import Person, RegulatorState, restore, snapshot
 from noetic_nb.regulator._task import HANDLERS, Task
 from noetic_nb.regulator.decisions import CONTINUE, Decision, ProceduralWarning
 from noetic_nb.regulator.events import Event, Token, plain, require_text, shown

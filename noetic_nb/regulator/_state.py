@@ -1,4 +1,4 @@
-"""Snapshots: the part of a regulator that survives a process, as JSON that the compiled original reads and writes too.
+"""A person, and snapshots: the part of a regulator that survives a process, as JSON that the compiled original reads and writes.
 
 A snapshot holds text a user wrote: treat it as personal data. In release form it loses what the original loses: corrections
 below the threshold, all but the newest three of the others, and the settings. The form ``"everything"`` keeps them in one
@@ -15,11 +15,32 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from noetic_nb.regulator._measures.corrections import CorrectionStore
-from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._session import Learned, Rate, Session
 from noetic_nb.regulator._settings import RELEASE_SETTINGS, Settings, SnapshotForm
 from noetic_nb.regulator.decisions import CorrectionPattern, body_of
 from noetic_nb.regulator.events import U32_MAX, U64_MAX, shown
+
+
+@dataclass(slots=True, eq=False)
+class Person:
+    """Person memory: texts of corrections by topic cluster, and the learned success of strategies. Never mix two people."""
+
+    user_id: str
+    corrections: CorrectionStore = field(default_factory=CorrectionStore)
+    session: Session = field(default_factory=Session)
+
+    def replace(self, other: Person) -> None:
+        """Take over another memory; regulators that share this one use it from now on."""
+        version = max(self.corrections.version, other.corrections.version) + 1
+        # A copy, so that the two never share a memory by accident.
+        taken = other.copy()
+        self.user_id, self.corrections, self.session = taken.user_id, taken.corrections, taken.session
+        self.corrections.version = version  # never falls, so that no cached decision looks fresh
+
+    def copy(self, *, user_id: str | None = None) -> Person:
+        """Return an independent person with the same memory."""
+        return Person(self.user_id if user_id is None else user_id, self.corrections.copy(), self.session.copy())
+
 
 EXTRA_KEY: Final = "noetic_nb"
 """Where settings and corrections below the threshold are kept."""

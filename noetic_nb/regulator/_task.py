@@ -19,8 +19,8 @@ from noetic_nb.regulator._measures.confidence import (
 )
 from noetic_nb.regulator._measures.tool_history import Outcome, ToolHistory
 from noetic_nb.regulator._measures.topics import cluster_of
-from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._settings import Settings
+from noetic_nb.regulator._state import Person
 from noetic_nb.regulator.decisions import CorrectionPattern
 from noetic_nb.regulator.events import (
     U32_MAX,

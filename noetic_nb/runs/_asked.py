@@ -1,15 +1,20 @@
-"""A run as people ask it: its tables, the effect of caching, the cost, and the cause of a call."""
+"""A run as people ask it: its tables, the effect of caching, the cost, the cause of a call, and its bundle."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ContextCompacted, ModelCalled, RunEvent, SteeringDecided, ToolCalled
+from noetic_nb.items import thaw
+from noetic_nb.items._frozen import frozen_data
+from noetic_nb.memory import MemoryLayer
 from noetic_nb.models._client import Usage
 from noetic_nb.models._pricing import cost_of
 from noetic_nb.runs._labelled import LabelledEvents
 from noetic_nb.runs._tables import Recorded, frame
+from noetic_nb.steps import Registry, Tool
 
 if TYPE_CHECKING:
     import pandas
@@ -18,6 +23,52 @@ if TYPE_CHECKING:
     from noetic_nb.models.prompt_caching import CacheRules
     from noetic_nb.runs._cause import CauseReader
     from noetic_nb.tokens import Tokenizer
+
+
+class _Names(Registry):
+    """A registry that names everything, whether or not it was registered: a bundle is never refused for a function."""
+
+    # Any: what a configuration refers to is whatever its user brought.
+    def reference(self, thing: Any, where: str) -> dict[str, Any]:
+        try:
+            return super().reference(thing, where)
+        except NoeticConfigError:
+            if isinstance(thing, Tool):
+                return {"$ref": f"tool:{thing.name}"}
+            if isinstance(thing, MemoryLayer):
+                return {"$ref": f"layer:{thing.id}"}
+            return {"$ref": f"fn:{getattr(thing, '__name__', type(thing).__name__)}"}
+
+    def codec_reference(self, output: Any, where: str) -> dict[str, Any]:
+        try:
+            return super().codec_reference(output, where)
+        except NoeticConfigError:
+            return {"$ref": f"codec:{type(output.codec).__name__}"}
+
+
+def bundle_of(config: Any, described: Any, notes: str) -> dict[str, Any]:
+    """Return the entry of `Run.bundle` for a configuration; `described` stands in where it cannot be written."""
+    from noetic_nb.runtime import AgentConfig, dump_config  # most runs are read without an agent
+
+    if not isinstance(config, AgentConfig):
+        return {"config": described, "rules": None, "sources": {}, "notes": notes}
+    try:
+        data = dump_config(config, _Names())
+    except (NoeticConfigError, TypeError, ValueError):
+        data = described
+    rules, sources = _rules(config.memory)
+    return {"config": thaw(frozen_data(data)), "rules": rules, "sources": sources, "notes": notes}
+
+
+def _rules(layers: Any) -> tuple[dict[str, Any] | None, dict[str, str]]:
+    from noetic_nb.steering._layer import rulebook_of
+    from noetic_nb.steering._rules.file_schema import RuleFile
+
+    books = [book for layer in layers if (book := rulebook_of(layer)) is not None]
+    if not books:
+        return None, {}
+    rules = tuple(rule for book in books for rule in book)
+    return RuleFile.data_of(rules), {rule.id: rule.source for rule in rules if rule.source is not None}
 
 
 def cost_of_run(

@@ -31,8 +31,16 @@ from noetic_nb.items._messages import Message
 from noetic_nb.items._messages.message import Child, Compaction
 from noetic_nb.items._origins import MODEL, Participants, with_origin
 from noetic_nb.redact import Redaction
-from noetic_nb.runs._context_tokens import ChosenCounter, ContextTokens
-from noetic_nb.runs._conversation_texts import clean_meta, items_of, read_object, reads_as_error, safe_items, said
+from noetic_nb.runs._conversation_texts import (
+    ChosenCounter,
+    ContextTokens,
+    clean_meta,
+    items_of,
+    read_object,
+    reads_as_error,
+    safe_items,
+    said,
+)
 
 _WRITES: Final = frozenset({"create", "str_replace", "insert", "delete", "rename"})
 _FOLDER: Final = "/memories"

@@ -281,7 +281,7 @@ class Run(AskedEvents):
         """
         if self._config is None:
             return self._bundle
-        from noetic_nb.runs._bundle import bundle_of  # with the configuration of agents, which most readers never need
+        from noetic_nb.runs._asked import bundle_of  # with the configuration of agents, which most readers never need
 
         return bundle_of(self._config, self.meta.get("config"), self.notes)
 

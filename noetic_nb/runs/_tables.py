@@ -1,4 +1,4 @@
-"""The tables of a run. Every one begins with where and when: run, thread, execution, turn, ``seq`` and ``t_ms``.
+"""The tables of a run, and the faults of decisions. Every one begins with run, thread, execution, turn, ``seq`` and ``t_ms``.
 
 Secrets are replaced, as in a file of the run. A cost, duration, grade or number of tokens that nobody knows is missing, never
 0.
@@ -70,18 +70,52 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import item_text, item_tokens, thaw
 from noetic_nb.models._client import Usage
-from noetic_nb.runs._decision_faults import ledger_line
 from noetic_nb.runs._events.event_kinds import kinds_of, places_of
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction
 from noetic_nb.runs._requests.billing_differences import CallUsage, UsageIndex
 from noetic_nb.runs._requests.item_lives import compactions_of, context_of, item_lives
-from noetic_nb.runs._requests.recorded_counter import item_counter, tool_tokens
 from noetic_nb.runs._requests.recorded_requests import requests_of
+from noetic_nb.runs._requests.sent_request import item_counter, tool_tokens
 from noetic_nb.runs._turns import TurnSummary
 from noetic_nb.tokens import tokenizer_name
 
 if TYPE_CHECKING:
     import pandas
+
+UNKNOWN_TARGET: Final = "unknown_rule_target"
+"""Code of the warning about a rule that names a tool or an argument that no tool has."""
+
+FAULTY_OUTCOMES: Final = frozenset(
+    {"error", "unparseable", "timeout", "cancelled", "uninitialised", "disabled", "late_fault"}
+)
+"""Outcomes that are a hole in the rules, whatever was decided because of it."""
+
+
+def is_faulty(event: SteeringDecided) -> bool:
+    """Tell whether a rule, a judge or a whole layer failed."""
+    return bool(event.faults) or event.outcome in FAULTY_OUTCOMES
+
+
+def ledger_line(event: SteeringDecided | WarningRaised) -> SteeringDecided | None:
+    """Return an event as a ledger shows it: decisions, and warnings about rules that may guard nothing; None for others."""
+    if isinstance(event, SteeringDecided):
+        return event
+    if event.code != UNKNOWN_TARGET:
+        return None
+    return SteeringDecided(
+        event.where,
+        event.t_ms,
+        event.layer_id or "",
+        "init",
+        None,
+        None,
+        "warn",  # type: ignore[arg-type]  # no decision, and none of its actions
+        event.text,
+        (),
+        0.0,
+        event.code,
+    )
+
 
 _Row: TypeAlias = tuple[Any, ...]
 

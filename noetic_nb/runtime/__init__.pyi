@@ -2,9 +2,9 @@ import noetic_nb.events
 import noetic_nb.steps
 
 from ._config.config import AgentConfig as AgentConfig
+from ._config.config import Limits as Limits
 from ._config.config import dump_config as dump_config
 from ._config.config import load_config as load_config
-from ._config.limits import Limits as Limits
 from ._context.context import Context as Context
 from ._context.reply import WARNING_CODES as WARNING_CODES
 from ._context.reply import AgentReply as AgentReply

@@ -18,7 +18,7 @@ from noetic_nb.memory import LayerStack, LayerStateStore
 from noetic_nb.memory._execution_context import Diagnostic, log_diagnostic
 from noetic_nb.memory._state.state_store import StateListener
 from noetic_nb.models._client import ModelClient, check_clients
-from noetic_nb.runtime._config.config import AgentConfig
+from noetic_nb.runtime._config.config import AgentConfig, Limits
 from noetic_nb.runtime._config.harness_arguments import (
     HINTS,
     check_arguments,
@@ -26,7 +26,6 @@ from noetic_nb.runtime._config.harness_arguments import (
     filesystem_of,
     unknown_name,
 )
-from noetic_nb.runtime._config.limits import Limits
 from noetic_nb.runtime._context.channels import ChannelHandle
 from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.engine import Approve, Engine

@@ -11,8 +11,8 @@ from noetic_nb.memory._steering_decision import (
     guide,
     most_restrictive,
 )
+from noetic_nb.steering._evaluation.judging import parse_verdict
 from noetic_nb.steering._layer import steering
-from noetic_nb.steering._predicates.judge import parse_verdict
 from noetic_nb.steering._rulebook.rule_files import dump_rules
 from noetic_nb.steering._rulebook.rulebook import RuleBook, RuleChange, load_rules, parse_rules, save_rules
 from noetic_nb.steering._rules.file_schema import rule_file_schema

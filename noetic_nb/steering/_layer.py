@@ -8,9 +8,9 @@ from typing import Any, Final, get_args
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, RuleChanged, Where
-from noetic_nb.memory._built_in import built_in
 from noetic_nb.memory._enforcement import CallsSoFar, RuleTimes
 from noetic_nb.memory._layer import MemoryHooks, MemoryLayer, Slot
+from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.memory._steering_decision import ALLOW, SteeringDecision
 from noetic_nb.memory.params import (
     AfterModelCallParams,

@@ -6,10 +6,10 @@ from ._builders import step as step
 from ._channel_type import Channel as Channel
 from ._channel_type import channel as channel
 from ._function_tools import tool as tool
-from ._json.json_codecs import fenced_json as fenced_json
-from ._json.json_codecs import json_lines as json_lines
 from ._json.published_schema import step_json_schema as step_json_schema
 from ._json.registry import Registry as Registry
+from ._json.registry import fenced_json as fenced_json
+from ._json.registry import json_lines as json_lines
 from ._json.step_json import dump_step as dump_step
 from ._json.step_json import load_step as load_step
 from ._json.workflow import load_workflow as load_workflow

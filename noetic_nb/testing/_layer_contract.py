@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from noetic_nb._core.shell import Shell
 from noetic_nb.items import ItemLog, assistant_message, function_call, function_call_output, input_message, item_text
-from noetic_nb.items._shared_prefix import sent_text
+from noetic_nb.items._build import sent_text
 from noetic_nb.memory import ExecutionContext, LayerStack, LayerStateStore, MemoryLayer, resolve_scope_key
 from noetic_nb.memory._declared import check_layers
 from noetic_nb.memory._hook_timeout import HookTimeout

@@ -1,12 +1,12 @@
 from ._encoding_tokenizer import EncodingTokenizer as EncodingTokenizer
-from ._encodings import ENCODINGS as ENCODINGS
-from ._encodings import MODELS as MODELS
-from ._encodings import Encoding as Encoding
 from ._factors import Factors as Factors
 from ._factors import Tally as Tally
 from ._framing import FRAMINGS as FRAMINGS
 from ._framing import Framing as Framing
 from ._framing import framing_of as framing_of
+from ._from_files import ENCODINGS as ENCODINGS
+from ._from_files import MODELS as MODELS
+from ._from_files import Encoding as Encoding
 from ._from_files import from_ranks as from_ranks
 from ._learning import CalibratedTokenizer as CalibratedTokenizer
 from ._learning import TokenCalibration as TokenCalibration

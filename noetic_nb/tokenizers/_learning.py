@@ -118,9 +118,8 @@ def _base_of(name: Any, given: Tokenizer | None = None) -> Tokenizer:
     if name == "estimate":
         return estimate_tokens
     # Late: most agents count by the estimate.
-    from noetic_nb.tokenizers._encodings import ENCODINGS
-    from noetic_nb.tokenizers._from_files import encoding_tokenizer
-    from noetic_nb.tokenizers._offline import OFFLINE, offline_tokenizer
+    from noetic_nb.tokenizers._encoding_tokenizer import OFFLINE, offline_tokenizer
+    from noetic_nb.tokenizers._from_files import ENCODINGS, encoding_tokenizer
 
     if name == OFFLINE:
         return offline_tokenizer()

@@ -10,10 +10,9 @@ from typing import Any, Final
 from noetic_nb._core.arguments import closest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.tokenizers._encoding_tokenizer import EncodingTokenizer
+from noetic_nb.tokenizers._encoding_tokenizer import OFFLINE, EncodingTokenizer, offline_tokenizer
 from noetic_nb.tokenizers._from_files import encoding_tokenizer
 from noetic_nb.tokenizers._learning import CalibratedTokenizer, TokenCalibration
-from noetic_nb.tokenizers._offline import OFFLINE, offline_tokenizer
 from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_name
 
 

@@ -22,8 +22,7 @@ from noetic_nb.items._origins import Origin
 from noetic_nb.markup import escape, heading
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data
 from noetic_nb.widgets.base._assets import script, static_frame, style
-from noetic_nb.widgets.base._cell_registry import enter_cell
-from noetic_nb.widgets.base._display import DisplayMixin
+from noetic_nb.widgets.base._display import DisplayMixin, enter_cell
 from noetic_nb.widgets.base._page_thread import PAGES, take_from_any_shell
 
 

@@ -18,7 +18,7 @@ import noetic_nb as nn
 from noetic_nb import layers
 from noetic_nb.events import ToolCalled
 from noetic_nb.interop import OTelExporter, runs_from_spans
-from noetic_nb.interop._collection.frozen_sets import set_members
+from noetic_nb.interop._collection.member_files import set_members
 from noetic_nb.items import Item, assistant_message, function_call, function_call_output, item_text
 from noetic_nb.items._messages import decode_messages, encode_messages
 from noetic_nb.items._origins import _RANK, Origin, with_origin

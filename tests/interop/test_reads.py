@@ -13,7 +13,7 @@ import noetic_nb as nn
 from noetic_nb.events import ChildStarted, ContextCompacted, ModelCalled, ToolCalled
 from noetic_nb.interop import _importing
 from noetic_nb.interop._formats import atif, claude_code, codex, message_files
-from noetic_nb.interop._formats.unread import FACTS
+from noetic_nb.interop._formats.sources import FACTS
 from noetic_nb.interop._traces import langfuse, langsmith, mlflow, weave
 from tests.interop import test_agent_sessions as sessions
 from tests.interop.test_atif import PAID, call, step, trajectory

@@ -16,7 +16,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticError
 from noetic_nb.interop._formats import atif, claude_code, codex
-from noetic_nb.interop._formats.unread import Keys
+from noetic_nb.interop._formats.sources import Keys
 from tests.interop import test_agent_sessions as sessions
 from tests.interop import test_atif as trajectories
 from tests.interop import test_trace_exports as traces

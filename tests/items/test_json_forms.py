@@ -9,14 +9,13 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from noetic_nb.items import assistant_message, freeze, function_call, input_message
-from noetic_nb.items._build import response_text
+from noetic_nb.items._build import leading_text, response_text, sent_hash
 from noetic_nb.items._frozen import frozen_data, own_copy
 from noetic_nb.items._item import is_base_type
 from noetic_nb.items._json_form import ModelForm, json_form, without_json_form
 from noetic_nb.items._messages.formats import recognise
 from noetic_nb.items._messages.message import call, native, native_form, result_text, sendable_id
 from noetic_nb.items._origin_index import names_in
-from noetic_nb.items._shared_prefix import leading_text, sent_hash
 from noetic_nb.items._value_forms import READ, is_amount, number_mark, without_dates
 
 

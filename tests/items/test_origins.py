@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from noetic_nb.items import ItemLog, assistant_message, function_call, function_call_output, input_message
 from noetic_nb.items._origin_index import OriginIndex, Provenance, Source, vouches
 from noetic_nb.items._origins import MODEL, Origin, least_trusted, members
-from noetic_nb.items._text_fields import leaves
-from noetic_nb.items._value_search import hidden_character
+from noetic_nb.items._value_search import hidden_character, leaves
 
 USER, TOOL = Origin("user"), Origin("tool", "search")
 

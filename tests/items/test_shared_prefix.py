@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.items import function_call, input_message
-from noetic_nb.items._shared_prefix import leading_tokens, same_when_sent, sent_text
+from noetic_nb.items._build import leading_tokens, same_when_sent, sent_text
 from noetic_nb.tokens import estimate_tokens
 
 

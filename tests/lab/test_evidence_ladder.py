@@ -18,8 +18,8 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import input_message, item_text
 from noetic_nb.lab._dialogues import Dialogue, Evidence, Question
 from noetic_nb.lab._recall_quality.evidence_ladder import RUNGS, Ladder, SentTexts
-from noetic_nb.lab._recall_quality.folded_text import FoldedTexts, folded
 from noetic_nb.lab._recall_quality.synthetic_dialogues import NAMES, SUBJECTS
+from noetic_nb.lab._recall_quality.word_senses import FoldedTexts, folded
 from noetic_nb.layers._helpers.embedding import words_of
 
 ROOM = {"min": 0, "max": 100_000}

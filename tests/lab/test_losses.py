@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import noetic_nb as nn
 from noetic_nb import lab
 from noetic_nb.lab._recall_quality.facts import KnownFacts, facts_of
-from noetic_nb.lab._recall_quality.folded_text import folded
 from noetic_nb.lab._recall_quality.losses import Losses, fact_text
 from noetic_nb.lab._recall_quality.normal_forms import date_keys, number_keys
+from noetic_nb.lab._recall_quality.word_senses import folded
 from noetic_nb.runs._requests.recorded_requests import recorded_request
 from tests.lab.planted_facts import FITTED, HELD_OUT, Dialogue, with_fillers
 from tests.matrix import matrix

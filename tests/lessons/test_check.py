@@ -10,7 +10,7 @@ import pytest
 
 from noetic_nb._core.arguments import ArgumentError
 from noetic_nb.lessons import EXERCISES, check
-from noetic_nb.lessons import _verdicts as verdicts
+from noetic_nb.lessons import _grading as verdicts
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,13 +14,13 @@ import noetic_nb as nn
 from noetic_nb import lab
 from noetic_nb.lab._dialogues import Evidence
 from noetic_nb.lab._recall_quality.evidence_ladder import SentTexts
-from noetic_nb.lab._recall_quality.folded_text import folded
+from noetic_nb.lab._recall_quality.word_senses import folded
 from noetic_nb.lessons import EXERCISES
 from noetic_nb.lessons._attack_exercises import Record, pair_shares
+from noetic_nb.lessons._grading import examined
 from noetic_nb.lessons._measuring_exercises import _evidence_cases, is_told
 from noetic_nb.lessons._memory_exercises import sent_positions
 from noetic_nb.lessons._token_exercises import cached_tokens, input_tokens
-from noetic_nb.lessons._verdicts import examined
 from noetic_nb.lessons._what_if_exercises import certain_calls, paired_difference
 from noetic_nb.models import ScriptedModel
 from noetic_nb.models.prompt_caching import cache_rules

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from noetic_nb.regulator import Regulator, ThreadSafeRegulator, decisions, events
-from noetic_nb.regulator._person import Person
+from noetic_nb.regulator._state import Person
 from noetic_nb.regulator.events import (
     Cost,
     QualityFeedback,

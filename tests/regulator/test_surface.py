@@ -18,8 +18,8 @@ import noetic_nb.regulator as regulator
 from noetic_nb import compat
 from noetic_nb.compat import noos
 from noetic_nb.regulator import CostCap, Predicate, Regulator, Settings, decisions, predicates
-from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._session import Session
+from noetic_nb.regulator._state import Person
 from noetic_nb.runs._regulation.decision_words import KIND_NAMES
 from tests.regulator.sessions import random_event
 from tests.regulator.test_predicates import EVERY_PREDICATE

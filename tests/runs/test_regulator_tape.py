@@ -13,8 +13,8 @@ from noetic_nb.events import ModelCalled, RegulatorDecided, RegulatorSaw, TurnSt
 from noetic_nb.items import freeze
 from noetic_nb.lab import datasets, replay_regulator
 from noetic_nb.regulator import Regulator, decisions, events
-from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._settings import NEWER_SETTINGS, RECOMMENDED_SETTINGS, RELEASE_SETTINGS, Settings
+from noetic_nb.regulator._state import Person
 from noetic_nb.regulator.predicates import CallBudget, CostCap, QualityDecline, ToolLoop
 from noetic_nb.regulator.predicates.explanation import names_of
 from noetic_nb.runs import Run, load_run

@@ -26,7 +26,6 @@ from noetic_nb.events import (
 from noetic_nb.items import input_message
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.runs._decision_faults import UNKNOWN_TARGET, is_faulty, ledger_line
 from noetic_nb.runs._events.event_json import from_wire, parse_json, to_wire
 from noetic_nb.runs._events.run_log import Numbering, call_at, place_of
 from noetic_nb.runs._layer_states import StateIndex
@@ -37,10 +36,11 @@ from noetic_nb.runs._regulation.decision_words import DecisionRedaction, decisio
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape
 from noetic_nb.runs._regulation.regulator_signals import DriftScores
 from noetic_nb.runs._requests.billing_differences import CallUsage, UsageIndex, usage_words
-from noetic_nb.runs._requests.recorded_counter import counter_named
 from noetic_nb.runs._requests.recorded_requests import CallBook
+from noetic_nb.runs._requests.sent_request import counter_named
 from noetic_nb.runs._requests.shared_requests import RequestPart, shared_prefix
 from noetic_nb.runs._save import packed
+from noetic_nb.runs._tables import UNKNOWN_TARGET, is_faulty, ledger_line
 from noetic_nb.runs._timeline.span import duration_text
 from noetic_nb.runs._timeline.turn_parts import parts_of_turns
 

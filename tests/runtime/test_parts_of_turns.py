@@ -6,8 +6,7 @@ import pytest
 
 from noetic_nb.items import ItemLog, input_message
 from noetic_nb.memory import SteeringDecision
-from noetic_nb.runtime._config.config import as_item_schemas
-from noetic_nb.runtime._config.limits import exceeded
+from noetic_nb.runtime._config.config import as_item_schemas, exceeded
 from noetic_nb.runtime._context.messages import query_of
 from noetic_nb.runtime._context.reply import problem_code
 from noetic_nb.runtime._context.step_errors import error_text, typed_text, unsaved_text

@@ -26,8 +26,8 @@ from noetic_nb.runs.token_calibration import counted_calls
 from noetic_nb.tokenizers import ENCODINGS, MODELS, EncodingTokenizer, TokenCalibration, from_ranks, get
 from noetic_nb.tokenizers import _from_files as from_files
 from noetic_nb.tokenizers._encoding_tokenizer import MAX_PIECE, MOST_KNOWN, SHORT, pieces
-from noetic_nb.tokenizers._encodings import PREFIXES, encoding_of
 from noetic_nb.tokenizers._framing import framing_of
+from noetic_nb.tokenizers._from_files import PREFIXES, encoding_of
 
 NAMES = tuple(ENCODINGS)
 

@@ -261,9 +261,9 @@ def test_a_planted_import_is_found(part: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("noetic_nb.runtime._config.limits", "from noetic_nb.runtime._context.context import Context"),
+        ("noetic_nb.runtime._config.config", "from noetic_nb.runtime._context.context import Context"),
         ("noetic_nb.runtime._durability.snapshot", "def f():\n    from noetic_nb.runtime._threads import turn"),
-        ("noetic_nb.steering._predicates.judge", "from noetic_nb.steering._rulebook.rulebook import RuleBook"),
+        ("noetic_nb.steering._evaluation.judging", "from noetic_nb.steering._rulebook.rulebook import RuleBook"),
         ("noetic_nb.widgets.base._run_view", "from noetic_nb.widgets._ledger.ledger import Ledger"),
         ("noetic_nb.memory._state.planted", "from noetic_nb.memory._enforcement import Enforcement"),
     ],

@@ -16,7 +16,7 @@ import noetic_nb as nn
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets import Approval
 from noetic_nb.widgets._approval import REFUSED, REPLACED, WITHDRAWN
-from noetic_nb.widgets.base import _cell_registry as cells
+from noetic_nb.widgets.base import _display as cells
 from noetic_nb.widgets.base._page_thread import PAGES
 from tests.widgets.test_outputs import WIDGET, Output, Page
 

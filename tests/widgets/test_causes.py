@@ -14,7 +14,7 @@ from noetic_nb.lab import datasets
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets import RuleEditor, Workbench
-from noetic_nb.widgets._timeline.timeline_text import go_of
+from noetic_nb.widgets._timeline.timeline_reading import go_of
 from tests.lab.test_rule_drafts import NOT_LOOKED, PAGE, USER, denying, limited, paying, recorded
 from tests.widgets.scenes import demo_run
 

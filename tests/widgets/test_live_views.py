@@ -18,7 +18,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, QualityGiven, ToolCalled, ViewAssembled, Where
 from noetic_nb.runs import Run
 from noetic_nb.widgets import RegulatorTrends, Selection, TokenAllocation
-from noetic_nb.widgets.base import _cell_registry as cells
+from noetic_nb.widgets.base import _display as cells
 from noetic_nb.widgets.base._reading_thread import follower_of
 from tests.widgets.scenes import demo_run, hostile_run, layer, turn, view
 from tests.widgets.views import MAKERS, NOT_FOLLOWING, OFFERED, RUN_VIEWS, VIEWS, comms

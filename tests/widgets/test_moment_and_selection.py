@@ -15,9 +15,9 @@ from noetic_nb.events import ModelCalled, QualityGiven, RunEvent, SteeringDecide
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Selection
 from noetic_nb.widgets.base._feed import Feed, Place, Reading
-from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._page_thread import PAGES, PageThread, subscribe_weakly
 from noetic_nb.widgets.base._run_view import RunView
+from noetic_nb.widgets.base._selection import Moment
 from tests.widgets.scenes import demo_run, turn
 from tests.widgets.views import RUN_VIEWS, watching
 

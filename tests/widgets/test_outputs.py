@@ -14,7 +14,7 @@ import pytest
 
 from noetic_nb.runs import Run
 from noetic_nb.widgets import TokenAllocation
-from noetic_nb.widgets.base import _cell_registry as cells
+from noetic_nb.widgets.base import _display as cells
 from noetic_nb.widgets.base import _display as display
 from noetic_nb.widgets.base import _page_thread as weakly
 from noetic_nb.widgets.base._reading_thread import at_cell_end

@@ -16,7 +16,7 @@ from noetic_nb.events import QualityGiven, RunEvent, Where
 from noetic_nb.runs import Run, record
 from noetic_nb.widgets import Compare, Ledger, RuleEditor, Workbench
 from noetic_nb.widgets._workbench.panels import PANELS
-from noetic_nb.widgets.base import _cell_registry as cells
+from noetic_nb.widgets.base import _display as cells
 from noetic_nb.widgets.base import _reading_thread as readings
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._reading_thread import READINGS, Follower, Readings, follower_of

@@ -17,9 +17,8 @@ from noetic_nb.runs._cause import places_of_decisions
 from noetic_nb.steering import RuleBook, SteeringRule, deny, load_rules
 from noetic_nb.steering._rules.file_schema import rule_data
 from noetic_nb.widgets import RuleEditor
-from noetic_nb.widgets._rules.draft import book_code
+from noetic_nb.widgets._rules.draft import book_code, rule_at, text_diff, version_rows
 from noetic_nb.widgets._rules.draft_trial import place_of
-from noetic_nb.widgets._rules.versions import rule_at, text_diff, version_rows
 
 
 def paid(amount: int, **meta: Any) -> Run:

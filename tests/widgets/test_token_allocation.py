@@ -22,7 +22,7 @@ from noetic_nb.runs._requests.sent_request import sent_stretches
 from noetic_nb.widgets import Selection, TokenAllocation
 from noetic_nb.widgets._allocation.allocation_reading import AllocationReading
 from noetic_nb.widgets.base._feed import Feed
-from noetic_nb.widgets.base._moment import EVERYTHING
+from noetic_nb.widgets.base._selection import EVERYTHING
 from tests.matrix import several
 from tests.widgets.scenes import demo_run, planned_run, turn
 

@@ -62,7 +62,7 @@ def checked_runs(name: str, *, agent: str | None, rules: str | None, outcome: st
     Raises `NoeticConfigError` ``INVALID_AGENT``, ``INVALID_SET``.
     """
     from noetic_nb.interop import Failed
-    from noetic_nb.interop._collection.frozen_sets import set_members
+    from noetic_nb.interop._collection.member_files import set_members
     from noetic_nb.runtime import AgentHarness
     from noetic_nb.steering import RuleBook, load_rules
 

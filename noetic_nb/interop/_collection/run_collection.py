@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from noetic_nb._core.long_work import Progress
 from noetic_nb._core.names import nearest
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.interop._collection.frozen_sets import write_set
 from noetic_nb.interop._collection.index_file import FACTS, Key
-from noetic_nb.interop._collection.member_files import Members, parts_of
+from noetic_nb.interop._collection.member_files import Members, parts_of, write_set
 from noetic_nb.interop._importing import Failed
 from noetic_nb.runs import Run
 from noetic_nb.steering._predicates.cel_names import FUNCTIONS, PYTHON, cel_tokens

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from noetic_nb.interop._formats.unread import NOTHING, WRONG, Keys, Unread
+from noetic_nb.interop._formats.sources import NOTHING, WRONG, Keys, Unread
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._item import Item
 from noetic_nb.items._messages import message as msg

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from noetic_nb._core.names import keys
 from noetic_nb.interop._formats import agent_logs as logs
-from noetic_nb.interop._formats.sources import Document, first_value, read_document, record, refused
-from noetic_nb.interop._formats.unread import EVERYTHING, Keys
+from noetic_nb.interop._formats.sources import EVERYTHING, Document, Keys, first_value, read_document, record, refused
 from noetic_nb.items import Item
 from noetic_nb.items._messages.message import (
     Child,

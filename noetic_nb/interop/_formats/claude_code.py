@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from noetic_nb._core.names import keys
 from noetic_nb.interop._formats import agent_logs as logs
-from noetic_nb.interop._formats.sources import Document, first_lines, lines_of, read_document
-from noetic_nb.interop._formats.unread import EVERYTHING, Keys
+from noetic_nb.interop._formats.sources import EVERYTHING, Document, Keys, first_lines, lines_of, read_document
 from noetic_nb.items import Item
 from noetic_nb.items._messages import message as msg
 from noetic_nb.items._messages.usage_fields import USAGE, known_usage

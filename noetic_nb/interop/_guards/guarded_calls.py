@@ -34,7 +34,7 @@ from noetic_nb.memory._steering_decision import denied
 from noetic_nb.models import ModelClient, ModelRequest, ModelResponse
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Recorder, Run
-from noetic_nb.runtime._config.limits import Limits
+from noetic_nb.runtime._config.config import Limits
 from noetic_nb.runtime._context.step_errors import TurnStopped, error_text
 from noetic_nb.runtime._execution.tool_call import CallEnd, denial_text, record_call, steer_call
 from noetic_nb.steering import RuleBook, SteeringRule, steering

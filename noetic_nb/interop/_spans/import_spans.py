@@ -20,11 +20,18 @@ from noetic_nb._core.long_work import counted
 from noetic_nb._core.names import keys
 from noetic_nb.errors import NoeticError
 from noetic_nb.interop._formats.sources import Document, record, refused
-from noetic_nb.interop._spans.own_spans import is_own, run_of_own
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._spans.span_record import LogRecord, Span, log_record, span_record
 from noetic_nb.interop._spans.span_run import run_of_execution
-from noetic_nb.interop._spans.span_tree import NO_PLACE, Conversation, conversations, executions, joined
+from noetic_nb.interop._spans.span_tree import (
+    NO_PLACE,
+    Conversation,
+    conversations,
+    executions,
+    is_own,
+    joined,
+    run_of_own,
+)
 from noetic_nb.items._messages.message import shown
 from noetic_nb.runs import Run
 from noetic_nb.runs._load import MAX_BYTES

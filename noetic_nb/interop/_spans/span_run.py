@@ -10,15 +10,14 @@ from noetic_nb import events as ev
 from noetic_nb.interop._spans.calls import ModelUse, ToolUse, kind_of
 from noetic_nb.interop._spans.openinference import nested
 from noetic_nb.interop._spans.span_messages import Result, arguments_of, parsed
-from noetic_nb.interop._spans.span_nodes import with_nodes
 from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.interop._spans.span_tree import CheckUse, Execution
-from noetic_nb.interop._spans.span_turns import Log, TurnWriter, asked_of
+from noetic_nb.interop._spans.span_turns import Log, TurnWriter, asked_of, with_nodes
 from noetic_nb.items import Item, item_text
 from noetic_nb.items._frozen import frozen_data
 from noetic_nb.items._messages.message import FINISH, call_output, input_text, output_text, text_message
 from noetic_nb.redact import Redaction
-from noetic_nb.runs._context_tokens import ContextTokens
+from noetic_nb.runs._conversation_texts import ContextTokens
 from noetic_nb.runs._run import Run
 
 _HOOKS: Final[Mapping[str, Any]] = {

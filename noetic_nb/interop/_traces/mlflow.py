@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from noetic_nb.interop._formats.unread import EVERYTHING
+from noetic_nb.interop._formats.sources import EVERYTHING
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._spans.span_record import span_record
 from noetic_nb.interop._traces.payloads import first_of, number, plain, tokens

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from noetic_nb._core.names import keys
-from noetic_nb.interop._formats.unread import Keys
+from noetic_nb.interop._formats.sources import Keys
 from noetic_nb.interop._spans.span_messages import ROLES, parsed, result_of
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._messages.message import count, mapping, money, usage_of

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from noetic_nb._core.long_work import counted
 from noetic_nb.errors import NoeticError
-from noetic_nb.interop._formats.sources import Document, record, refused
-from noetic_nb.interop._formats.unread import NOTHING, WRONG
+from noetic_nb.interop._formats.sources import NOTHING, WRONG, Document, record, refused
 from noetic_nb.interop._spans.import_spans import runs_of
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._spans.span_record import Span, SpanEvent

@@ -15,7 +15,7 @@ from noetic_nb.interop._spans.span_run import RunWriter
 from noetic_nb.interop._spans.span_tree import DEEPEST, Execution, agent_name, invocation_of
 from noetic_nb.interop._spans.span_turns import Log
 from noetic_nb.redact import Redaction
-from noetic_nb.runs._context_tokens import ContextTokens
+from noetic_nb.runs._conversation_texts import ContextTokens
 
 
 class LiveWriter(RunWriter):

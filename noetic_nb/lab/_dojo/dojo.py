@@ -18,9 +18,8 @@ from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._checks import check_one_of, in_processes
 from noetic_nb.lab._dojo.agentdojo_suites import SUITES, VERSION, agentdojo_suite
-from noetic_nb.lab._dojo.attackers import Attacker, Link, links_of, samples_of
+from noetic_nb.lab._dojo.attackers import Attacker, Link, Oracle, links_of, samples_of
 from noetic_nb.lab._dojo.episodes import Attack, Dojo, play
-from noetic_nb.lab._dojo.oracle import Oracle
 from noetic_nb.lab._rule_trial import as_snapshot
 from noetic_nb.lab._statistics.intervals import FEW, Count, counted
 from noetic_nb.lab._statistics.labels import clusters_of

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from noetic_nb.clock import Clock
 from noetic_nb.items import Item, ItemLog, input_message, item_text, item_tokens
+from noetic_nb.items._build import leading_text, leading_tokens, same_when_sent
 from noetic_nb.items._registry import ANY_ITEMS
-from noetic_nb.items._shared_prefix import leading_text, leading_tokens, same_when_sent
 from noetic_nb.lab._dialogues import Dialogue, Question
 from noetic_nb.lab._recall_quality.evidence_ladder import Ladder, SentTexts
 from noetic_nb.layers._external import Spent, counting

@@ -14,7 +14,7 @@ from math import fsum, nan
 from typing import Final
 
 from noetic_nb.lab._dialogues import Dialogue, Evidence, Question
-from noetic_nb.lab._recall_quality.folded_text import folded, spellings
+from noetic_nb.lab._recall_quality.word_senses import folded, spellings
 
 RUNGS: Final = ("verbatim", "value", "owned", "answerable")
 """From the easiest to trick to the hardest."""

@@ -15,11 +15,17 @@ from math import ceil
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.lab._recall_quality.fact_names import NameReader
-from noetic_nb.lab._recall_quality.folded_text import FoldedTexts, folded
-from noetic_nb.lab._recall_quality.normal_forms import MONTHS, WEEKDAYS, ascii_digits, date_keys, number_keys, time_keys
-from noetic_nb.lab._recall_quality.paths_and_commands import work_facts
+from noetic_nb.lab._recall_quality.normal_forms import (
+    MONTHS,
+    WEEKDAYS,
+    ascii_digits,
+    date_keys,
+    number_keys,
+    time_keys,
+    work_facts,
+)
 from noetic_nb.lab._recall_quality.person_states import states_of
-from noetic_nb.lab._recall_quality.word_senses import core, denies, sentence_stems, stems
+from noetic_nb.lab._recall_quality.word_senses import FoldedTexts, core, denies, folded, sentence_stems, stems
 
 FactKind: TypeAlias = Literal[
     "name", "number", "date", "time", "id", "path", "command", "quote", "decision", "preference"

@@ -13,9 +13,8 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item
 from noetic_nb.lab._checks import check_run
 from noetic_nb.lab._recall_quality.facts import Fact, FactKind, KnownFacts, facts_of
-from noetic_nb.lab._recall_quality.folded_text import FoldedTexts, folded
 from noetic_nb.lab._recall_quality.sent_contexts import IN_PLACE, ContextIndex, SentContext, fact_text, log_key
-from noetic_nb.lab._recall_quality.word_senses import telling_words
+from noetic_nb.lab._recall_quality.word_senses import FoldedTexts, folded, telling_words
 from noetic_nb.runs import Run
 from noetic_nb.runs._events.selected import CallName, appended, model_calls
 from noetic_nb.runs._requests.sent_request import RecordedRequest

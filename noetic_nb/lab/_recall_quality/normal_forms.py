@@ -1,4 +1,4 @@
-"""Normal forms of numbers, dates and times: different spellings of the same value are equal."""
+"""Values in texts by their form: numbers, dates and times in one spelling, paths of files, and commands of a shell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,141 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from datetime import date
-from typing import Final
+from typing import Final, Literal, NamedTuple
+
+from noetic_nb.lab._recall_quality.word_lists import WORDS
+
+LONGEST_PATH: Final = 260
+LONGEST_COMMAND: Final = 300
+
+_PIECE: Final = re.compile(r"[^\s\"'`<>|(),;=\[\]{}“”„«»]+")
+_PLAIN: Final = re.compile(r"[\w.@+~/-]+")
+_WINDOWS: Final = re.compile(r"[A-Za-z]:\\[^\s:*?\"<>|]+")
+_LINE: Final = re.compile(r"(?::\d+)+$")
+
+_TOLD: Final = re.compile(
+    r"\b(?:run|ran|runs|running|executed?|executing|invoke|type|command(?:\sis|\swas)?:?|with|via|do|did)\s(?=[a-z.~/])"
+)
+_PROMPT: Final = re.compile(r"^[ \t]*\$[ \t]+(\S[^\n]*)", re.MULTILINE)
+_TICKS: Final = re.compile(r"(?<!`)`([^`\n]{2,300})`(?!`)|\"([^\"\n]{4,300})\"|'([^'\n]{4,300})'")
+_FENCE: Final = re.compile(r"```[^\n]*\n(.*?)(?:```|\Z)", re.DOTALL)
+_WORD: Final = re.compile(r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'`])+")
+
+
+class WorkFact(NamedTuple):
+    """A path or a command, and where it stands."""
+
+    start: int
+    stop: int
+    kind: Literal["path", "command"]
+    text: str
+
+
+def work_facts(text: str, *, is_value: bool = False) -> list[WorkFact]:
+    """Return the commands of a text, and the paths outside of them, in order; `is_value` is a field of data."""
+    found = list(_commands(text, is_value=is_value))
+    kept: list[WorkFact] = []
+    for one in sorted([*found, *_paths(text)]):
+        if not kept or one.start >= kept[-1].stop:
+            kept.append(one)
+        elif one.kind == "command" and kept[-1].kind == "path":
+            kept[-1] = one
+    return kept
+
+
+def _paths(text: str) -> Iterator[WorkFact]:
+    for match in _PIECE.finditer(text) if any(mark in text for mark in ("/", "\\", ".", "file")) else ():
+        piece = match[0]
+        if any(mark in piece for mark in "/.\\") or piece in ("Makefile", "Dockerfile"):
+            said = _LINE.sub("", piece.rstrip(".,:;!?*"))
+            if len(said) <= LONGEST_PATH and _is_path(said):
+                yield WorkFact(match.start(), match.start() + len(said), "path", said)
+
+
+def _is_path(said: str) -> bool:
+    if "\\" in said:
+        return "://" not in said and _WINDOWS.fullmatch(said) is not None
+    if said.lower() in WORDS["whole_names"]:
+        return True
+    if not _PLAIN.fullmatch(said) or not any(map(str.isalpha, said)):
+        return False
+    parts = [part for part in said.split("/") if part]
+    name, _, end = parts[-1].rpartition(".")
+    is_file = end.lower() in WORDS["file_ends"] and any(map(str.isalpha, name.partition(".")[0]))
+    if "/" not in said:
+        return is_file and "@" not in said and said.lower() not in WORDS["products"]
+    begins = parts[0].lower().removeprefix(".") in WORDS["folders"]
+    if is_file or said.startswith(("~/", "./", "../", "/")):
+        return is_file or len(parts) > 1 or (begins and said.startswith("/"))
+    return (begins and not parts[-1].isdigit()) or (said.endswith("/") and len(parts[0]) > 1)
+
+
+def _commands(text: str, *, is_value: bool) -> Iterator[WorkFact]:
+    if is_value:
+        if is_command(text):
+            yield WorkFact(0, len(text), "command", text.strip()[:LONGEST_COMMAND])
+        return
+    for match in _PROMPT.finditer(text) if "$" in text else ():
+        yield _placed(match.start(1), match[1])
+    if "`" in text or '"' in text or "'" in text:
+        for match in _TICKS.finditer(text):
+            if is_command(match[match.lastindex or 0]):
+                yield _placed(match.start(match.lastindex or 0), match[match.lastindex or 0])
+    for block in _FENCE.finditer(text) if "```" in text else ():
+        at = block.start(1)
+        for line in block[1].splitlines(keepends=True):
+            if is_command(line.strip()):
+                yield _placed(at + len(line) - len(line.lstrip()), line)
+            at += len(line)
+    for match in _TOLD.finditer(text):
+        said = _in_prose(text, match.end(), WORDS["programs"] | WORDS["wordlike"])
+        if said:
+            yield _placed(match.end(), said)
+    for match in _WORD.finditer(text):
+        if match[0] in WORDS["programs"]:
+            said = _in_prose(text, match.start(), WORDS["programs"])
+            if said and (said.split()[1] in WORDS["does"] or any(word.startswith("-") for word in said.split()[1:])):
+                yield _placed(match.start(), said)
+
+
+def _placed(start: int, said: str) -> WorkFact:
+    said = said.strip()
+    return WorkFact(start, start + len(said), "command", said[:LONGEST_COMMAND])
+
+
+def is_command(said: str) -> bool:
+    """Tell whether a text that stands apart is a command: a known program with arguments, or options behind a word."""
+    words = said.split()
+    if len(words) < 2 or len(said) > LONGEST_COMMAND:
+        return False
+    first = words[1] if words[0] == "sudo" else words[0]
+    name = first.rsplit("/", 1)[-1]
+    if name in WORDS["programs"] or (name in WORDS["wordlike"] and words[1] not in WORDS["ends"] - {"a"}):
+        return True
+    has_option = any(re.fullmatch(r"--?[a-zA-Z][\w-]*(?:=\S+)?", word) for word in words[1:])
+    return has_option and re.fullmatch(r"[a-z./][\w./-]*", words[0]) is not None
+
+
+def _in_prose(text: str, start: int, programs: frozenset[str]) -> str:
+    """Return the command that begins there in a sentence, empty where none does: it ends before the words go on."""
+    stop, bare, count = start, 0, 0
+    for match in _WORD.finditer(text, start, start + LONGEST_COMMAND):
+        word = match[0]
+        plain = word.rstrip(".,;:!?)")
+        if count:
+            is_marked = plain[:1] in "-\"'./~$*" or any(mark in plain for mark in "/=._*:")
+            is_bare = not is_marked and plain not in ("|", "&&", ">")
+            is_end = plain in WORDS["ends"] or (is_bare and (bare >= 3 or not plain.isascii()))
+            if is_end or text[stop : match.start()].strip(" "):
+                break
+            bare += is_bare
+        elif plain.rsplit("/", 1)[-1] not in programs:
+            return ""
+        stop, count = match.start() + len(plain), count + 1
+        if plain != word:
+            break
+    return text[start:stop] if count > 1 else ""
+
 
 # English, German, French, Spanish, Italian, Portuguese and Russian (as in a date), with the usual short forms.
 _MONTH_NAMES: Final = (

@@ -25,8 +25,7 @@ from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run, record
 from noetic_nb.runs._labelled import with_labels_of
 from noetic_nb.runs._recorded_origins import RecordedClock
-from noetic_nb.runs._requests.recorded_counter import recorded_counter
-from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runs._requests.sent_request import RecordedRequest, recorded_counter
 from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steering import RuleBook, steering
 from noetic_nb.steering._layer import policy_of, rulebook_of

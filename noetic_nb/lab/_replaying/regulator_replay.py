@@ -15,8 +15,8 @@ from noetic_nb.events import RegulatorDecided, RunEvent, SteeringDecided, ToolCa
 from noetic_nb.items import freeze
 from noetic_nb.lab._replaying.replay_report import Kept
 from noetic_nb.regulator import Regulator, decisions
-from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._settings import RELEASE_SETTINGS, Settings
+from noetic_nb.regulator._state import Person
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecided
 from noetic_nb.runs._regulation.recorded_regulator import LAYER_KIND, RegulatorFeed, as_recorded, checked_regulator
 

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 import z3
 
 from noetic_nb._core.names import skeleton
-from noetic_nb.items._links import LINKS
 from noetic_nb.lab._rule_proofs.cel_syntax import Node, UnknownSyntax, parse
 from noetic_nb.lab._rule_proofs.symbols import (
     AUTHORS,
@@ -36,7 +35,7 @@ from noetic_nb.lab._rule_proofs.symbols import (
     text,
 )
 from noetic_nb.steering._predicates.bindings import MAX_HISTORY
-from noetic_nb.steering._predicates.sequence_rules import misspelt_arguments
+from noetic_nb.steering._predicates.sequence_rules import LINKS, misspelt_arguments
 from noetic_nb.steering._rules.rule import CelCondition, LLMEval, PythonPredicate, SequenceRule, SteeringRule
 
 _NUMBERS: Final = frozenset({"int", "double"})

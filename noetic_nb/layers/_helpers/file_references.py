@@ -39,7 +39,7 @@ from noetic_nb.memory import (
     Slot,
     layer_data,
 )
-from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.tokens import Tokenizer, most_that_fit
 
 DEFAULT_EXTENSIONS: Final = keys(

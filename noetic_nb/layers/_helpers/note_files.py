@@ -30,7 +30,7 @@ from noetic_nb.memory import (
     RecallParams,
     layer_data,
 )
-from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._layer_functions import built_in
 
 SLOT: Final = 120
 DEFAULT_BUDGET: Final = {"min": 0, "max": 1000}

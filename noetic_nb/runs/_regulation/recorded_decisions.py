@@ -15,8 +15,8 @@ from noetic_nb.events import LayerStateChanged, ModelCalled, RegulatorDecided, R
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.regulator import Regulator, decisions, events
 from noetic_nb.regulator._adapters.replay import MomentEvidence, evidence_of
-from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._settings import Settings
+from noetic_nb.regulator._state import Person
 from noetic_nb.regulator.events import accepted_text
 from noetic_nb.regulator.predicates import Predicate
 from noetic_nb.regulator.predicates.explanation import PredicateFinding, names_of

@@ -31,8 +31,8 @@ from noetic_nb.events import (
 from noetic_nb.items import freeze
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.regulator import Regulator, decisions, events
-from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._settings import NEWER_SETTINGS, RECOMMENDED_SETTINGS, RELEASE_SETTINGS, Settings
+from noetic_nb.regulator._state import Person
 from noetic_nb.regulator.events import accepted_text
 from noetic_nb.regulator.predicates import Predicate
 from noetic_nb.regulator.predicates.explanation import names_of

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias, overload
 from noetic_nb.events import ItemFate, ModelCalled, RequestPrepared, RunEvent, ViewAssembled
 from noetic_nb.runs._plain_text import count, plain
 from noetic_nb.runs._requests.billing_differences import Billed, CallUsage, UsageIndex, usage_words
-from noetic_nb.runs._requests.recorded_counter import tool_tokens
+from noetic_nb.runs._requests.sent_request import tool_tokens
 
 NO_PLANS: Final = (
     "This recording has no plans: it has what models answered, not what they were sent or how a budget was split."

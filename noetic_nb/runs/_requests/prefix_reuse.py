@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.items import item_tokens
-from noetic_nb.items._shared_prefix import leading_text, leading_tokens, sent_hash
+from noetic_nb.items._build import leading_text, leading_tokens, sent_hash
 from noetic_nb.models.prompt_caching import CacheRules, cache_rules
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from noetic_nb.events import RequestPrepared
 from noetic_nb.items import Item, item_tokens
+from noetic_nb.items._build import leading_text, leading_tokens, same_when_sent
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._log import ItemView
-from noetic_nb.items._shared_prefix import leading_text, leading_tokens, same_when_sent
 from noetic_nb.runs._requests.sent_request import RecordedRequest, SentItem
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 

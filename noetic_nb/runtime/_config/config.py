@@ -1,4 +1,4 @@
-"""An agent as data: its steps, its memory, its token budget; as JSON, too, and for the head of a run. Nothing here is alive.
+"""An agent as data: its steps, its memory, its token budget and limits; as JSON, too, and for the head of a run.
 
 In JSON a reference stands for what JSON cannot hold, such as a function; see `noetic_nb.steps._json.step_json`.
 """
@@ -11,17 +11,16 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_origin
 
-from pydantic import Field, field_validator
+from pydantic import Field, FiniteFloat, field_validator
 
 from noetic_nb._core.shell import Shell, checked_shell
-from noetic_nb.errors import ItemValidationError, NoeticConfigError
+from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.items import ItemRegistry, freeze, thaw
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.memory import MemoryConfig, MemoryLayer, ProjectionPolicy, memory
 from noetic_nb.models._client import ModelClient
 from noetic_nb.models._client_answers import IDLE_TIMEOUT_MS
-from noetic_nb.runtime._config.limits import Limits
 from noetic_nb.steps import LLMStep, LoopStep, Step, Tool, ToolStep
 from noetic_nb.steps._base import Frozen, InstanceField
 from noetic_nb.steps._function_tools import as_tools
@@ -30,6 +29,56 @@ from noetic_nb.steps._schema import OutputSchema, as_schema
 
 if TYPE_CHECKING:
     from noetic_nb.steps import Registry
+
+
+class Limits(Frozen):
+    """Limits of a turn, or of an execution held open; None means no limit.
+
+    Examples
+    --------
+    >>> Limits(max_cost=0.5, max_steps=20).max_steps
+    20
+    """
+
+    error_code: ClassVar[str] = "INVALID_LIMITS"
+
+    max_cost: FiniteFloat | None = Field(default=None, ge=0)
+    """US dollars, judges and layers included."""
+    max_tokens: int | None = Field(default=None, ge=0)
+    """Input and output tokens together."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """Steps dispatched, those of children included."""
+    max_duration_ms: FiniteFloat | None = Field(default=None, gt=0, alias="maxDuration")
+    """Milliseconds; a model call or a tool that is under way then is cut short."""
+
+    def check(self, cost: float, tokens: int, steps: int, elapsed_ms: float) -> None:
+        """Raise where more was spent than may be.
+
+        Raises
+        ------
+        NoeticError
+            ``budget_exceeded``, of the first limit in this order.
+        """
+        if self.max_cost is not None and cost > self.max_cost:
+            raise exceeded("cost", self.max_cost, cost)
+        if self.max_tokens is not None and tokens > self.max_tokens:
+            raise exceeded("tokens", self.max_tokens, tokens)
+        if self.max_steps is not None and steps > self.max_steps:
+            raise exceeded("steps", self.max_steps, steps)
+        if self.max_duration_ms is not None and elapsed_ms > self.max_duration_ms:
+            raise exceeded("duration", self.max_duration_ms, elapsed_ms)
+
+
+def exceeded(field: Literal["cost", "tokens", "steps", "duration"], limit: float, actual: float) -> NoeticError:
+    """Return the error for spending more than a limit."""
+    return NoeticError(
+        "budget_exceeded",
+        f"The execution went beyond its limit of {field}: {actual:g} of {limit:g}",
+        hint="Raise the limit, or look at what the agent keeps doing.",
+        field=field,
+        limit=limit,
+        actual=actual,
+    )
 
 
 # Keys of a configuration in JSON that hold data and schemas: what looks like a step or a reference there is none.

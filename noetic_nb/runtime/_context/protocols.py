@@ -15,7 +15,7 @@ from noetic_nb.items._origins import Origin
 from noetic_nb.memory import ExecutionContext, LayerStack
 from noetic_nb.memory._enforcement import CallHistory, Place
 from noetic_nb.models._client import ModelDelta, ModelResponse, Usage
-from noetic_nb.runtime._config.limits import Limits
+from noetic_nb.runtime._config.config import Limits
 from noetic_nb.steps import LoopStep, Step
 
 C = TypeVar("C", contravariant=True)

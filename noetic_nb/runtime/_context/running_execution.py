@@ -22,12 +22,11 @@ from noetic_nb.memory._declared import TypedMemory
 from noetic_nb.memory._enforcement import Place as CallPlace
 from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.models._client import NO_USAGE, ModelResponse
-from noetic_nb.runtime._config.limits import Limits
-from noetic_nb.runtime._context.context import ABORTED, Context, Runner
+from noetic_nb.runtime._config.config import Limits
+from noetic_nb.runtime._context.context import ABORTED, Context, Runner, Tree
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.protocols import ExecutionRecorder, StepValue
 from noetic_nb.runtime._context.reply import MAX_WARNINGS, ReplyWarning, problem_text
-from noetic_nb.runtime._context.tree import Tree
 from noetic_nb.steps import Channel, Step
 from noetic_nb.steps._channel_type import DEFAULT_TIMEOUT_MS as WAIT_MS
 

@@ -14,7 +14,7 @@ from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.memory import PastCall
 from noetic_nb.memory._enforcement import PENDING
 from noetic_nb.models._client import NO_USAGE, Usage
-from noetic_nb.runtime._config.limits import Limits
+from noetic_nb.runtime._config.config import Limits
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.size_warnings import is_small
 from noetic_nb.runtime._durability.corruption import (

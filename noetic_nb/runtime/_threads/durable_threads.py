@@ -13,7 +13,7 @@ from noetic_nb.items._item_checks import kept_problem
 from noetic_nb.memory import ExecutionContext, resolve_scope_key
 from noetic_nb.memory.scope import ScopeIds
 from noetic_nb.redact import safe_logger
-from noetic_nb.runtime._config.limits import Limits
+from noetic_nb.runtime._config.config import Limits
 from noetic_nb.runtime._context.context import Runner
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.protocols import TurnRecorder

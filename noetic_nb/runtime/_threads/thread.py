@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, Typ
 
 from noetic_nb._core.arguments import ArgumentError
 from noetic_nb.items import ItemLog
-from noetic_nb.runtime._config.limits import Limits
+from noetic_nb.runtime._config.config import Limits
 from noetic_nb.runtime._context.reply import AgentReply
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.sync import shortened

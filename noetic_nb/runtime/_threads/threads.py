@@ -14,7 +14,7 @@ from noetic_nb.items import Item, ItemLog
 from noetic_nb.items._origins import with_origin
 from noetic_nb.memory import resolve_scope_key
 from noetic_nb.redact import safe_logger
-from noetic_nb.runtime._config.limits import Limits
+from noetic_nb.runtime._config.config import Limits
 from noetic_nb.runtime._context.context import Runner
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.keeping import keeper_of

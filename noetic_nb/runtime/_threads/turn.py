@@ -13,7 +13,7 @@ from noetic_nb.events import TurnCompleted, TurnStarted
 from noetic_nb.items import Item, ItemLog, assistant_message, assistant_text
 from noetic_nb.memory import Stop
 from noetic_nb.memory._declared import TypedMemory
-from noetic_nb.runtime._config.limits import Limits, exceeded
+from noetic_nb.runtime._config.config import Limits, exceeded
 from noetic_nb.runtime._context.context import Runner
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.keeping import keeper_of

@@ -15,10 +15,9 @@ from types import ModuleType
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from noetic_nb._core.names import nearest, skeleton
-from noetic_nb.items._links import LINKS
 from noetic_nb.items._origins import trusted_source
 from noetic_nb.steering._predicates.cel_names import cel_tokens
-from noetic_nb.steering._predicates.sequence_rules import has_argument, misspelt_arguments
+from noetic_nb.steering._predicates.sequence_rules import LINKS, has_argument, misspelt_arguments
 from noetic_nb.steering._rules.rule import CelCondition, PythonPredicate, SequenceRule, SteeringRule
 
 # What returns something else at another time, or acts on the world.

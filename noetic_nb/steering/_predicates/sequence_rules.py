@@ -1,4 +1,4 @@
-"""Rules about earlier calls: never `send_email` after `read_secrets`; at most 3 `search` calls; only values of the user.
+"""Rules about earlier calls: never `send_email` after `read_secrets`; at most 3 `search` calls; only values or links of the user.
 
 A call counts from its decision on, unless it was refused, and whether or not it succeeded: what failed may have had its
 effect. For *only after*, what came before must have succeeded.
@@ -6,12 +6,13 @@ effect. For *only after*, what came before must have succeeded.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Final
 
 from noetic_nb._core.names import skeleton
-from noetic_nb.items._links import LINKS, links_in
 from noetic_nb.items._origins import members, trusted_source
 from noetic_nb.items._value_search import hidden_character, value_text
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
@@ -19,6 +20,25 @@ from noetic_nb.steering._predicates.bindings import MAX_AT_ONCE, Params, work_of
 from noetic_nb.steering._predicates.guidance_template import Guidance
 from noetic_nb.steering._predicates.in_thread import in_thread
 from noetic_nb.steering._rules.rule import SequenceRule, SteeringRule
+
+LINKS: Final = "links"
+"""Stands after the path of an argument that is a text."""
+_BETWEEN: Final = re.compile(r"[\s<>\"]+|\]\(")
+_AROUND: Final = "([{'`*_)]}.,;:!?"
+_DOTS: Final = str.maketrans("。｡", "..")
+_LINK: Final = re.compile(
+    r"://|\S@\S|(?:data|javascript|mailto|tel):\S|[^\W_]\.[^\W\d_]{2,}|(?:\d{1,3}\.){3}\d{1,3}", re.IGNORECASE
+)
+
+
+def links_in(text: str) -> list[str]:
+    """Return the links in a text, in order, each with what is glued to it: in doubt, a word is one.
+
+    A host is found by its point: neither ``localhost`` nor "example dot com" is a link.
+    """
+    words = [word.strip(_AROUND) for word in _BETWEEN.split(text)]
+    return [word for word in words if _LINK.search(unicodedata.normalize("NFKC", word).translate(_DOTS))]
+
 
 # How a call ends that was never made.
 _NOT_MADE: Final = frozenset({"denied", "guided", "invalid_args", "unknown"})

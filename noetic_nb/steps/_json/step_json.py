@@ -19,8 +19,8 @@ from pydantic.alias_generators import to_camel, to_snake
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items import freeze, thaw
 from noetic_nb.items._frozen import FrozenDict
-from noetic_nb.memory._built_in import MAKES_LAYERS, BuiltIn
 from noetic_nb.memory._layer import MemoryLayer
+from noetic_nb.memory._layer_functions import MAKES_LAYERS, BuiltIn
 from noetic_nb.steps._json.registry import Registry
 from noetic_nb.steps._output_codec import CodecOutput
 from noetic_nb.steps._records import STEP_ADAPTER, Step

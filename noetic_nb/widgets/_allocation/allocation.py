@@ -17,9 +17,8 @@ from noetic_nb.runs._run_source import run_of
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.widgets._allocation.allocation_reading import CALLS_HOSTED, CALLS_KEPT, AllocationReading
 from noetic_nb.widgets.base._host import is_hosted
-from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._picture import PictureView
-from noetic_nb.widgets.base._selection import Selection
+from noetic_nb.widgets.base._selection import Moment, Selection
 
 if TYPE_CHECKING:
     import pandas

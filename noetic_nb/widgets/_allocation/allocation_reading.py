@@ -27,11 +27,17 @@ from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
 from noetic_nb.widgets._allocation.call_bars import BROKE_PATH, LOOKS, NO_CACHING, CallCaching, caching_of, fixed_parts
-from noetic_nb.widgets._allocation.call_changes import Dragged, handles_of, settings_of, what_if_data
-from noetic_nb.widgets._allocation.call_items import rows_data, rows_of
+from noetic_nb.widgets._allocation.call_changes import (
+    Dragged,
+    handles_of,
+    rows_data,
+    rows_of,
+    settings_of,
+    what_if_data,
+)
 from noetic_nb.widgets._transcript.call_content import ShownRows
 from noetic_nb.widgets.base._feed import Place, Reading
-from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 
 # Older calls are fetched when they are looked at; a page without a kernel has these.
 CALLS_KEPT: Final = 100

@@ -20,9 +20,8 @@ from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._run_source import RunLike, run_of
 from noetic_nb.widgets._compare.compare_reading import CompareReading
 from noetic_nb.widgets.base._feed import Feed, Place, Reading
-from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._picture import PictureView
-from noetic_nb.widgets.base._selection import Selection
+from noetic_nb.widgets.base._selection import EVERYTHING, Moment, Selection
 from noetic_nb.widgets.base._table import table
 
 HEADS: Final = ("Metric", "Mean of a", "Mean of b", "b − a", f"{100 * CONFIDENCE:.0f} % interval", "Pairs")

@@ -27,7 +27,7 @@ from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runs._turns import TurnBook, TurnSummary
 from noetic_nb.widgets.base._feed import Place, Reading
-from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 from noetic_nb.widgets.base._table import table
 from noetic_nb.widgets.base._text_diff import parts_html, parts_text, text_parts
 

@@ -16,9 +16,8 @@ from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._recorded_origins import RunOrigins
 from noetic_nb.runs._run_source import RunLike, run_of
 from noetic_nb.widgets._ledger.ledger_reading import LedgerReading
-from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._run_view import RunView
-from noetic_nb.widgets.base._selection import Selection
+from noetic_nb.widgets.base._selection import Moment, Selection
 
 
 class Ledger(RunView):

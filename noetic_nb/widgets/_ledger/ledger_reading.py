@@ -21,19 +21,24 @@ from noetic_nb.events import (
 )
 from noetic_nb.items._origin_index import Provenance
 from noetic_nb.markup import escape, heading
-from noetic_nb.runs._decision_faults import ledger_line
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
-from noetic_nb.widgets._ledger.decision_text import (
+from noetic_nb.runs._tables import ledger_line
+from noetic_nb.widgets._ledger.ledger_index import (
+    FACETS,
     FULL_LENGTH,
     OUTCOMES,
+    Entry,
+    Filter,
+    Fold,
+    LedgerIndex,
+    Line,
     answer_parts,
     answer_text,
     argument_rows,
     row_texts,
 )
-from noetic_nb.widgets._ledger.ledger_index import FACETS, Entry, Filter, Fold, LedgerIndex, Line
 from noetic_nb.widgets.base._feed import Place, Reading
-from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 from noetic_nb.widgets.base._table import table
 
 EMPTY: Final = "No steering decision yet. Each evaluation of the rules appears here."

@@ -30,7 +30,7 @@ from noetic_nb.widgets._memory.state_texts import (
     write_row,
 )
 from noetic_nb.widgets.base._feed import Reading
-from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 from noetic_nb.widgets.base._table import table
 from noetic_nb.widgets.base._text_diff import parts_html, parts_text
 

@@ -23,9 +23,8 @@ from noetic_nb.runs._recording.recorder import record, recorded
 from noetic_nb.sync import run_sync
 from noetic_nb.widgets._memory.memory_reading import MemoryReading, base_of
 from noetic_nb.widgets._memory.state_texts import difference, shown_state
-from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._picture import PictureView
-from noetic_nb.widgets.base._selection import Selection
+from noetic_nb.widgets.base._selection import Moment, Selection
 
 # A state beyond this is no text to edit by hand.
 MOST_CHARS: Final = 100_000

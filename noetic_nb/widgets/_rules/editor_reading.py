@@ -18,13 +18,24 @@ from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
 from noetic_nb.steering._rulebook.rule_files import is_unchanged
 from noetic_nb.widgets._rules.debounced import TooLong, in_time
-from noetic_nb.widgets._rules.draft import Draft, book_code, draft_of, new_rule, rule_code, rule_of
+from noetic_nb.widgets._rules.draft import (
+    Draft,
+    book_code,
+    draft_of,
+    new_rule,
+    removed_rules,
+    rule_at,
+    rule_code,
+    rule_of,
+    text_diff,
+    version_rows,
+    whole_text,
+)
 from noetic_nb.widgets._rules.draft_trial import NOT_EDITED, DraftTrial, check_draft, sample_calls
 from noetic_nb.widgets._rules.rule_fields import FORMS, fields_of
 from noetic_nb.widgets._rules.rule_table import EMPTY, RuleHits, rule_rows, rules_html, rules_text
-from noetic_nb.widgets._rules.versions import removed_rules, rule_at, text_diff, version_rows, whole_text
 from noetic_nb.widgets.base._feed import Place, Reading
-from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 
 
 def save_book(rulebook: RuleBook, path: str | PathLike[str], *, overwrite: bool = False) -> str:

@@ -22,11 +22,10 @@ from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
 from noetic_nb.widgets._rules.draft import book_code, rule_code
 from noetic_nb.widgets._rules.editor_reading import EditorReading
 from noetic_nb.widgets._rules.rule_table import rules_frame
-from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._page_thread import subscribe_weakly
 from noetic_nb.widgets.base._reading_thread import READINGS
 from noetic_nb.widgets.base._run_view import RunView
-from noetic_nb.widgets.base._selection import Selection
+from noetic_nb.widgets.base._selection import Moment, Selection
 
 
 class Notice(NamedTuple):

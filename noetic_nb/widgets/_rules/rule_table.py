@@ -13,7 +13,7 @@ from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steering._rules.file_schema import rule_text
 from noetic_nb.widgets._rules.draft import form_of
 from noetic_nb.widgets._rules.rule_fields import FORMS
-from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 from noetic_nb.widgets.base._table import table
 
 # A saved notebook shows a rule's text, not a library pasted into it.

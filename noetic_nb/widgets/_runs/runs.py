@@ -16,7 +16,7 @@ from noetic_nb.markup import dollars, escape, heading
 from noetic_nb.runs import Run
 from noetic_nb.runs._labelled import visible_labels
 from noetic_nb.runs._plain_text import plain, sendable
-from noetic_nb.widgets._transcript.call_labels import names_for
+from noetic_nb.widgets._transcript.call_outcome import names_for
 from noetic_nb.widgets._workbench.workbench import Workbench
 from noetic_nb.widgets.base._feed import Reading
 from noetic_nb.widgets.base._run_view import RunView

@@ -15,9 +15,8 @@ from noetic_nb.runs._run_source import run_of
 from noetic_nb.runs._timeline.run_spans import has_clock
 from noetic_nb.widgets._timeline.timeline_reading import TimelineReading
 from noetic_nb.widgets.base._host import is_hosted
-from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._picture import PictureView
-from noetic_nb.widgets.base._selection import Selection
+from noetic_nb.widgets.base._selection import Moment, Selection
 
 FRAME: Final = {
     "run_id": "object", "thread_id": "object", "execution_id": "object", "turn": "int64", "seq": "int64", "kind": "object",

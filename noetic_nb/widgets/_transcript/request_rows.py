@@ -14,8 +14,7 @@ from noetic_nb.items import Item, item_text, item_tokens, thaw
 from noetic_nb.items._build import content_tokens
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.runs._plain_text import OPAQUE, is_opaque, plain
-from noetic_nb.runs._requests.recorded_counter import tool_tokens
-from noetic_nb.runs._requests.sent_request import RecordedRequest, SentItem
+from noetic_nb.runs._requests.sent_request import RecordedRequest, SentItem, tool_tokens
 from noetic_nb.runtime._planning.least_budget import AbsentItem, LeastBudget
 from noetic_nb.tokens import system_tokens
 

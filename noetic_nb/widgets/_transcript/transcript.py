@@ -18,13 +18,12 @@ from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.runtime._planning.least_budget import LeastBudget
 from noetic_nb.widgets._transcript.call_content import CHANGE_MARKS, ShownCall, title_of
-from noetic_nb.widgets._transcript.call_labels import CallLabels
+from noetic_nb.widgets._transcript.call_outcome import CallLabels
 from noetic_nb.widgets._transcript.request_rows import DiffRow, RequestRow, budget_parts, request_diff, request_rows
 from noetic_nb.widgets._transcript.transcript_picture import EMPTY, MARKS, OTHER_MARK, static_html, static_text
 from noetic_nb.widgets.base._feed import Place, Reading
-from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._run_view import RunView
-from noetic_nb.widgets.base._selection import Selection
+from noetic_nb.widgets.base._selection import EVERYTHING, Moment, Selection
 
 # A page lists so many rows at a time; the others are asked for.
 PAGE_ROWS: Final = 100

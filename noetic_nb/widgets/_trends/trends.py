@@ -31,9 +31,8 @@ from noetic_nb.runs._run_source import run_of
 from noetic_nb.widgets._trends.trends_picture import EMPTY, LISTED, static_html, static_text
 from noetic_nb.widgets._trends.trends_what_if import WhatIf, outcome_of, sentence
 from noetic_nb.widgets.base._feed import Reading
-from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._picture import PictureView
-from noetic_nb.widgets.base._selection import Selection
+from noetic_nb.widgets.base._selection import EVERYTHING, Moment, Selection
 
 # The columns of so many threads are sent at first, which is below 1 MB; a page asks for those of others.
 THREADS_SENT: Final = 6

@@ -14,7 +14,7 @@ from noetic_nb.runs._plain_text import count
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction, decision_label
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Judged, Redecided, tape_of
 from noetic_nb.widgets.base._feed import Feed, Place
-from noetic_nb.widgets.base._moment import Moment
+from noetic_nb.widgets.base._selection import Moment
 
 Thresholds = Mapping[str, Mapping[str, float | None]]
 

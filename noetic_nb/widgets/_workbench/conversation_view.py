@@ -19,7 +19,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.markup import escape
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
-from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 from noetic_nb.widgets.base._table import table
 
 # A page opens on the newest; others are asked for as many at a time.

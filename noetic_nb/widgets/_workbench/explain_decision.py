@@ -10,7 +10,7 @@ from noetic_nb.events import RegulatorDecided, SteeringDecided, ToolCalled
 from noetic_nb.items import item_text
 from noetic_nb.items._origins import members
 from noetic_nb.lab._rule_backtest import Trials
-from noetic_nb.lab._rule_scores.rule_drafts import draft_rule
+from noetic_nb.lab._rule_scores.rule_candidates import draft_rule
 from noetic_nb.runs._cause import CauseReader
 from noetic_nb.runs._events.run_log import call_at, number_at, place_of
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data, plain_line, sendable

@@ -18,17 +18,15 @@ from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.runtime._context.reply import AgentReply
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets._approval import Approval, Asked, QuestionWords
-from noetic_nb.widgets._workbench.chat import NO_HARNESS, Conversation
+from noetic_nb.widgets._workbench.chat import NO_HARNESS, Conversation, Questions
 from noetic_nb.widgets._workbench.panel_host import OWN, PanelHost
 from noetic_nb.widgets._workbench.panels import PANELS, Subject, checked_names, checked_size, names_to_open, subject_of
-from noetic_nb.widgets._workbench.questions import Questions
 from noetic_nb.widgets._workbench.workbench_reading import WorkbenchReading
 from noetic_nb.widgets.base._assets import joint_script, joint_style, once_a_page
 from noetic_nb.widgets.base._feed import Feed
 from noetic_nb.widgets.base._host import hosted_by, page_traits
-from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._run_view import RunView
-from noetic_nb.widgets.base._selection import Selection, selection_of, sendable_fields
+from noetic_nb.widgets.base._selection import Moment, Selection, selection_of, sendable_fields
 
 __all__ = ["Workbench"]
 

@@ -23,15 +23,13 @@ from noetic_nb.events import (
 from noetic_nb.markup import dollars, escape, heading
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.steering import RuleBook
-from noetic_nb.widgets._workbench.chat import NO_HARNESS, Conversation
+from noetic_nb.widgets._workbench.chat import NO_HARNESS, Conversation, Questions
 from noetic_nb.widgets._workbench.conversation_view import Talk
 from noetic_nb.widgets._workbench.explain_decision import Causes
 from noetic_nb.widgets._workbench.panels import PANELS, Subject
-from noetic_nb.widgets._workbench.questions import Questions
 from noetic_nb.widgets.base._feed import Place, Reading
-from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._run_view import RunView
-from noetic_nb.widgets.base._selection import FIELDS
+from noetic_nb.widgets.base._selection import EVERYTHING, FIELDS, Moment
 
 # More names than these are counted.
 _TOOLS_NAMED: Final = 3

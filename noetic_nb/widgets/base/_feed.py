@@ -11,7 +11,7 @@ from noetic_nb.events import ModelCalled, RunEvent
 from noetic_nb.runs._events.event_json import EVENT_TYPES
 from noetic_nb.runs._events.event_kinds import kinds_of, places_of
 from noetic_nb.runs._events.run_log import numbered
-from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 
 
 class Place(NamedTuple):

@@ -21,7 +21,7 @@ from noetic_nb._core.worker_threads import thread_time
 from noetic_nb.events import RunEvent
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs._events.run_log import Cursor
-from noetic_nb.widgets.base._cell_registry import running_shell
+from noetic_nb.widgets.base._display import running_shell
 
 log = safe_logger(__name__)
 

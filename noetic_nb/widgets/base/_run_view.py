@@ -28,14 +28,12 @@ from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, sendable
 from noetic_nb.runs._run import known_events, said_of
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.widgets.base._assets import once_a_page, script, static_frame, style
-from noetic_nb.widgets.base._cell_registry import enter_cell
-from noetic_nb.widgets.base._display import FILES, DisplayMixin, FilesMixin
+from noetic_nb.widgets.base._display import FILES, DisplayMixin, FilesMixin, enter_cell
 from noetic_nb.widgets.base._feed import Feed, Reading
 from noetic_nb.widgets.base._host import HostedMixin, is_hosted
-from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._page_thread import connect_weakly, subscribe_weakly
 from noetic_nb.widgets.base._reading_thread import BACKLOG, READINGS, Follower, follower_of, has_time, watch_cells
-from noetic_nb.widgets.base._selection import FIELDS, Selection, selection_of, sendable_fields
+from noetic_nb.widgets.base._selection import EVERYTHING, FIELDS, Moment, Selection, selection_of, sendable_fields
 
 log = safe_logger(__name__)
 
