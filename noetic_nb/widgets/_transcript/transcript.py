@@ -404,7 +404,7 @@ class Transcript(RunView):
     # Not synced: while someone moves quickly, places that come back would make the picture jump.
     position = traitlets.Int(-1)
     compare_with = traitlets.Any(None, allow_none=True).tag(sync=True)
-    scripts = ("base/item_rows", "transcript/transcript_parts", "transcript/call_labels", "transcript/transcript")
+    scripts = ("base/item_rows", "transcript/transcript_parts", "transcript/transcript")
     _announces = True
 
     def __init__(

@@ -38,3 +38,64 @@ function pager(parent) {
   }
   return { bar, text };
 }
+
+// Labels of the shown call: a button for each value of the codebook, which is a digit key as well, and the step to look at first.
+
+/** Make the controls; `label(name, value)` gives one, `move(by)` shows another call, `look()` asks for the step to look at. */
+function labelControls(parent, { label, move, look }) {
+  const bar = parent.appendChild(make("div", { class: "nn-bar-controls nn-t-labels", role: "group" }));
+  const choice = bar.appendChild(make("select", { "aria-label": "Name of the label" }));
+  const values = bar.appendChild(make("span", { class: "nn-t-values" }));
+  const done = bar.appendChild(make("span", { class: "nn-number", "aria-live": "polite" }));
+  const others = bar.appendChild(make("span", { class: "nn-note" }));
+  const firstLine = parent.appendChild(make("div", { class: "nn-bar-controls nn-t-look" }));
+  const button = firstLine.appendChild(make("button", { type: "button" }, "Look here first"));
+  const said = firstLine.appendChild(make("span", { class: "nn-note", role: "status" }));
+  let known = null;
+
+  const name = () => Math.max(0, choice.selectedIndex);
+  const give = (value) => {
+    if (value < known.names[name()].values.length) label(name(), value);
+  };
+  values.addEventListener("click", (event) => {
+    const pressed = event.target.closest("button");
+    if (pressed) give(Number(pressed.dataset.value));
+  });
+  button.addEventListener("click", look);
+
+  /** Take a key: a digit gives a value, 0 takes it back, n and p show the next call and the one before. */
+  const key = (event) => {
+    if (!known?.names || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.matches('select, textarea, input:not([type="range"], [type="checkbox"])')) return;
+    if (/^[1-9]$/.test(event.key)) give(Number(event.key) - 1);
+    else if (event.key === "0") label(name(), null);
+    else if (event.key === "n") move(1);
+    else if (event.key === "p") move(-1);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
+  /** Draw the labels of a call: `known` is of the run, `own` what was given since the kernel was asked. */
+  const draw = (data, call, redraw) => {
+    known = data;
+    firstLine.hidden = !data.looks;
+    bar.hidden = !data.names;
+    if (!data.names) return;
+    if (choice.childElementCount === 0) {
+      for (const each of data.names) choice.append(make("option", {}, each.name));
+      choice.addEventListener("change", redraw);
+      put(bar, { "aria-label": `Labels by ${data.by}: digit keys give a value, n and p move` });
+    }
+    const { values: all, meanings, description } = data.names[name()];
+    const found = call.labels[name()];
+    put(choice, { title: description });
+    patch(values, all, () => make("button", { type: "button" }), (node, value, at) => {
+      put(node, { "data-value": at, "aria-pressed": found.own === at, title: meanings[at] });
+      setText(node, `${at + 1} ${value}`);
+    });
+    setText(done, `${found.done} labelled by ${data.by}`);
+    setText(others, found.others.join(", "));
+  };
+  return { draw, key, say: (text) => setText(said, text) };
+}
