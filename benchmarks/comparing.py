@@ -1,4 +1,4 @@
-"""What all benchmarks share: contestants that take turns, processes that start afresh, and lines that say who did what.
+"""The parts that all benchmarks share: contestants that take turns, processes that start afresh, and lines that say who did what.
 
 A line says what was done, what it took here and on the other side, the ratio, the goal, and whether it was met. The ratio is the
 median of the rounds' own ratios, so that a machine that slows down halfway slows both sides down.

@@ -1,4 +1,4 @@
-"""What other people's agents and recordings cost, as ratios against the same work without us.
+"""The costs of other people's agents and recordings, as ratios against the same work without us.
 
     python -m benchmarks.interop
 

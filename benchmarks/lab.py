@@ -1,4 +1,4 @@
-"""What experiments on recorded runs cost, beside a floor in the same run.
+"""The costs of experiments on recorded runs, beside a floor in the same run.
 
 Run ``python -m benchmarks.lab``.
 """

@@ -1,4 +1,4 @@
-"""What a page does while an agent works: the time until an event is seen, long tasks, late ticks, drags, and runs of a cell.
+"""The work of a page beside an agent: the time until an event is seen, long tasks, late ticks, drags, and runs of a cell.
 
     python -m benchmarks.live_page [--seconds 20]
 

@@ -1,4 +1,4 @@
-"""What memory costs, each beside the plain work it stands for, in the same run.
+"""The costs of memory, each beside the plain work it stands for, in the same run.
 
 Run ``python -m benchmarks.memory``. Floors ask, count and make the messages that the work is about, and nothing else.
 """
@@ -38,7 +38,7 @@ PLAIN: Final[dict[str, Any]] = {
     "role": "user",
     "content": [{"type": "input_text", "text": "Where is order A17? " * 4}],
 }
-# What is measured, by name, what it is measured against, at most so many times as much.
+# The work measured, by name, its peer, and the most that the ratio may be.
 CONTESTS: Final[dict[str, tuple[str, str, float | None]]] = {
     "recall of 20 trivial layers, counted and made messages of / a bare loop of awaits that does both": (
         "recall",

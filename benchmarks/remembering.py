@@ -1,4 +1,4 @@
-"""What looking for losses and comparing layers costs, beside a floor in the same run.
+"""The costs of looking for losses and comparing layers, beside a floor in the same run.
 
 Run ``python -m benchmarks.remembering``.
 """

@@ -1,4 +1,4 @@
-"""What rules cost, through the layer that enforces them, beside the least any implementation must do.
+"""The costs of rules, through the layer that enforces them, beside the least any implementation must do.
 
 Run ``python -m benchmarks.steering``. A floor asks the same rules in the same order, keeps the newest hundred rows of a
 ledger and an event of each decision, with plain dicts and functions: nothing of this library is in it.
@@ -39,7 +39,7 @@ from noetic_nb.steering import RuleBook, SteeringRule, steering
 CALLS: Final = 60
 PLAIN_ARGS: Final[dict[str, Any]] = {"path": "/workspace/notes.txt", "amount": 40, "tags": ["a", "b"]}
 ARGS: Final[Any] = freeze(PLAIN_ARGS)
-# What is measured, by name, what it is measured against, at most so many times as much.
+# The work measured, by name, its peer, and the most that the ratio may be.
 CONTESTS: Final[dict[str, tuple[str, str, float | None]]] = {
     "10 Python rules through the layer / ten bare functions, a ledger row and an event each": (
         "10 Python rules",

@@ -1,4 +1,4 @@
-"""What durable state costs, beside aiosqlite and plain sqlite3 doing the same in the same run.
+"""The costs of durable state, beside aiosqlite and plain sqlite3 doing the same in the same run.
 
 Run ``python -m benchmarks.storage``. Every side encodes or decodes the same 2 KB value and writes over keys that exist. Waiting
 for the disk and for the other thread is part of the work here, so that the time of the wall is compared.
@@ -34,7 +34,7 @@ LOADS: Final = 3
 TABLE: Final = "CREATE TABLE kv (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 INSERT: Final = "INSERT OR REPLACE INTO kv (key, value) VALUES (?, ?)"
 SELECT: Final = "SELECT value FROM kv WHERE key = ?"
-# What is measured, by name, what it is measured against, at most so many times as much.
+# The work measured, by name, its peer, and the most that the ratio may be.
 CONTESTS: Final[dict[str, tuple[str, str, float | None]]] = {
     "flush of 100 keys (set_many, one transaction) / 100 aiosqlite sets, a commit each": (
         "set_many",

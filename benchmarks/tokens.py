@@ -1,4 +1,4 @@
-"""What counting costs, each beside the plain work it stands for, in the same run. Needs the extra ``tokens``.
+"""The costs of counting, each beside the plain work it stands for, in the same run. Needs the extra ``tokens``.
 
 Run ``python -m benchmarks.tokens``.
 """
@@ -17,7 +17,7 @@ from noetic_nb.lab import datasets
 from noetic_nb.tokenizers import Tally, TokenCalibration
 
 MEGABYTES: Final = 10_000_000
-# What is measured, by name, what it is measured against, at most so many times as much.
+# The work measured, by name, its peer, and the most that the ratio may be.
 CONTESTS: Final[dict[str, tuple[str, str, float | None]]] = {
     "items of four conversations, never counted / ordinary encoding of their texts": ("items", "encoding", 1.2),
     "the same, counted before / ordinary encoding of their texts": ("items again", "encoding", 0.05),

@@ -1,4 +1,4 @@
-"""What layers, rules, a recorder and views add to a turn: every line against the bare turn with one tool of the same run.
+"""The costs of layers, rules, a recorder and views: every line against the bare turn with one tool of the same run.
 
     python -m benchmarks.turns [--check] [--rounds 60]
 

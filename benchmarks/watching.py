@@ -1,4 +1,4 @@
-"""What it costs an agent to be watched: microseconds a span, for turns of five model calls and four tool calls.
+"""The costs of watching an agent: microseconds a span, for turns of five model calls and four tool calls.
 
     python -m benchmarks.watching
 

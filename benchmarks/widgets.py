@@ -1,4 +1,4 @@
-"""What live views cost: processor time and bytes in a real Jupyter kernel, beside a widget that does nothing.
+"""The costs of live views: processor time and bytes in a real Jupyter kernel, beside a widget that does nothing.
 
     python -m benchmarks.widgets [--seconds 60]
 
