@@ -6,7 +6,6 @@ export default () => {
     else return false;
     return true;
   });
-  const LATE_MS = 250;
   const PX_A_BIN = 4;
   const LISTS = { problems: "✕ did not go well", held: "⊘ held back" };
   const COLUMNS = ["Turn", "Name", "Kind", "Status", "Why", "Began", "Took"];
@@ -75,16 +74,15 @@ export default () => {
       const bins = Math.max(40, Math.round(width() / PX_A_BIN));
       const request = { what: "window", ...wanted(), bins, first };
       if (range) Object.assign(request, { from: range[0], to: range[1] });
-      fetchWindow(request);
+      return fetchWindow(request);
     };
     const fetchList = store.asker(model, (answer) => {
       listed = answer;
       listStart = answer.start + answer.rows.length >= answer.count ? null : answer.start;
       listAt = null;
     });
-    const relist = () => {
-      if (table.open) fetchList({ what: "list", ...wanted(), ...(listAt === null ? { start: listStart } : { at: listAt }) });
-    };
+    const relist = () =>
+      table.open && fetchList({ what: "list", ...wanted(), ...(listAt === null ? { start: listStart } : { at: listAt }) });
     const changedFilter = () => {
       first = 0;
       listStart = null;
@@ -321,22 +319,20 @@ export default () => {
       paging.draw(listed.start, listed.start + listed.rows.length, listed.count);
     }
 
-    const lookSoon = soon(() => {
-      drawnTotal = store.data.total;
-      refetch();
-      if (listStart === null) relist();
-    });
     let followed = store.data.chosen;
-    let opened = false;
+    let asked = false;
+    /** Ask for the newest spans, and again once they are drawn: a run that grows faster than the kernel answers is drawn, too. */
+    async function ask() {
+      asked = true;
+      const isFirst = drawnTotal < 0;
+      drawnTotal = store.data.total;
+      await Promise.all([refetch(), isFirst || listStart === null ? relist() : null]);
+      asked = false;
+      if (drawnTotal !== store.data.total) store.changed();
+    }
     function draw(data) {
       if (isEmpty(data, data.total === 0)) return;
-      if (!opened) {
-        // What came since the picture in the snapshot was made.
-        opened = true;
-        drawnTotal = data.total;
-        refetch();
-        relist();
-      } else if (drawnTotal !== data.total) lookSoon(LATE_MS);
+      if (drawnTotal !== data.total && !asked) ask();
       if (data.chosen !== followed) {
         followed = data.chosen;
         if (followed !== null && followed !== detail?.at) look({ what: "span", at: followed }, false);
@@ -389,7 +385,7 @@ export default () => {
     const hide = store.show({ model, el, root, draw, traits: ["scale"] });
     let wide = 0;
     const resized = new ResizeObserver(() => {
-      if (!opened || Math.abs(plot.clientWidth - wide) < 2) return;
+      if (drawnTotal < 0 || Math.abs(plot.clientWidth - wide) < 2) return;
       wide = plot.clientWidth;
       refetch();
     });
