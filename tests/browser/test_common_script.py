@@ -29,6 +29,9 @@ const root = document.querySelector("#root");
 """
 
 
+SHARED = _text("base/common.js") + _text("base/rows.js")
+
+
 def opener(opened: Any) -> Iterator[Callable[[str], Any]]:
     """Give what has a page run the script and some more in an empty document."""
     problems: list[str] = []
@@ -39,7 +42,7 @@ def opener(opened: Any) -> Iterator[Callable[[str], Any]]:
     def run(script: str) -> Any:
         opened.goto("about:blank")  # no name and no listener of the last document
         opened.set_content("<div id='root'></div>")
-        opened.add_script_tag(content=_text("base/common.js") + MODEL + script)
+        opened.add_script_tag(content=SHARED + MODEL + script)
         return opened
 
     opened.on("pageerror", complain)
@@ -97,6 +100,51 @@ def test_the_value_of_a_mark_is_shown_for_the_pointer_and_for_the_focus(new_page
 
     opened.evaluate("document.activeElement.blur()")
     expect(line).to_have_text("nothing yet")
+
+
+ROWS = """
+const list = root.appendChild(make("ol"));
+const row = (key, text, more = "") => {
+  const details = `<details><summary>More</summary><p>${text}</p></details>`;
+  return { key, html: `<li${more}><button>${text}</button>${details}</li>` };
+};
+window.show = (...rows) => patchRows(list, rows, (node, { key }) => put(node, { "aria-label": key }));
+show(row("a", "first"), row("b", "second", ' data-tone="bad"'));
+window.nodes = [...list.children];
+"""
+
+
+def test_a_row_that_is_written_anew_keeps_its_focus_and_what_is_open_in_it(page: Any) -> None:
+    opened = page(ROWS)
+    opened.evaluate("nodes[1].querySelector('details').open = true; nodes[1].querySelector('button').focus()")
+
+    opened.evaluate("show(row('c', 'third'), row('a', 'first'), row('b', 'changed'))")
+
+    second = opened.locator("li").nth(2)
+    expect(second.locator("button")).to_be_focused()
+    expect(second.locator("p")).to_be_visible()
+    expect(second.locator("p")).to_have_text("changed")
+    expect(second).not_to_have_attribute("data-tone", "bad")
+    expect(second).to_have_attribute("aria-label", "b")
+    assert opened.evaluate("[...list.children].map((node) => nodes.indexOf(node))") == [-1, 0, 1]
+
+
+def test_a_row_that_is_written_as_before_is_left_alone(page: Any) -> None:
+    opened = page(ROWS)
+    opened.evaluate(
+        """() => {
+          window.changes = [];
+          const all = { subtree: true, childList: true, characterData: true, attributes: true };
+          new MutationObserver((seen) => changes.push(...seen)).observe(list, all);
+          getSelection().selectAllChildren(nodes[0]);
+          show(row("a", "first"), row("b", "changed", ' data-tone="bad"'));
+        }"""
+    )
+
+    assert opened.evaluate("changes.length > 0 && changes.every(({ target }) => nodes[1].contains(target))")
+    assert opened.evaluate("String(getSelection())").startswith("first")
+    opened.evaluate("show(row('b', 'changed'))")
+    expect(opened.locator("li")).to_have_count(1)
 
 
 def test_a_pointer_that_rests_takes_nothing_from_the_focus(page: Any) -> None:
@@ -388,9 +436,7 @@ def test_trends_that_missed_the_first_messages_ask_for_everything(page: Any, mis
         with view.up_to_date():
             now = view.snapshot
     opened = page(
-        script("base/scene", "trends/trends")
-        .replace(_text("base/common.js"), "")
-        .replace("export default", "const trends =")
+        script("base/scene", "trends/trends").replace(script(), "").replace("export default", "const trends =")
         + f"\nconst before = {json.dumps(before)}, now = {json.dumps(now)}, messages = {json.dumps(sent[missed:])};"
         + """
         model.traits = { ...model.traits, snapshot: before, thread_at: -1 };

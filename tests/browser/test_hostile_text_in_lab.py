@@ -42,7 +42,7 @@ def test_hostile_text_is_text_on_a_live_page(notebook: Open, shot: Open) -> None
         chip = ledger.locator(".nn-chip").filter(has_text=name).first
         chip.click()
         expect(chip).to_have_attribute("aria-pressed", "true")
-        row = ledger.locator(".nn-ledger > tbody > tr[data-kind=row]").first
+        row = ledger.locator(".nn-ledger > tbody > tr:not(.nn-fold)").first
         expect(row).to_contain_text(name)
         row.click()
         expect(ledger.locator(".nn-detail-head")).to_contain_text(name)

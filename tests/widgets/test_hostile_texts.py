@@ -140,6 +140,50 @@ def wire(data: Any) -> None:
     text = json.dumps(data, allow_nan=False, ensure_ascii=False)
     assert json.loads(text.encode("utf-8")) == data
     assert len(text) < 1_000_000
+    for html in written(data):
+        page = Page(html)
+        assert page.problems == []
+        assert page.open == []
+        assert {tag for tag, _ in page.parts} <= ELEMENTS
+        assert {name for _, name in page.parts if not name.startswith("data-")} <= ATTRIBUTES
+        assert not [style for style in page.styles if not re.fullmatch(r"--nn-fill:#[0-9A-Fa-f]{6}", style)]
+        assert not INVISIBLE.search(html)
+
+
+# What rows are made of that a page gets as HTML: nothing that loads, runs, or leads away.
+ELEMENTS = {
+    *("button", "details", "div", "li", "ol", "p", "pre", "summary", "ul"),
+    *("del", "ins", "mark", "span", "wbr"),
+    *("table", "tbody", "td", "th", "thead", "tr"),
+    *("line", "path", "svg"),
+}
+ATTRIBUTES = {
+    *("", "aria-hidden", "aria-label", "class", "colspan", "role", "scope", "style", "tabindex", "title", "type"),
+    *(
+        "d",
+        "fill",
+        "height",
+        "preserveaspectratio",
+        "stroke",
+        "stroke-width",
+        "viewbox",
+        "width",
+        "x1",
+        "x2",
+        "xmlns",
+        "y1",
+        "y2",
+    ),
+}
+
+
+def written(data: Any) -> Iterator[str]:
+    """Yield the rows that a page gets as HTML."""
+    for name, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+        if name == "html":
+            yield value
+        else:
+            yield from written(value)
 
 
 @matrix("name", list(HOSTILE_TEXTS), keep=16)

@@ -28,6 +28,7 @@ from noetic_nb.widgets import Ledger, Selection
 from noetic_nb.widgets._ledger.ledger_index import FACETS
 from noetic_nb.widgets._ledger.ledger_reading import LINES_SHOWN, PAGE, LedgerReading
 from noetic_nb.widgets.base._feed import Place
+from tests.widgets.rows import cells, words
 from tests.widgets.scenes import HOSTILE, decisions, hostile_run, run_of_events
 
 WHERE = Where("t1", "e1", 1)
@@ -86,7 +87,9 @@ def test_newest_decisions_are_on_top_with_action_guidance_and_rules() -> None:
 def test_consecutive_allows_are_one_line_that_opens() -> None:
     reading = reading_of(*[decided() for _ in range(37)], decided(action="deny"), decided())
 
-    assert [line.get("fold") or line["action"] for line in lines_of(reading)] == ["allow", "deny", 37]
+    lines = lines_of(reading)
+    assert [line.get("fold") or cells(line)["Decision"] for line in lines] == ["allow", "deny", 37]
+    assert words(lines[2]) == "37 allowed"
     fold = lines_of(reading)[2]
     inside = lines_of(reading, within=[fold["first"], fold["last"]])
     assert [row["at"] for row in inside] == list(range(36, -1, -1))
@@ -170,19 +173,21 @@ def test_an_evaluation_that_failed_is_never_folded_among_the_allows(event: RunEv
     lines = lines_of(reading)
 
     assert [line.get("fold", 1) for line in lines] == [2, 1, 2]
-    assert lines[1]["faulty"] is True
-    assert lines[1]["outcome"]
+    faulty = re.search('data-faulty="true">([^<]+)<', lines[1]["html"])
+    assert faulty is not None
+    assert cells(lines[1])["Decision"].endswith(faulty[1])
     assert lines_of(reading, chips=["a rule failed"]) == [lines[1]]
-    assert reading.answer({"what": "detail", "at": 2})["faults"] or lines[1]["action"] == "not decided"
+    detail = words(reading.answer({"what": "detail", "at": 2}))
+    assert "could not be evaluated" in detail or detail.startswith("not decided")
 
 
 def test_what_nobody_enforced_says_so() -> None:
     reading = reading_of(decided(action="deny", enforced=False))
 
-    assert lines_of(reading)[0]["enforced"] is False
+    assert cells(lines_of(reading)[0])["Decision"] == "deny not enforced"
     assert lines_of(reading, chips=["not enforced"]) == lines_of(reading)
     assert "not enforced" in reading.to_html()
-    assert "would have been deny" in reading.answer({"what": "detail", "at": 0})["head"]
+    assert "would have been deny" in words(reading.answer({"what": "detail", "at": 0}))
 
 
 def test_the_static_forms_show_the_newest_rows_and_pages_show_all() -> None:
@@ -192,7 +197,7 @@ def test_the_static_forms_show_the_newest_rows_and_pages_show_all() -> None:
     assert reading.to_html().count("Not A") == reading.to_text().count("Not A") == LINES_SHOWN
 
     pages = [lines_of(reading, start=start, count=200) for start in (400, 200, 0)]
-    assert [row["guidance"] for page in pages for row in reversed(page)] == [f"Not A{n}." for n in range(500)]
+    assert [cells(row)["Guidance"] for page in pages for row in reversed(page)] == [f"Not A{n}." for n in range(500)]
 
 
 def test_decisions_that_differ_in_one_thing_only_are_found_by_their_own() -> None:
@@ -219,11 +224,12 @@ def test_a_response_is_shown_with_the_part_that_was_found() -> None:
 
     (line,) = lines_of(reading)
 
-    assert line["tool"] == "response"
-    assert ["guaranteed", True] in line["about"]
-    assert "<mark>guaranteed</mark>" in reading.to_html()
+    assert cells(line)["Call"] == "response"
+    assert "<mark>guaranteed</mark>" in line["html"]
+    assert line["html"] in reading.to_html()
     detail = reading.answer({"what": "detail", "at": 0})
-    assert "".join(text for text, _ in detail["answer"]).startswith("Well. Well.")
+    assert "\nResponse\nWell. Well." in words(detail)
+    assert "<mark>guaranteed</mark>" in detail[-2]["html"]
     assert lines_of(reading, text="guaranteed") == [line]
 
 
@@ -266,7 +272,7 @@ def test_a_row_names_the_call_and_the_item_that_it_is_about() -> None:
         detail = opened.reading.answer({"what": "detail", "at": 0})
 
     assert line["go"] == {"thread_id": "t1", "turn": 1, "call": 1, "item": 7, "decision": 3}
-    assert ["The call ended", "denied"] in detail["facts"]
+    assert "The call ended: denied" in words(detail)
 
 
 def test_a_choice_in_the_page_reaches_other_views() -> None:
@@ -298,14 +304,39 @@ def test_the_detail_has_whole_arguments_their_origin_and_the_version_of_the_rule
         detail = opened.reading.answer({"what": "detail", "at": 0})
         origins = opened.reading.answer({"what": "origins", "at": 0})
 
-    assert dict(detail["arguments"])["memo"] == f'"{text}"'
-    assert "hidden-anyway" not in json.dumps(detail)
-    assert dict(zip([name for name, _ in detail["arguments"]], origins, strict=True))["order"] == "user"
-    assert origins[1] == "model"
-    assert detail["rules"] == [
-        ["limit", "version 4, replace", "new text"],
-        ["other", "as before version 5", "was this"],
+    assert f'memo"{text}"' in words(detail)
+    assert "hidden-anyway" not in json.dumps([detail, origins])
+    assert [f"{key} {words(value)}" for key, value in written_by(origins)] == [
+        "order user",
+        "memo model",
+        "api_key model",
     ]
+    assert words(detail[-2:]).splitlines() == [
+        "Rule limit, version 4, replacenew text",
+        "Rule other, as before version 5was this",
+    ]
+    assert [row for row in origins if row["key"] != "arguments"] == [row for row in detail if row["key"] != "arguments"]
+
+
+def written_by(detail: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return the names and the origins of the arguments in a detail."""
+    html = next(row["html"] for row in detail if row["key"] == "arguments")
+    return re.findall(r'<tr><th scope="row"[^>]*>([^<]*)</th>.*?<td class="nn-text">([^<]*)</td></tr>', html)
+
+
+def test_the_rest_of_a_long_fold_is_named_and_asked_for() -> None:
+    reading = reading_of(*[decided() for _ in range(250)])
+    within, seen = [0, 249], []
+    while True:
+        answer = reading.answer({"what": "lines", "within": within, "count": 100})
+        seen += [row["at"] for row in reversed(answer["lines"])]
+        if "rest" not in answer:
+            break
+        rest = answer["rest"]
+        assert words(rest) == f"Show more of {250 - len(seen)}"
+        within = [rest["first"], rest["last"]]
+
+    assert seen == list(range(249, -1, -1))
 
 
 def test_secrets_in_arguments_are_redacted() -> None:

@@ -21,6 +21,7 @@ from noetic_nb.widgets import (
     Transcript,
 )
 from tests.plots.decided_runs import decided_run
+from tests.widgets.rows import cells
 from tests.widgets.scenes import demo_run, many_layers_run, memory_run, two_threads_run, watched_run
 from tests.widgets.timeline_scenes import branches_run, many_turns, out_of_time_run
 
@@ -121,8 +122,9 @@ def of_allocation(run: Run) -> Iterator[Fact]:
 def of_ledger(run: Run) -> Iterator[Fact]:
     with Ledger(run) as view:
         table, facets, lines = view.to_frame(), dict(view.snapshot["facets"]), view.snapshot["lines"]
-    for line in [line for line in lines if "ms" in line and "at" in line]:
-        yield f"ledger line {line['at']}", float(line["ms"].replace(",", "")), table["duration_ms"].iloc[line["at"]]
+    for line in [line for line in lines if "at" in line and cells(line)["ms"]]:
+        drawn = float(cells(line)["ms"].replace(",", ""))
+        yield f"ledger line {line['at']}", drawn, table["duration_ms"].iloc[line["at"]]
     for kind, column in (("action", "action"), ("tool", "tool_name")):
         for value, count in facets.get(kind, ()):
             yield f"ledger {value}", count, (table[column] == value).sum()

@@ -4,6 +4,7 @@ export default () => {
   const FILTERS = [["outcome", "Outcome"], ["point", "Where"], ["tool", "Tool"], ["rule", "Rule"], ["thread", "Thread"]];
   const ORDER = ["deny", "ask", "guide", "a rule failed", "not decided", "not enforced"];
   const OPENED = 100; // rows of a fold at a time
+  const GROWN_MS = 300;
 
   const store = storeOf((data, message) => {
     if (message.type !== "line" || message.total <= data.total) return true;
@@ -34,7 +35,7 @@ export default () => {
     const chosen = { chips: new Set(), text: "", turn: "", named: new Map() };
     let asked = { start: 0, decision: null };
     let page = null; // what the kernel answered; null is the newest page without a filter
-    const opened = new Map(); // by the first and last place of a fold: its rows
+    const opened = new Map(); // by the first place of a fold: its rows
     let focused = null; // the row whose detail is shown: its place
     let detail = null;
     let shownTotal = -1;
@@ -64,10 +65,7 @@ export default () => {
       refilter();
     });
     const status = body.appendChild(make("p", { class: "nn-sub", role: "status" }));
-    const rows = tableIn(body, "Decisions, newest first", store.data.columns.map(([name]) => name), {
-      kind: "nn-table nn-ledger",
-      scroll: "nn-scroll nn-tall",
-    });
+    const rows = tableIn(body, "Decisions, newest first", store.data.columns, { kind: "nn-table nn-ledger", scroll: "nn-scroll nn-tall" });
     const pager = pagerIn(body, ["Newer", "Older"], (by) => {
       asked = { start: Math.max(0, asked.start + by * store.data.page), decision: null };
       refetch();
@@ -100,26 +98,21 @@ export default () => {
       opened.clear();
       refetch();
     };
+    /** Get the rows of a fold, or more of them: `fold` is where the rest of them is. */
     const openFold = async (fold) => {
-      const key = `${fold.first}`;
-      const before = opened.get(key) ?? [];
-      const known = before.length && before[0].at < fold.last ? [] : before; // it has grown at its newest end
-      const last = known.length ? known[known.length - 1].at - 1 : fold.last;
+      const known = fold.rest ? opened.get(fold.first).filter((row) => !row.rest) : [];
       try {
-        const answer = await store.get(model, { ...request(), within: [fold.first, last], start: 0, count: OPENED });
-        opened.set(key, [...known, ...answer.lines.reverse()]);
+        const { lines, rest } = await store.get(model, { ...request(), within: [fold.first, fold.last], start: 0, count: OPENED });
+        opened.set(fold.first, [...known, ...lines.reverse().map((row) => ({ ...row, inFold: true })), ...(rest ? [rest] : [])]);
       } catch (error) {
         return store.refused(error);
       }
       store.changed();
     };
-    const show = store.asker(model, (answer, { at }) => {
+    const show = store.asker(model, (answer, { what, at }) => {
       if (at !== focused) return;
-      detail = { ...answer, origins: null };
-      if (answer.arguments.length) tellOrigins({ what: "origins", at });
-    });
-    const tellOrigins = store.asker(model, (origins, { at }) => {
-      if (detail?.at === at) detail.origins = origins;
+      detail = answer;
+      if (what === "detail") show({ what: "origins", at });
     });
     const focusRow = (line) => {
       if (focused === line.at) return;
@@ -186,114 +179,35 @@ export default () => {
       clear.hidden = !isFiltered();
     }
 
+    let grown = null; // a fold that is open and has more rows by now
+    const openGrown = soon(() => opened.has(grown.first) && openFold(grown));
     /** The lines of the page with the rows of folds that are open, as what is drawn. */
-    function linesOf(lines) {
-      const all = [];
-      for (const line of lines) {
-        all.push(line);
-        if (line.fold === undefined) continue;
-        const rows = opened.get(`${line.first}`);
-        if (!rows) continue;
-        all.push(...rows.map((row) => ({ ...row, inFold: true })));
-        if (rows.length < line.fold) all.push({ more: line.fold - rows.length, of: line });
-      }
-      return all;
-    }
+    const linesOf = (lines) => lines.flatMap((line) => {
+      const inside = line.fold ? opened.get(line.first) : undefined;
+      if (!inside) return [line];
+      if (inside[0].at < line.last) [grown] = [line, openGrown(GROWN_MS)];
+      return [line, ...inside];
+    });
 
-    function fill(row, line, columns) {
-      const kind = line.fold !== undefined ? "fold" : line.more !== undefined ? "more" : "row";
-      if (row.dataset.kind !== kind) {
-        row.replaceChildren();
-        put(row, { "data-kind": kind, class: kind === "row" ? null : "nn-fold" });
-        if (kind === "row") columns.forEach(([name, look], at) => row.append(make(at ? "td" : "th", { "data-name": name, class: look, scope: at ? null : "row" })));
-        else row.append(make("td", { colspan: columns.length }));
-      }
-      row.line = line;
-      if (kind !== "row") {
-        const isOpen = opened.has(`${line.first}`);
-        put(row, { "aria-expanded": kind === "fold" ? isOpen : null, "aria-selected": null });
-        const text = kind === "fold" ? `${isOpen ? "▾" : "▸"} ${line.fold.toLocaleString("en")} allowed` : `Show more of ${line.more.toLocaleString("en")}`;
-        return setText(row.firstChild, text);
-      }
-      const chosenOne = store.selection.decision === line.go.decision;
-      const sameCall = store.selection.decision == null && store.selection.call != null && store.selection.call === line.go.call;
-      put(row, {
-        "aria-selected": chosenOne || sameCall,
-        "aria-expanded": null,
-        class: [line.inFold ? "nn-infold" : "", line.at === focused ? "nn-focused" : ""].join(" ").trim() || null,
-      });
-      const [turnCell, action, call, what, guidance, rules, ms] = row.children;
-      setText(turnCell, `${line.go.turn}`);
-      const badges = [[line.action, "nn-badge"]];
-      if (line.outcome) badges.push([line.outcome, "nn-outcome"]);
-      if (!line.enforced) badges.push(["not enforced", "nn-outcome"]);
-      patch(action, badges, () => make("span"), (badge, [text, look]) => {
-        put(badge, { class: look, "data-action": look === "nn-badge" ? text : null, "data-faulty": look === "nn-outcome" && line.faulty ? true : null });
-        setText(badge, text);
-      });
-      setName(call, line.tool);
-      parts(what, line.about);
-      setText(guidance, line.guidance);
-      setText(rules, line.rules);
-      setText(ms, line.ms);
-    }
-
-    /** Set a name that may break after a sign, so that a long one is not torn within a word. */
-    function setName(node, name) {
-      if (node.textContent !== name) node.replaceChildren(...name.split(/(?<=[_.:/-])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part])));
-    }
-
-    function parts(parent, texts) {
-      const same = parent.children.length === texts.length && texts.every(([text, found], at) => parent.children[at].textContent === text && (parent.children[at].tagName === "MARK") === found);
-      if (!same) parent.replaceChildren(...texts.map(([text, found]) => make(found ? "mark" : "span", {}, text)));
+    function fill(row, line) {
+      const { decision, call } = store.selection;
+      const isChosen = line.go && (decision === line.go.decision || (decision == null && call != null && call === line.go.call));
+      put(row, { "aria-expanded": line.fold ? opened.has(line.first) : null, "aria-selected": line.go ? Boolean(isChosen) : null });
+      row.classList.toggle("nn-infold", line.inFold === true);
+      row.classList.toggle("nn-focused", line.at !== undefined && line.at === focused);
     }
 
     const act = (line) => {
-      if (line.more !== undefined) return openFold(line.of);
-      if (line.fold !== undefined) {
-        if (opened.delete(`${line.first}`)) return store.changed();
-        return openFold(line);
-      }
+      if (line.fold && opened.delete(line.first)) return store.changed();
+      if (line.fold || line.rest) return openFold(line);
       focusRow(line);
       store.select(model, line.go);
     };
-    chosenRows(rows, (row) => act(row.line), pager);
+    chosenRows(rows, ({ row }) => act(row), pager);
     rows.addEventListener("focusin", (event) => {
-      const line = event.target.closest("tr")?.line;
+      const line = event.target.closest("tr")?.row;
       if (line?.at !== undefined) focusRow(line);
     });
-
-    function drawDetail() {
-      about.hidden = detail === null;
-      if (detail === null || (about.drawn === detail && about.origins === detail.origins)) return;
-      about.drawn = detail;
-      about.origins = detail.origins;
-      about.replaceChildren(make("p", { class: "nn-detail-head" }, detail.head));
-      const facts = about.appendChild(make("p", { class: "nn-facts" }));
-      detail.facts.forEach(([name, text]) => facts.append(make("span", {}, `${name}: ${text}`)));
-      for (const [rule, why] of detail.faults) about.append(make("p", { class: "nn-why" }, `${rule ? `${rule} ` : ""}could not be evaluated: ${why}`));
-      if (detail.guidance) {
-        about.append(make("p", { class: "nn-label" }, "Guidance"), make("p", { class: "nn-quote" }, detail.guidance));
-      }
-      if (detail.arguments.length) {
-        const withOrigins = detail.origins?.length === detail.arguments.length;
-        const names = ["Argument", "Value", ...(withOrigins ? ["Written by"] : [])];
-        const list = tableIn(about, "Arguments", names, { wordy: () => true });
-        detail.arguments.forEach(([name, value], at) => {
-          const row = list.appendChild(make("tr"));
-          row.append(make("th", { scope: "row" }, name), make("td", { class: "nn-text" }, value));
-          if (withOrigins) row.append(make("td", { class: "nn-text" }, detail.origins[at]));
-        });
-      }
-      if (detail.answer.length) {
-        about.append(make("p", { class: "nn-label" }, "Response"));
-        parts(about.appendChild(make("p", { class: "nn-quote" })), detail.answer);
-      }
-      for (const [name, version, text] of detail.rules) {
-        const rule = about.appendChild(store.fold(`rule ${name}`, make("details")));
-        rule.append(make("summary", {}, `Rule ${name}, ${version}`), make("pre", { class: "nn-quote", tabindex: 0 }, text || "Its text is not in the run."));
-      }
-    }
 
     const refetchSoon = soon(refetch);
     function draw(data) {
@@ -301,20 +215,20 @@ export default () => {
       note.hidden = !data.note;
       setText(note, data.note);
       if (isEmpty(data, data.total === 0)) return;
-      if (shownTotal !== data.total && shownTotal >= 0 && page !== null) refetchSoon(300);
+      if (shownTotal !== data.total && shownTotal >= 0 && page !== null) refetchSoon(GROWN_MS);
       shownTotal = data.total;
       findSelected();
       drawChips(data);
       drawFilters(data);
       const now = page ?? { start: 0, count: data.count, matched: data.total, total: data.total, lines: data.lines };
       const lines = linesOf([...now.lines].reverse());
-      const columns = data.columns;
-      patch(rows, lines, () => make("tr", { tabindex: -1 }), (row, line) => fill(row, line, columns));
+      patchRows(rows, lines, fill);
       arrowKeys(rows, "tr");
       const total = data.total.toLocaleString("en");
       setText(status, now.matched === data.total ? `${total} decisions` : `${now.matched.toLocaleString("en")} of ${total} decisions`);
       pager.draw(now.start, Math.min(now.start + now.lines.length, now.count), now.count);
-      drawDetail();
+      about.hidden = detail === null;
+      if (detail !== null) patchRows(about, detail);
     }
 
     /** Another view chose a decision: show the page that has it. */
@@ -324,7 +238,7 @@ export default () => {
       if (decision === followed) return;
       followed = decision;
       if (decision === null) return;
-      const here = [...rows.children].some((row) => row.line?.go?.decision === decision);
+      const here = [...rows.children].some(({ row }) => row.go?.decision === decision);
       if (here) return;
       asked = { start: asked.start, decision };
       refetch();

@@ -192,6 +192,11 @@ class Entry:
         return not isinstance(event, SteeringDecided) or is_faulty(event)
 
     @property
+    def is_enforced(self) -> bool:
+        """Whether it was acted on."""
+        return not isinstance(self.event, SteeringDecided) or self.event.enforced
+
+    @property
     def is_plain(self) -> bool:
         """Whether it is an allow, and nothing else is to be said of it."""
         event = self.event
@@ -205,7 +210,7 @@ class Entry:
         names = [self.action]
         if self.is_faulty:
             names.append(FAULTS)
-        if isinstance(self.event, SteeringDecided) and not self.event.enforced:
+        if not self.is_enforced:
             names.append(NOT_ENFORCED)
         return names
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from noetic_nb.events import (
@@ -26,6 +26,7 @@ from noetic_nb.runs._tables import ledger_line
 from noetic_nb.widgets._ledger.ledger_index import (
     FACETS,
     FULL_LENGTH,
+    NOT_ENFORCED,
     OUTCOMES,
     Entry,
     Filter,
@@ -39,7 +40,7 @@ from noetic_nb.widgets._ledger.ledger_index import (
 )
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
-from noetic_nb.widgets.base._table import table
+from noetic_nb.widgets.base._table import keyed, table
 
 EMPTY: Final = "No steering decision yet. Each evaluation of the rules appears here."
 COLUMNS: Final = {
@@ -60,33 +61,35 @@ FOLDED_SHOWN: Final = 20
 _SIGNS: Final = re.compile(r"[_.:/-](?!$)")
 
 
-def wire(line: Line) -> dict[str, Any]:
+def line_data(line: Line) -> dict[str, Any]:
     """Return a line of an index as a page gets it: a row, or how many allows are folded."""
     if isinstance(line, Fold):
-        return {"fold": line.count, "first": line.first, "last": line.last}
-    event = line.event
-    return {
-        "at": line.at,
-        "plain": line.is_plain,
-        "action": line.action,
-        "outcome": _outcome(event),
-        "faulty": line.is_faulty,
-        "enforced": not isinstance(event, SteeringDecided) or event.enforced,
-        **row_texts(event, line.answer),
-        "ms": _ms(event),
-        "go": {
-            # As other views know it; one that cannot be shown as it is may not be JSON, and the numbers say enough.
-            "thread_id": event.where.thread_id if plain(event.where.thread_id) == event.where.thread_id else None,
-            "turn": event.where.turn,
-            "call": line.call,
-            "item": line.item,
-            "decision": line.seq,
-        },
+        return _fold_row(f"f{line.first}", fold_words(line), fold=line.count, first=line.first, last=line.last)
+    where = line.event.where
+    go = {
+        # As other views know it; one that cannot be shown as it is may not be JSON, and the numbers say enough.
+        "thread_id": where.thread_id if plain(where.thread_id) == where.thread_id else None,
+        "turn": where.turn,
+        "call": line.call,
+        "item": line.item,
+        "decision": line.seq,
     }
+    return keyed(f"r{line.at}", _row(line), at=line.at, go=go)
 
 
-def _ms(event: SteeringDecided | ErrorRaised) -> str:
-    return f"{event.duration_ms:,.1f}" if isinstance(event, SteeringDecided) else ""
+def fold_words(fold: Fold) -> str:
+    """Return the words of folded allows.
+
+    Examples
+    --------
+    >>> fold_words(Fold(1200, 0, 1199))
+    '1,200 allowed'
+    """
+    return f"{fold.count:,} allowed"
+
+
+def _fold_row(key: str, inside: str, **more: Any) -> dict[str, Any]:
+    return keyed(key, f'<tr class="nn-fold"><td colspan="{len(COLUMNS)}">{inside}</td></tr>', **more)
 
 
 def _outcome(event: SteeringDecided | ErrorRaised) -> str:
@@ -138,8 +141,9 @@ class LedgerPicture:
         rows = table("nn-ledger", COLUMNS, map(_row, shown), scroll="")
         more = fold.count - len(shown)
         rest = f'<p class="nn-note">and {more:,} more</p>' if more > 0 else ""
-        inside = f"<details><summary>{fold.count:,} allowed</summary>{rows}{rest}</details>"
-        return f'<tr class="nn-fold"><td colspan="{len(COLUMNS)}">{inside}</td></tr>'
+        inside = f"<details><summary>{fold_words(fold)}</summary>{rows}{rest}</details>"
+        html: str = _fold_row("", inside)["html"]
+        return html
 
     def to_text(self) -> str:
         """Return the table as plain text."""
@@ -149,34 +153,33 @@ class LedgerPicture:
         lines, earlier = self._newest()
         texts = [f"Ledger. {self.headline()}", *note]
         for line in lines:
-            texts.append(f"  {line.count:,} allowed" if isinstance(line, Fold) else f"  {_line(line)}")
+            texts.append(f"  {fold_words(line)}" if isinstance(line, Fold) else f"  {_line(line)}")
         if earlier:
             texts.append(f"  {earlier:,} earlier lines are in to_frame().")
         return "\n".join(texts)
 
 
 def _line(entry: Entry) -> str:
-    row = wire(entry)
+    row, action, outcome = row_texts(entry.event, entry.answer), entry.action, _outcome(entry.event)
     because = f" by {row['rules']}" if row["rules"] else ""
     guidance = f": {row['guidance']}" if row["guidance"] else ""
-    outcome = f" ({row['outcome']})" if row["outcome"] else ""
-    would = "" if row["enforced"] else " (not enforced)"
+    would = "".join([f" ({each})" for each in (outcome, "" if entry.is_enforced else NOT_ENFORCED) if each])
     faults = "".join([f" [{plain(rule_id)}: {plain(why)}]" for rule_id, why in entry.faults if rule_id])
     about = " ".join("".join([text for text, _ in row["about"]]).split())
     what = f"{row['tool']} {about}".strip()
-    return f"turn {row['go']['turn']}  {row['action']:<5}{outcome}{would}  {what}{because}{guidance}{faults}"
+    return f"turn {entry.event.where.turn}  {action:<5}{would}  {what}{because}{guidance}{faults}"
 
 
 def _row(entry: Entry) -> str:
-    row = wire(entry)
+    event, row = entry.event, row_texts(entry.event, entry.answer)
     cells = (
-        str(row["go"]["turn"]),
-        _decision(row),
+        str(event.where.turn),
+        _decision(entry),
         _SIGNS.sub(r"\g<0><wbr>", escape(row["tool"])),
-        "".join([f"<mark>{escape(text)}</mark>" if found else escape(text) for text, found in row["about"]]),
+        _marked(row["about"]),
         escape(row["guidance"]),
         escape(row["rules"]),
-        row["ms"],
+        f"{event.duration_ms:,.1f}" if isinstance(event, SteeringDecided) else "",
     )
     html = []
     for (name, kind), inside in zip(COLUMNS.items(), cells, strict=True):
@@ -185,11 +188,16 @@ def _row(entry: Entry) -> str:
     return f"<tr>{''.join(html)}</tr>"
 
 
-def _decision(row: dict[str, Any]) -> str:
-    badge = f'<span class="nn-badge" data-action="{escape(row["action"])}">{escape(row["action"])}</span>'
-    faulty = ' data-faulty="true"' if row["faulty"] else ""
-    outcome = f' <span class="nn-outcome"{faulty}>{escape(row["outcome"])}</span>' if row["outcome"] else ""
-    return badge + outcome + ("" if row["enforced"] else ' <span class="nn-outcome">not enforced</span>')
+def _marked(parts: Iterable[Any]) -> str:
+    return "".join([f"<mark>{escape(text)}</mark>" if found else escape(text) for text, found in parts])
+
+
+def _decision(entry: Entry) -> str:
+    action, outcome = escape(entry.action), escape(_outcome(entry.event))
+    faulty = ' data-faulty="true"' if entry.is_faulty else ""
+    badge = f'<span class="nn-badge" data-action="{action}">{action}</span>'
+    badge += f' <span class="nn-outcome"{faulty}>{outcome}</span>' if outcome else ""
+    return badge + ("" if entry.is_enforced else f' <span class="nn-outcome">{NOT_ENFORCED}</span>')
 
 
 # A page of the table; the newest one travels with the snapshot.
@@ -249,7 +257,7 @@ class LedgerReading(Reading):
             "page": PAGE,
             "empty": EMPTY,
             "note": note,
-            "columns": [list(pair) for pair in COLUMNS.items()],
+            "columns": list(COLUMNS),
         }
         self._is_stale = True
 
@@ -262,7 +270,7 @@ class LedgerReading(Reading):
             self._snapshot["total"] = len(self.index.entries)
             self._snapshot["count"] = len(lines)
             self._snapshot["facets"] = self._facets()
-            self._snapshot["lines"] = [wire(line) for line in lines[-PAGE:]]
+            self._snapshot["lines"] = list(map(line_data, lines[-PAGE:]))
         return self._snapshot
 
     @property
@@ -314,7 +322,7 @@ class LedgerReading(Reading):
         data = self.snapshot
         self.index.add(entry)
         lines = self.index.lines(Filter())
-        sent = wire(lines[-1])
+        sent = line_data(lines[-1])
         if len(lines) == data["count"]:  # one more of a row of allows
             data["lines"][-1] = sent
         else:
@@ -351,10 +359,10 @@ class LedgerReading(Reading):
         match request:
             case {"what": "lines"}:
                 return self._page(request)
-            case {"what": "detail", "at": int(at)} if 0 <= at < len(self.index.entries):
-                return self._detail(self.index.entries[at])
-            case {"what": "origins", "at": int(at)} if 0 <= at < len(self.index.entries):
-                return self._origins_of(self.index.entries[at])
+            case {"what": "detail" | "origins" as what, "at": int(at)} if 0 <= at < len(self.index.entries):
+                # Where values come from takes longer to find.
+                entry = self.index.entries[at]
+                return self._detail(entry, self._origins_of(entry) if what == "origins" else [])
         return super().answer(request)
 
     def _page(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -372,51 +380,70 @@ class LedgerReading(Reading):
         stop = len(lines) - start
         shown = lines[max(0, stop - count) : stop]
         matched = sum([line.count if isinstance(line, Fold) else 1 for line in lines])
-        return {
+        page: dict[str, Any] = {
             "start": start,
             "count": len(lines),
             "matched": matched,
             "total": len(self.index.entries),
-            "lines": [wire(line) for line in shown],
         }
+        if wanted.within is not None and (rest := stop - len(shown)):
+            # Behind the rows of a fold that is open.
+            first, last = wanted.within[0], shown[0].at - 1  # type: ignore[union-attr]  # nothing is folded in a fold
+            page["rest"] = _fold_row(f"m{first}", f"Show more of {rest:,}", rest=rest, first=first, last=last)
+        return {**page, "lines": list(map(line_data, shown))}
 
-    def _detail(self, entry: Entry) -> dict[str, Any]:
+    def _detail(self, entry: Entry, origins: list[str]) -> list[dict[str, Any]]:
+        """Return everything about a decision, part by part; the last column of its arguments are their origins."""
         event = entry.event
         where = event.where
-        facts = [["Turn", str(where.turn)], ["Thread", plain(where.thread_id)]]
-        detail: dict[str, Any] = {"at": entry.at, "head": _head(entry), "facts": facts, "arguments": [], "answer": []}
+        facts = [f"Turn: {where.turn}", f"Thread: {plain(where.thread_id)}"]
+        parts = {"head": f'<p class="nn-detail-head">{escape(_head(entry))}</p>'}
         if isinstance(event, ErrorRaised):
-            detail |= {"guidance": plain(event.message, FULL_LENGTH), "faults": [], "rules": []}
-            return detail
-        facts.append(["Evaluated in", f"{event.duration_ms:,.1f} ms"])
+            parts |= {"facts": _facts(facts), **_quoted("Guidance", escape(plain(event.message, FULL_LENGTH)))}
+            return [keyed(key, html) for key, html in parts.items()]
+        facts.append(f"Evaluated in: {event.duration_ms:,.1f} ms")
         if entry.status is not None:
-            facts.append(["The call ended", plain(entry.status)])
+            facts.append(f"The call ended: {plain(entry.status)}")
         if event.layer_id != "steering":
-            facts.append(["Layer", plain(event.layer_id)])
-        if event.args is not None:
-            detail["arguments"] = argument_rows(event.args)
+            facts.append(f"Layer: {plain(event.layer_id)}")
+        parts["facts"] = _facts(facts)
+        for at, (rule_id, why) in enumerate(entry.faults):
+            said = f"{plain(rule_id)} could not be evaluated: {_why(why)}".strip()
+            parts[f"fault {at}"] = f'<p class="nn-why">{escape(said)}</p>'
+        if event.guidance is not None:
+            parts |= _quoted("Guidance", escape(plain(event.guidance, FULL_LENGTH)))
+        if event.args:
+            rows = argument_rows(event.args)
+            names = ["Argument", "Value", *(["Written by"] if origins else [])]
+            cells = [[*row, *origins[at : at + 1]] for at, row in enumerate(rows)]
+            parts["arguments"] = table(
+                "",
+                [(name, "nn-text") for name in names],
+                [list(map(escape, row)) for row in cells],
+                caption="Arguments",
+            )
         if entry.answer is not None:
-            detail["answer"] = answer_parts(answer_text(entry.answer), event.matched, FULL_LENGTH)
+            parts |= _quoted("Response", _marked(answer_parts(answer_text(entry.answer), event.matched, FULL_LENGTH)))
         elif event.matched:
-            detail["answer"] = [[plain(part, TEXT_LENGTH), True] for part in event.matched]
-        detail["guidance"] = "" if event.guidance is None else plain(event.guidance, FULL_LENGTH)
-        detail["faults"] = [[plain(rule_id), _why(why)] for rule_id, why in entry.faults]
+            parts |= _quoted("Response", _marked([(plain(part, TEXT_LENGTH), True) for part in event.matched]))
         named = dict.fromkeys([*event.rule_ids, *[rule_id for rule_id, _ in entry.faults if rule_id]])
-        detail["rules"] = [self._rule(rule_id, entry.seq) for rule_id in named]
-        return detail
+        parts |= {f"rule {at} {plain(rule_id)}": self._rule(rule_id, entry.seq) for at, rule_id in enumerate(named)}
+        return [keyed(key, html) for key, html in parts.items()]
 
-    def _rule(self, rule_id: str, seq: int) -> list[str]:
+    def _rule(self, rule_id: str, seq: int) -> str:
         """Return a rule as it was at a moment: its id, which version that is, and its text."""
         changes = self._changes.get(rule_id, [])
         before = [change for at, change in changes if at < seq]
         if before:
-            last = before[-1]
-            return [plain(rule_id), f"version {last.version}, {last.change}", plain(last.new or "", FULL_LENGTH)]
-        if changes:
-            first = changes[0][1]
-            return [plain(rule_id), f"as before version {first.version}", plain(first.old or "", FULL_LENGTH)]
-        text = self._rule_texts().get(rule_id) if self._rule_texts is not None else None
-        return [plain(rule_id), "not changed in this run", plain(text or "", FULL_LENGTH)]
+            version, text = f"version {before[-1].version}, {before[-1].change}", before[-1].new
+        elif changes:
+            version, text = f"as before version {changes[0][1].version}", changes[0][1].old
+        else:
+            version = "not changed in this run"
+            text = self._rule_texts().get(rule_id) if self._rule_texts is not None else None
+        shown = escape(plain(text or "", FULL_LENGTH) or "Its text is not in the run.")
+        head = f"<summary>Rule {escape(plain(rule_id))}, {version}</summary>"
+        return f'<details>{head}<pre class="nn-quote" tabindex="0">{shown}</pre></details>'
 
     def _origins_of(self, entry: Entry) -> list[str]:
         event = entry.event
@@ -444,6 +471,14 @@ def _head(entry: Entry) -> str:
     would = "" if event.enforced else "would have been "
     outcome = "" if event.outcome is None else f" ({OUTCOMES.get(event.outcome) or plain(event.outcome)})"
     return f"{would}{entry.action}{outcome}: {what}"
+
+
+def _facts(facts: Iterable[str]) -> str:
+    return f'<p class="nn-facts">{" ".join([f"<span>{escape(fact)}</span>" for fact in facts])}</p>'
+
+
+def _quoted(label: str, html: str) -> dict[str, str]:
+    return {f"label {label}": f'<p class="nn-label">{label}</p>', label: f'<p class="nn-quote">{html}</p>'}
 
 
 def _why(why: str) -> str:

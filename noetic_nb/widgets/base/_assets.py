@@ -28,6 +28,9 @@ def _text(name: str) -> str:
     return _place(name).read_text(encoding="utf-8")
 
 
+_SHARED: Final = ("base/common", "base/rows")
+
+
 def script(*names: str) -> str:
     """Return the module of a view, with the common functions in front; the last of several files has its ``export``.
 
@@ -36,7 +39,7 @@ def script(*names: str) -> str:
     >>> script("allocation/allocation").count("export default")
     1
     """
-    return "\n".join([_text("base/common.js"), *[_text(f"{name}.js") for name in names]])
+    return "\n".join([_text(f"{name}.js") for name in (*_SHARED, *names)])
 
 
 def joint_script(panels: Mapping[str, Sequence[str]], *names: str) -> str:
@@ -63,7 +66,7 @@ def joint_script(panels: Mapping[str, Sequence[str]], *names: str) -> str:
         own = [_text(f"{each}.js") for each in files_of if each not in shared]
         inside = "\n".join(own).replace("export default ", "return ", 1)
         parts.append(f"PANEL_SCRIPTS[{name!r}] = (() => {{\n{inside}\n}})();")
-    return "\n".join([_text("base/common.js"), *parts, *[_text(f"{name}.js") for name in names]])
+    return "\n".join([_text(f"{name}.js") for name in _SHARED] + parts + [_text(f"{name}.js") for name in names])
 
 
 # Hosts evaluate a module anew for each model, and replace a sheet by the same one, after which a page computes all styles anew.

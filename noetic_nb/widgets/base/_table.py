@@ -1,10 +1,22 @@
-"""Tables of static forms as HTML."""
+"""Lists and tables as HTML, as static forms show them and scripts patch them on a page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from noetic_nb.markup import escape
+
+
+def keyed(key: object, html: str, **more: Any) -> dict[str, Any]:
+    """Return one element of a list as a page gets it: the page puts a new one of that key in its place.
+
+    Examples
+    --------
+    >>> keyed("r3", "<li>42</li>", at=3)
+    {'key': 'r3', 'html': '<li>42</li>', 'at': 3}
+    """
+    return {"key": key, "html": html, **more}
 
 
 def table(
@@ -15,7 +27,7 @@ def table(
     caption: str = "",
     scroll: str = "nn-scroll",
 ) -> str:
-    """Return a table in a part that scrolls by itself.
+    """Return a table in a part that scrolls by itself, by keys too where it has a caption.
 
     A column is a name, or a name and the class of its cells. A row is HTML, or the HTML of its cells, of which the first names
     it.
@@ -31,10 +43,10 @@ def table(
         [f'<th scope="col"{look}>{escape(name)}</th>' for (name, _), look in zip(looks, classes, strict=True)]
     )
     body = "".join([row if isinstance(row, str) else _row(row, classes) for row in rows])
-    above = f'<caption class="nn-hidden">{escape(caption)}</caption>' if caption else ""
-    inside = f"{above}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody>"
+    region = f' tabindex="0" role="region" aria-label="{escape(caption)}"' if caption else ""
+    inside = f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody>"
     name = f"nn-table {kind}".strip()
-    return f'<div class="{scroll}"><table class="{name}">{inside}</table></div>'
+    return f'<div class="{scroll}"{region}><table class="{name}">{inside}</table></div>'
 
 
 def _row(cells: Sequence[str], classes: Sequence[str]) -> str:

@@ -473,20 +473,3 @@ function soon(act) {
     }, ms);
   };
 }
-
-/** Let the rows of a table be chosen by pointer and by key; PageDown and PageUp press the buttons that turn its pages. */
-function chosenRows(rows, choose, { down, up }) {
-  rows.addEventListener("click", (event) => {
-    const row = event.target.closest("tr");
-    if (row && !String(getSelection())) choose(row); // else its text is being selected
-  });
-  rows.addEventListener("keydown", (event) => {
-    const row = event.target.closest("tr");
-    if (!row || row !== event.target) return;
-    if (event.key === "Enter" || event.key === " ") choose(row);
-    else if (event.key === "PageDown" && !down.disabled) down.click();
-    else if (event.key === "PageUp" && !up.disabled) up.click();
-    else return;
-    event.preventDefault();
-  });
-}

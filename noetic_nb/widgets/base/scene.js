@@ -71,21 +71,6 @@ function pathOf(kind, { y, span }, marks) {
   return `M${[...area.map(([x, , high]) => `${x},${high}`), ...area.reverse().map(([x, low]) => `${x},${low}`)].join("L")}Z`;
 }
 
-/** Make the children of `parent` match rows by their keys, in order: nodes are kept, moved, made and removed. */
-function keyed(parent, rows, create, update) {
-  const known = (parent.known ??= new Map());
-  const wanted = new Set(rows.map(({ key }) => key));
-  for (const [key, node] of known) if (!wanted.has(key)) (node.remove(), known.delete(key));
-  let next = parent.firstElementChild;
-  for (const row of rows) {
-    let node = known.get(row.key);
-    if (!node) known.set(row.key, (node = create(row)));
-    if (node === next) next = next.nextElementSibling;
-    else parent.insertBefore(node, next);
-    update(node, row);
-  }
-}
-
 /** Return a scene that the kernel made, with what `draw` needs. */
 function sceneOf(series, data) {
   return { ...data, marks: marksOf(series, [], data.marks, data.texts), over: new Map() };

@@ -1,0 +1,63 @@
+// Lists of things by their keys, and rows that the kernel wrote as HTML, with every text in them escaped.
+/** Make the children of `parent` match rows by their keys, in order: nodes are kept, moved, made and removed. */
+function keyed(parent, rows, create, update) {
+  const known = (parent.known ??= new Map());
+  const wanted = new Set(rows.map(({ key }) => key));
+  for (const [key, node] of known) if (!wanted.has(key)) (node.remove(), known.delete(key));
+  let next = parent.firstElementChild;
+  for (const row of rows) {
+    let node = known.get(row.key);
+    if (!node) known.set(row.key, (node = create(row)));
+    if (node === next) next = next.nextElementSibling;
+    else parent.insertBefore(node, next);
+    update(node, row);
+  }
+}
+
+/**
+ * Make the children of `host` the rows of the kernel, each with its `key` and its `html`. A row of a key that is there stays: with
+ * its focus, with what is marked, scrolled or opened in it, and with all that a script sets. `update` gets each node and its row.
+ */
+function patchRows(host, rows, update = () => {}) {
+  keyed(host, rows, ({ html }) => written(html), (node, row) => {
+    if (node.row && node.row.html !== row.html) become(node, written(row.html));
+    node.row = row;
+    update(node, row);
+  });
+}
+
+/** Make the element that the kernel wrote. */
+function written(html) {
+  const place = make("template");
+  place.innerHTML = html;
+  for (const node of place.content.querySelectorAll("[tabindex], button, summary")) put(node, { "data-lm-suppress-shortcuts": "true" });
+  return place.content.firstElementChild;
+}
+
+/** Let an element become as it is written now, where it can be the same; `data-` names are the kernel's, others stay where it gives none. */
+function become(node, next) {
+  if (node.nodeName !== next.nodeName) return node.replaceWith(next);
+  if (node.nodeType === Node.TEXT_NODE) return setText(node, next.data);
+  for (const name of node.getAttributeNames()) if (name.startsWith("data-") && !next.hasAttribute(name)) node.removeAttribute(name);
+  for (const name of next.getAttributeNames()) put(node, { [name]: next.getAttribute(name) });
+  while (node.childNodes.length > next.childNodes.length) node.lastChild.remove();
+  const old = [...node.childNodes];
+  [...next.childNodes].forEach((child, at) => (old[at] ? become(old[at], child) : node.append(child)));
+}
+
+/** Let the rows of a table be chosen by pointer and by key; PageDown and PageUp press the buttons that turn its pages. */
+function chosenRows(rows, choose, { down, up }) {
+  rows.addEventListener("click", (event) => {
+    const row = event.target.closest("tr");
+    if (row && !String(getSelection())) choose(row); // else its text is being selected
+  });
+  rows.addEventListener("keydown", (event) => {
+    const row = event.target.closest("tr");
+    if (!row || row !== event.target) return;
+    if (event.key === "Enter" || event.key === " ") choose(row);
+    else if (event.key === "PageDown" && !down.disabled) down.click();
+    else if (event.key === "PageUp" && !up.disabled) up.click();
+    else return;
+    event.preventDefault();
+  });
+}

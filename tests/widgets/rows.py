@@ -1,0 +1,21 @@
+"""Rows that a page gets as HTML, read as a reader of the page reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from html import unescape
+from typing import Any
+
+
+def words(rows: str | dict[str, Any] | Iterable[dict[str, Any]]) -> str:
+    """Return the text of HTML, of a row, or of several rows, a line each."""
+    if isinstance(rows, str):
+        return unescape(re.sub(r"<[^>]*>", "", rows))
+    return words(rows["html"]) if isinstance(rows, dict) else "\n".join(map(words, rows))
+
+
+def cells(row: dict[str, Any]) -> dict[str, str]:
+    """Return the texts of the cells of a row by the names of their columns."""
+    found = re.findall(r'data-name="([^"]*)"[^>]*>(.*?)</t[hd]>', row["html"], re.DOTALL)
+    return {name: words(inside) for name, inside in found}
