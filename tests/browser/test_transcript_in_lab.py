@@ -180,13 +180,13 @@ def test_the_newest_call_is_followed_and_nothing_flickers(notebook: Open) -> Non
     opened.kernel.run(f"half = {half}\nfor e in more[:half]: run.append(e)")
     sub = root.locator(".nn-sub").first
     expect(sub).to_contain_text("Turn 1, call 2")
-    root.evaluate("el => { for (const node of el.querySelectorAll('.nn-t-item')) node.dataset.kept = '1'; }")
-    kept = root.locator("[data-kept]").count()
+    root.evaluate("el => { for (const node of el.querySelectorAll('.nn-t-item')) node.setAttribute('kept', '1'); }")
+    kept = root.locator("[kept]").count()
     opened.kernel.run("for e in more[half:]: run.append(e)")
 
     expect(sub).to_contain_text("Turn 4, call 1")
     expect(root.locator(".nn-t-lines").last).to_contain_text("The voucher is on its way")
-    assert root.locator("[data-kept]").count() == kept
+    assert root.locator("[kept]").count() == kept
 
 
 def test_hostile_texts_stay_text(notebook: Open) -> None:

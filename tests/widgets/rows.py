@@ -19,3 +19,9 @@ def cells(row: dict[str, Any]) -> dict[str, str]:
     """Return the texts of the cells of a row by the names of their columns."""
     found = re.findall(r'data-name="([^"]*)"[^>]*>(.*?)</t[hd]>', row["html"], re.DOTALL)
     return {name: words(inside) for name, inside in found}
+
+
+def part(row: dict[str, Any], kind: str) -> str:
+    """Return the text of the first element of a class in a row, which holds no other element of its kind; empty for none."""
+    found = re.search(rf'<(\w+)[^>]*? class="{kind}"[^>]*>(.*?)</\1>', row["html"], re.DOTALL)
+    return "" if found is None else words(found[2])

@@ -21,7 +21,7 @@ from noetic_nb.widgets import (
     Transcript,
 )
 from tests.plots.decided_runs import decided_run
-from tests.widgets.rows import cells
+from tests.widgets.rows import cells, part
 from tests.widgets.scenes import demo_run, many_layers_run, memory_run, two_threads_run, watched_run
 from tests.widgets.timeline_scenes import branches_run, many_turns, out_of_time_run
 
@@ -136,8 +136,8 @@ def of_transcript(run: Run) -> Iterator[Fact]:
     with Transcript(run) as view:
         table, asked = view.to_frame(), view.reading.asked_first()
         pages = [view.reading.answer({**each, "only": False}) for each in asked]
-    for row in [row for page in pages for row in page["rows"] if row["tokens"] and row["key"] is not None]:
-        drawn = float(row["tokens"].replace(",", "").lstrip("~"))
+    for row in [row for page in pages for row in page["rows"] if part(row, "nn-number")]:
+        drawn = float(part(row, "nn-number").split()[0].replace(",", "").lstrip("~"))
         yield f"transcript {row['key']}", drawn, table.loc[table["place"] == row["key"], "tokens"].iloc[0]
 
 

@@ -13,6 +13,7 @@ from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.model_calls import Calls
 from noetic_nb.widgets import TokenAllocation, Transcript
+from tests.widgets.rows import part
 
 
 @nn.tool
@@ -76,7 +77,7 @@ def test_tools_are_split_by_tool_and_add_up(tokenizer: str) -> None:
     with TokenAllocation(run) as view:
         assert f"lookup {tools.tokens.iloc[-2]:.0f}, refund {tools.tokens.iloc[-1]:.0f}" in view.to_text()
         items = view.reading.answer({"what": "items", "at": 1, "parts": ["tools"]})
-    assert [row["tokens"] for row in items["rows"]] == [f"{tokens:.0f}" for tokens in tools.tokens[-2:]]
+    assert [part(row, "nn-number") for row in items["rows"]] == [f"{tokens:.0f} tokens" for tokens in tools.tokens[-2:]]
 
 
 @pytest.mark.parametrize("tokenizer", COUNTERS)

@@ -24,6 +24,7 @@ from noetic_nb.widgets._allocation.allocation_reading import AllocationReading
 from noetic_nb.widgets.base._feed import Feed
 from noetic_nb.widgets.base._selection import EVERYTHING
 from tests.matrix import several
+from tests.widgets.rows import part
 from tests.widgets.scenes import demo_run, planned_run, turn
 
 
@@ -209,9 +210,9 @@ def test_a_band_lists_the_items_that_its_tokens_are_of(planned: Run) -> None:
         asked = asked_rows(reading, 5, ["user"])
 
     assert bands == [["system"], [0], [1], ["framing"], ["user"], ["assistant"]]
-    assert [row["why"] for row in notes["rows"]] == ["", "", "Not sent: over the layer's allocation."]
+    assert [part(row, "nn-t-why") for row in notes["rows"]] == ["", "", "Not sent: over the layer's allocation."]
     assert [(row["item"], row["sent"]) for row in asked["rows"]] == [(at, at >= 4) for at in range(0, 12, 2)]
-    assert asked["rows"][5]["text"] == "Question 6: is there a later flight to Oslo that day?"
+    assert part(asked["rows"][5], "nn-t-words") == "Question 6: is there a later flight to Oslo that day?"
 
 
 def test_the_bands_of_a_call_of_others_list_its_conversation_without_what_was_compacted() -> None:
@@ -224,9 +225,11 @@ def test_the_bands_of_a_call_of_others_list_its_conversation_without_what_was_co
     with TokenAllocation(run) as view:
         user, rest = (asked_rows(view.reading, 0, [name]) for name in ("user", "rest"))
 
-    assert [(row["text"], row["sent"]) for row in user["rows"]] == [(f"question {at}", at == 3) for at in range(4)]
-    assert user["rows"][0]["why"] == "Not sent: replaced by a compaction."
-    assert [row["text"] for row in rest["rows"]] == ["in short"]
+    assert [(part(row, "nn-t-words"), row["sent"]) for row in user["rows"]] == [
+        (f"question {at}", at == 3) for at in range(4)
+    ]
+    assert part(user["rows"][0], "nn-t-why") == "Not sent: replaced by a compaction."
+    assert [part(row, "nn-t-words") for row in rest["rows"]] == ["in short"]
 
 
 def test_a_band_of_many_items_lists_the_last_and_gives_a_long_text_whole() -> None:
@@ -240,10 +243,10 @@ def test_a_band_of_many_items_lists_the_last_and_gives_a_long_text_whole() -> No
         last = found["rows"][-1]
         whole = view.reading.answer({"what": "text", "at": 0, "parts": ["user"], "key": last["key"]})
 
-    assert (len(found["rows"]), found["rows"][0]["text"]) == (100, "note 51")
+    assert (len(found["rows"]), part(found["rows"][0], "nn-t-words")) == (100, "note 51")
     assert "151 items" in found["head"]
     assert "the last 100 shown" in found["head"]
-    assert (last["more"], whole) == ("50 lines", texts[-1])
+    assert (part(last, "nn-t-more"), whole) == ("Show all 50 lines", texts[-1])
 
 
 def test_a_shared_selection_moves_the_view_to_a_call_or_to_a_turn(planned: Run) -> None:

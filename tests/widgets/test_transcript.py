@@ -30,6 +30,7 @@ from noetic_nb.widgets._transcript.call_content import folded
 from noetic_nb.widgets._transcript.call_outcome import outcome_lines
 from noetic_nb.widgets._transcript.request_rows import RequestRow, request_diff
 from noetic_nb.widgets._transcript.transcript import PAGE_ROWS, TranscriptReading
+from tests.widgets.rows import part as text_of
 from tests.widgets.scenes import run_of_events
 from tests.widgets.transcript_scenes import desk_run, hostile_transcript, imported_run, large_request, many_calls
 from tests.widgets.views import watching
@@ -414,7 +415,12 @@ def test_all_of_a_text_is_there_by_its_key(desk: Run) -> None:
         assert '"properties"' in reading.answer({"what": "text", "at": 0, "key": 1})
         assert "3 times" in reading.answer({"what": "text", "at": 6, "key": "w7", "against": 5})
         assert reading.answer({"what": "text", "at": 1, "key": "a0"}) == "Order A17 is packed and due on 14 March."
-        assert reading.answer({"what": "budget", "at": 6, "key": 5}).startswith("A maximum of 109 tokens")
+        asked = {"what": "call", "at": 6}
+        before = next(row for row in reading.answer(asked)["rows"] if row["key"] == 5)
+        row = reading.answer({"what": "budget", "at": 6, "key": 5})
+        assert text_of(row, "nn-t-why").startswith(f"{text_of(before, 'nn-t-why')} A maximum of 109 tokens")
+        assert (before["remedy"], row["remedy"]) == (True, False)
+        assert row in reading.answer(asked)["rows"]
 
 
 def test_a_live_run_sends_small_messages_and_ends_as_a_loaded_one(desk: Run) -> None:
@@ -453,7 +459,7 @@ def test_hostile_texts_are_data_in_every_answer() -> None:
 
     assert "<script" not in page_of_all.lower()
     assert "<img" not in page_of_all.lower()
-    assert any(row["of"][0] == "__proto__" for row in page["rows"])
+    assert any(text_of(row, "nn-t-origin") == "__proto__" for row in page["rows"])
 
 
 def test_a_text_is_folded_by_lines_and_by_length() -> None:

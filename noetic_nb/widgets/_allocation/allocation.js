@@ -258,7 +258,7 @@ export default () => {
     const isPicked = (parts) => picked !== null && String(picked.parts) === String(parts);
     /** Open the items of a part in the shown call, or close them. */
     function pick(part, at = shown()) {
-      picked = part && !(isPicked(part[0]) && at === shown()) ? { parts: part[0], name: part[1], isNew: true, open: [], whole: new Map() } : null;
+      picked = part && !(isPicked(part[0]) && at === shown()) ? { parts: part[0], name: part[1], isNew: true, open: [] } : null;
       store.changed();
     }
     const list = newest((request) => get(request).catch((error) => ({ head: error.message, rows: [] })), (answer, request) => {
@@ -286,24 +286,20 @@ export default () => {
         use(event);
       });
     }
-    choosable(itemsList, ({ dataset }) => dataset.item !== undefined && select(shown(), Number(dataset.item)));
-    itemsList.addEventListener("click", async (event) => {
+    choosable(itemsList, ({ row }) => row.item != null && select(shown(), row.item));
+    itemsList.addEventListener("click", (event) => {
       const button = event.target.closest("button");
       if (!button) return;
-      const { open, whole } = picked;
-      const { fold, key } = button.dataset;
-      if (fold !== undefined) open.push(Number(fold));
-      else if (!whole.delete(Number(key))) {
-        const text = await get({ ...listed.request, what: "text", key: Number(key) }).catch((error) => error.message);
-        whole.set(Number(key), text);
-      }
+      const { fold } = button.dataset;
+      if (fold === undefined) return void toggleText(button, (key) => get({ ...listed.request, what: "text", key }).catch((error) => error.message));
+      picked.open.push(Number(fold));
       store.changed();
     });
 
     function drawItems(at) {
       items.hidden = !picked;
       if (!picked) return;
-      if (picked.at !== at) Object.assign(picked, { at, open: [], whole: new Map() });
+      if (picked.at !== at) Object.assign(picked, { at, open: [] });
       const request = { what: "items", at, parts: picked.parts, open: picked.open };
       const wanted = JSON.stringify(request);
       if (wanted !== picked.asked) {
@@ -313,9 +309,9 @@ export default () => {
       if (listed === null || listed.request.at !== at || String(listed.request.parts) !== String(picked.parts)) return setText(itemsHead, `${picked.name}: …`);
       setText(itemsHead, `${picked.name}: ${listed.head}`);
       const { item, call } = store.selection;
-      drawEntries(itemsList, listed.rows, (row, data) => fillItem(row, data, {
-        isChosen: data.item != null && data.item === item && call === callOf(at)?.place, whole: picked.whole,
-      }));
+      patchRows(itemsList, listed.rows, (node, row) => {
+        put(node, { "aria-current": row.item != null && row.item === item && call === callOf(at)?.place ? "true" : null });
+      });
       arrowKeys(itemsList, ":scope > li");
     }
 

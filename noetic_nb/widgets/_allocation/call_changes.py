@@ -20,6 +20,7 @@ from noetic_nb.runtime._planning.plan_inputs import ItemChange, plan_difference
 from noetic_nb.widgets._allocation.allocation_picture import call_data
 from noetic_nb.widgets._transcript.call_content import ShownRows
 from noetic_nb.widgets._transcript.request_rows import DiffRow, RequestRow, request_rows
+from noetic_nb.widgets._transcript.transcript_picture import entry_row
 
 # Enough to know an item again.
 WORDS_LENGTH: Final = 64
@@ -94,7 +95,7 @@ def rows_data(shown: ShownRows, unfolded: Collection[int]) -> dict[str, Any]:
     size = f"{len(sent):,} item{'' if len(sent) == 1 else 's'}, {count(sum([row.tokens or 0 for row in sent]))} tokens"
     more = f", {absent:,}{older} not sent" if absent else ""
     cut = f"; the last {ROWS_SHOWN} shown, the transcript has all" if len(entries) > ROWS_SHOWN else ""
-    return {"head": f"{size}{more}{cut}", "rows": [shown.entry_data(entry) for entry in entries[-ROWS_SHOWN:]]}
+    return {"head": f"{size}{more}{cut}", "rows": [entry_row(shown, entry, "") for entry in entries[-ROWS_SHOWN:]]}
 
 
 # Of a very long run the first call that differs is looked for among so many that have to be planned again.

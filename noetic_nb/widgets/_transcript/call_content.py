@@ -134,30 +134,9 @@ class ShownRows:
             return f"{number:,} tools offered{size}"
         return f"{number:,} items not sent: {REASONS.get(kind, plain(kind))}{size}"
 
-    def entry_data(self, entry: Entry) -> dict[str, Any]:
-        """Return one entry as a page draws it."""
-        if isinstance(entry, Fold):
-            return {"fold": entry.first, "text": entry.words}
-        found = self.rows[entry]
-        row = found.row
-        text, more = folded(row.text, row.whole)
-        data: dict[str, Any] = {
-            "key": entry,
-            "of": self.chip(entry),
-            "role": plain(row.role),
-            "tool": plain(row.tool),
-            "tokens": "" if row.tokens is None else count(row.tokens),
-            "sent": row.is_sent,
-            "why": self.why(entry),
-            "remedy": found.own and row.absent is not None,
-            "change": found.change,
-            "text": text,
-            "more": more,
-            "item": row.position if found.own else None,
-        }
-        if found.change == "changed" and found.other is not None:
-            data["was"], data["wasMore"] = folded(found.other.text)
-        return data
+    def change_words(self, change: Change) -> str:
+        """Return the mark and the word of a change."""
+        return f"{CHANGE_MARKS[change]} {change}" if change else ""
 
     def chip(self, at: int) -> list[str]:
         """Return the name of a row's origin, its fill, and the ink on it."""
@@ -282,29 +261,17 @@ class ShownCall(ShownRows):
         found = self.rows[at]
         return budget_words(self.budget(at)) if found.own and found.row.absent is not None else ""
 
-    def remedies(self, places: Iterable[int]) -> dict[int, str]:
+    def known_remedy(self, entry: Entry) -> str | None:
+        """Return the same where it takes no work, else None."""
+        absent = None if isinstance(entry, Fold) or not self.rows[entry].own else self.rows[entry].row.absent
+        if isinstance(entry, Fold) or absent is None:
+            return ""
+        return self.remedy(entry) if (absent.origin, absent.position, absent.reason) in self.budgets else None
+
+    def remedies(self, places: Iterable[int]) -> dict[Entry, str]:
         """Return the sentences of the first rows of these that have one; a static form has no time for more."""
         asked = [at for at in places if self.rows[at].own and self.rows[at].row.absent is not None]
         return {at: self.remedy(at) for at in asked[:REMEDIES]}
-
-    def change_words(self, change: Change) -> str:
-        """Return the mark and the word of a change."""
-        return f"{CHANGE_MARKS[change]} {change}" if change else ""
-
-    def outcome_data(self, key: str, line: OutcomeLine) -> dict[str, Any]:
-        """Return one line of the outcome of the call as a page draws it."""
-        text, more = folded(line.text)
-        return {
-            "key": key,
-            "kind": line.kind,
-            "tone": line.tone,
-            "heading": line.heading,
-            "text": text,
-            "more": more,
-            "level": line.level,
-            "seq": line.seq,
-            "quiet": line.is_quiet,
-        }
 
     def text_of(self, key: object) -> str | None:
         """Return all of a text by its key, also of a line before the call (``b0``) or after it (``a0``)."""

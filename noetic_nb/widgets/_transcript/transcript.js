@@ -72,7 +72,7 @@ export default () => {
     // What this page looks at; the call that is shown is shared with the other pages of the model.
     const local = {
       ...{ at: -1, call: null, data: null, asked: "", asking: false, times: 0, time: 0 },
-      ...{ first: null, open: [], whole: new Map(), remedies: new Map(), quiet: false },
+      ...{ first: null, open: [], quiet: false },
       ...{ picked: null, known: null, scroll: null, ahead: null },
     };
 
@@ -129,13 +129,12 @@ export default () => {
     const keyOf = (request) => JSON.stringify({ ...request, item: undefined });
     const take = (call, request) => {
       if (local.call?.at !== call.at || local.call?.difference !== call.difference) {
-        local.whole.clear();
-        local.remedies.clear();
+        for (const button of body.querySelectorAll("li [data-key][aria-expanded=true]")) toggleText(button);
       }
       local.call = call;
       if (call.at === local.at) Object.assign(local, { first: call.first, open: call.open });
       local.asked = keyOf({ ...request, first: call.first, open: call.open });
-      if (request.item !== undefined && call.wanted !== null) local.scroll = `li[data-key="${call.wanted}"]`;
+      if (request.item !== undefined && call.wanted !== null) local.scroll = call.wanted;
       store.refusal = "";
       remedy();
       fetchAhead(call.at + 1);
@@ -206,11 +205,9 @@ export default () => {
         for (;;) {
           await new Promise((resolve) => setTimeout(resolve, REMEDY_MS));
           const { call } = local;
-          const row = root.isConnected && call.rows.find((one) => one.remedy && !local.remedies.has(one.key));
+          const row = root.isConnected && call.rows.find((one) => one.remedy);
           if (!row) return;
-          local.remedies.set(row.key, "");
-          const text = await store.get(model, { what: "budget", at: call.at, key: row.key, against: compared() });
-          if (local.call.at === call.at && local.call.difference === call.difference) local.remedies.set(row.key, text);
+          Object.assign(row, await store.get(model, { what: "budget", at: call.at, key: row.key, against: compared() }));
           store.changed();
         }
       } catch (error) {
@@ -223,23 +220,13 @@ export default () => {
       const { first, page, total } = local.call;
       const ends = { first: 0, back: first - page, on: first + page, last: Math.floor((total - 1) / page) * page };
       local.first = Math.max(0, Math.min(ends[to], Math.floor((total - 1) / page) * page));
-      local.scroll = "li";
+      local.scroll = "first";
       store.changed();
     };
-    const expand = async (button) => {
-      const key = button.dataset.key;
-      const wanted = /^\d+$/.test(key) ? Number(key) : key;
-      if (local.whole.has(wanted)) local.whole.delete(wanted);
-      else {
-        try {
-          const { at } = local.call;
-          const text = await store.get(model, { what: "text", at, key: wanted, against: compared() });
-          if (local.call.at === at) local.whole.set(wanted, text);
-        } catch (error) {
-          return store.refused(error);
-        }
-      }
-      store.changed();
+    const textOf = async (key) => {
+      const { at } = local.call;
+      const text = await store.get(model, { what: "text", at, key, against: compared() });
+      return local.call.at === at ? text : undefined;
     };
 
     slider.addEventListener("input", () => go(Number(slider.value)));
@@ -259,7 +246,7 @@ export default () => {
     body.addEventListener("click", (event) => {
       const button = event.target.closest("li button");
       if (!button) return;
-      if (button.dataset.fold === undefined) return void expand(button);
+      if (button.dataset.fold === undefined) return void toggleText(button, textOf).catch(store.refused);
       local.open = [...local.open, Number(button.dataset.fold)];
       store.changed();
     });
@@ -269,45 +256,28 @@ export default () => {
       store.data.at = call.at;
       store.select(model, { thread_id: call.where[0], turn: call.where[1], call: call.number, item: null, decision: null, ...fields });
       // What is chosen here stays where it is.
-      Object.assign(local, { picked: row.dataset.key, known: store.selection });
+      Object.assign(local, { picked: row.row.key, known: store.selection });
     };
-    const numberIn = (row, name) => (row.dataset[name] === undefined ? null : Number(row.dataset[name]));
-    choosable(items, (row) => row.dataset.key !== undefined && choose(row, { item: numberIn(row, "item") }));
-    for (const list of [before, after]) choosable(list, (row) => choose(row, { decision: numberIn(row, "seq") }));
+    choosable(items, (row) => row.row.fold === undefined && choose(row, { item: row.row.item }));
+    for (const list of [before, after]) choosable(list, (row) => choose(row, { decision: row.row.seq }));
 
-    const isChosen = (call, key, item, decision) => {
+    const isChosen = (call, { key, item, seq }) => {
       const chosen = store.selection;
       if (chosen.call != null && chosen.call !== call.number) return false;
       if (chosen.thread_id != null && chosen.thread_id !== call.where[0]) return false;
-      if (item !== null && item === chosen.item) return true;
-      if (decision !== null && decision === chosen.decision) return true;
-      return chosen.item == null && chosen.decision == null && local.picked === String(key);
+      if (item != null && item === chosen.item) return true;
+      if (seq != null && seq === chosen.decision) return true;
+      return chosen.item == null && chosen.decision == null && local.picked === key;
     };
 
-    function drawItem(row, data, call) {
-      const isOne = isChosen(call, data.key, data.item, null);
-      fillItem(row, data, { isChosen: isOne, changes: store.data.changes, remedy: local.remedies.get(data.key), whole: local.whole });
-    }
-
-    function drawLines(list, lines, call) {
-      const listed = lines.filter((line) => !line.quiet || local.quiet || isChosen(call, line.key, null, line.seq));
-      patch(list, listed, outcomeRow, (row, line) => {
-        const head = row.firstElementChild;
-        const chosen = isChosen(call, line.key, null, line.seq);
-        put(row, { "data-kind": line.kind, "data-level": line.level, "data-key": line.key, "data-seq": line.seq, "aria-current": chosen ? "true" : null });
-        paintTone(head.firstElementChild, store.data, line.tone);
-        setText(head.lastElementChild, line.heading);
-        head.hidden = line.heading === "";
-        writeText(row, line.text, line.more, { key: line.key, whole: local.whole });
-      });
-      return listed.length;
-    }
+    const drawRows = (list, rows, call) => patchRows(list, rows, (node, row) => put(node, { "aria-current": isChosen(call, row) ? "true" : null }));
+    const drawLines = (list, lines, call) => drawRows(list, lines.filter((line) => !line.quiet || local.quiet || isChosen(call, line)), call);
 
     function scrollTo(call) {
-      let wanted = local.scroll;
+      const wanted = local.scroll;
       if (wanted === null) return;
-      if (wanted === "selection") wanted = '[aria-current="true"]';
-      const row = (wanted === "li" ? items : body).querySelector(wanted);
+      const isWanted = ({ row, ariaCurrent }) => (wanted === "selection" ? ariaCurrent === "true" : wanted === "first" || row.key === wanted);
+      const row = [...(wanted === "selection" ? body : items).querySelectorAll("li")].find(isWanted);
       if (!row || call.at !== local.at) return;
       local.scroll = null;
       row.style.scrollMarginTop = `${SCROLL_MARGIN}px`;
@@ -348,15 +318,14 @@ export default () => {
         const isBack = ["first", "back"].includes(button.dataset.to);
         button.disabled = isBack ? call.first === 0 : call.first + call.page >= call.total;
       }
-      drawEntries(items, call.rows, (row, data) => drawItem(row, data, call));
+      drawRows(items, call.rows, call);
       setText(answer, call.answer);
-      const early = drawLines(before, call.before, call);
-      beforePart.hidden = before.hidden = early === 0;
+      drawLines(before, call.before, call);
+      beforePart.hidden = before.hidden = before.childElementCount === 0;
       drawLines(after, call.after, call);
-      const checks = [...call.before, ...call.after].filter((line) => line.quiet).length;
-      quiet.hidden = checks === 0;
+      quiet.hidden = !call.quiet;
       put(quiet, { "aria-expanded": local.quiet });
-      setText(quiet, `${local.quiet ? "Hide" : "Show"} ${checks} check${checks === 1 ? "" : "s"} that found nothing`);
+      setText(quiet, `${local.quiet ? "Hide" : "Show"} ${call.quiet}`);
       for (const list of [before, items, after]) arrowKeys(list, ":scope > li");
       scrollTo(call);
     }

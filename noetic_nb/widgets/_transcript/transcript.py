@@ -17,10 +17,17 @@ from noetic_nb.runs._requests.recorded_requests import CallBook, RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.runtime._planning.least_budget import LeastBudget
-from noetic_nb.widgets._transcript.call_content import CHANGE_MARKS, ShownCall, title_of
+from noetic_nb.widgets._transcript.call_content import ShownCall, title_of
 from noetic_nb.widgets._transcript.call_outcome import CallLabels
 from noetic_nb.widgets._transcript.request_rows import DiffRow, RequestRow, budget_parts, request_diff, request_rows
-from noetic_nb.widgets._transcript.transcript_picture import EMPTY, MARKS, OTHER_MARK, static_html, static_text
+from noetic_nb.widgets._transcript.transcript_picture import (
+    EMPTY,
+    entry_row,
+    line_row,
+    quiet_words,
+    static_html,
+    static_text,
+)
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment, Selection
@@ -70,9 +77,6 @@ class TranscriptReading(Reading):
         self._kept: OrderedDict[int, _Read] = OrderedDict()
         self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
-            "marks": {tone: list(mark) for tone, mark in MARKS.items()},
-            "otherMark": list(OTHER_MARK),
-            "changes": dict(CHANGE_MARKS),
             "threads": [],
             "calls": [],
             "at": -1,
@@ -130,7 +134,7 @@ class TranscriptReading(Reading):
             case {"what": "budget", "at": int(at), "key": int(key)}:
                 call = self.call(at, request.get("against"))
                 if 0 <= key < len(call.rows):
-                    return call.remedy(key)
+                    return entry_row(call, key, call.remedy(key))
             case {"what": "outcome", "at": int(at)}:
                 return self._outcome(self.call(at))
             case {"what": "label", "at": int(at), "name": int(name), "value": int() | None as value}:
@@ -164,6 +168,7 @@ class TranscriptReading(Reading):
             listed = [place for place, entry in enumerate(entries) if entry == wanted]
             first = listed[0] // PAGE_ROWS * PAGE_ROWS if listed else 0
         first = max(0, min(first, (len(entries) - 1) // PAGE_ROWS * PAGE_ROWS))
+        rows = entries[first : first + PAGE_ROWS]
         return {
             "at": at,
             "number": call.record.number,
@@ -176,7 +181,7 @@ class TranscriptReading(Reading):
             "first": first,
             "total": len(entries),
             "page": PAGE_ROWS,
-            "rows": [call.entry_data(entry) for entry in entries[first : first + PAGE_ROWS]],
+            "rows": [entry_row(call, each, call.known_remedy(each)) for each in rows],
             "wanted": wanted if wanted >= 0 else None,
             "open": unfolded,
             "labels": self.labels.of(call.record),
@@ -185,10 +190,12 @@ class TranscriptReading(Reading):
 
     @staticmethod
     def _outcome(call: ShownCall) -> dict[str, Any]:
+        quiet = sum([line.is_quiet for line in (*call.before, *call.outcome)])
         return {
             "answer": call.answer,
-            "before": [call.outcome_data(f"b{place}", line) for place, line in enumerate(call.before)],
-            "after": [call.outcome_data(f"a{place}", line) for place, line in enumerate(call.outcome)],
+            "before": [line_row(f"b{place}", line) for place, line in enumerate(call.before)],
+            "after": [line_row(f"a{place}", line) for place, line in enumerate(call.outcome)],
+            "quiet": quiet_words(quiet) if quiet else "",
         }
 
     def call(self, at: int, against: Any = None) -> ShownCall:
@@ -404,7 +411,7 @@ class Transcript(RunView):
     # Not synced: while someone moves quickly, places that come back would make the picture jump.
     position = traitlets.Int(-1)
     compare_with = traitlets.Any(None, allow_none=True).tag(sync=True)
-    scripts = ("base/item_rows", "transcript/transcript_parts", "transcript/transcript")
+    scripts = ("base/rows", "transcript/transcript_parts", "transcript/transcript")
     _announces = True
 
     def __init__(

@@ -1,22 +1,4 @@
 // The elements of the transcript: lines and controls, made once and filled again.
-function toneMark() {
-  const svg = make("svg", { class: "nn-t-tone", width: 12, height: 12, viewBox: "0 0 12 12", "aria-hidden": "true" });
-  svg.append(make("path", { fill: "none", "stroke-width": 2 }));
-  return svg;
-}
-
-function paintTone(svg, { marks, otherMark }, tone) {
-  const [colour, path] = Object.hasOwn(marks, tone) ? marks[tone] : otherMark;
-  put(svg.firstElementChild, { d: path, stroke: colour });
-}
-
-function outcomeRow() {
-  const row = make("li", { class: "nn-t-line", tabindex: -1 });
-  const head = row.appendChild(make("div", { class: "nn-t-line-head" }));
-  head.append(toneMark(), make("span"));
-  return row;
-}
-
 function compareControls(parent, changed) {
   const controls = parent.appendChild(make("div", { class: "nn-bar-controls" }));
   const label = controls.appendChild(make("label", {}, "Compare with"));

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from noetic_nb.markup import escape, heading
-from noetic_nb.runs._plain_text import plain, plain_line
-from noetic_nb.widgets._transcript.call_content import Entry, Fold, ShownCall, folded, title_of
+from noetic_nb.runs._plain_text import count, plain, plain_line
+from noetic_nb.widgets._transcript.call_content import Entry, Fold, ShownCall, ShownRows, folded, title_of
 from noetic_nb.widgets._transcript.call_outcome import OutcomeLine
+from noetic_nb.widgets.base._table import keyed
 
 EMPTY: Final = "No model call yet. Each call appears here as soon as the agent has made one."
 # A saved page stays light: the first and the last of a long request.
@@ -42,51 +43,67 @@ def _mark(tone: str) -> str:
     )
 
 
-def _text(text: object, kind: str = "nn-t-words") -> str:
-    head, more = folded(text)
-    if not head:
+def _text(text: object, whole: str = "", *, key: object = None) -> str:
+    """Return a text that opens: where a page has a `key` to ask for all of it, by a button, else with all of it inside."""
+    head, more = folded(text, whole)
+    if not head and not more:
         return ""
-    if not more:
-        return f'<div class="{kind}">{escape(head)}</div>'
-    whole = escape(plain(text, STATIC_LENGTH))
-    return (
-        f'<details class="nn-t-whole"><summary><span class="{kind}">{escape(head)}</span> '
-        f'<span class="nn-t-more">{escape(more)}</span></summary><div class="{kind}">{whole}</div></details>'
-    )
+    words, said = f'<div class="nn-t-words">{escape(head)}</div>', f"Show all {escape(more)}"
+    if more and key is not None:
+        kind = f'type="button" class="nn-t-more" tabindex="-1" aria-expanded="false" data-key="{key}"'
+        words += f"<button {kind}>{said}</button>"
+    elif more:
+        inside = escape(plain(whole or text, STATIC_LENGTH))
+        words = (
+            f'<details class="nn-t-whole"><summary><span class="nn-t-words">{escape(head)}</span> '
+            f'<span class="nn-t-more">{said}</span></summary><div class="nn-t-words">{inside}</div></details>'
+        )
+    return f'<div class="nn-t-long">{words}</div>'
 
 
-def _row(call: ShownCall, at: int, remedies: Mapping[int, str]) -> str:
-    found = call.rows[at]
+def entry_row(shown: ShownRows, entry: Entry, remedy: str | None, *, is_live: bool = True) -> dict[str, Any]:
+    """Return a listed entry as a row; `remedy` is None where it takes work to find, for which a page asks later."""
+    if isinstance(entry, Fold):
+        kind = f'type="button" class="nn-t-more" tabindex="-1" data-fold="{entry.first}"'
+        show = f"<button {kind}>Show them</button>" if is_live else ""
+        html = f'<li class="nn-t-fold"><span>{escape(entry.words)}</span>{show}</li>'
+        return keyed(f"f{entry.first}", html, fold=entry.first)
+    found = shown.rows[entry]
     row = found.row
-    name, fill, _ = call.chip(at)
-    facts = [plain(fact) for fact in (row.role, row.tool) if fact and fact != row.origin]
-    tokens = "" if row.tokens is None else f"{row.tokens:,}"
-    swatch = f'<span class="nn-t-origin-swatch" style="--nn-fill:{fill}"></span>'
-    change = f'<span class="nn-t-change">{call.change_words(found.change)}</span>' if found.change else ""
-    reason = f"{call.why(at)} {remedies.get(at, '')}".strip()
+    name, fill, _ = shown.chip(entry)
+    facts = [plain(fact) for fact in (row.role, row.tool) if fact and fact != name]
+    tokens = "" if row.tokens is None else f"{count(row.tokens)} tokens"
+    swatch = f'<span class="nn-t-origin-swatch" style="--nn-fill:{fill}" aria-hidden="true"></span>'
+    change = f'<span class="nn-t-change">{shown.change_words(found.change)}</span>' if found.change else ""
+    reason = f"{shown.why(entry)} {remedy or ''}".strip()
     why = f'<div class="nn-t-why">{escape(reason)}</div>' if reason else ""
     was = ""
     if found.change == "changed" and found.other is not None:
-        was = f'<div class="nn-t-was"><span class="nn-t-change">before</span>{_text(found.other.text)}</div>'
-    return (
-        f'<li class="nn-t-item" data-sent="{str(row.is_sent).lower()}" data-change="{found.change}"><div class="nn-t-item-head">'
+        before = _text(found.other.text, key=f"w{entry}" if is_live else None)
+        was = f'<div class="nn-t-was"><span class="nn-t-change">before</span>{before}</div>'
+    sent = str(row.is_sent).lower()
+    html = (
+        f'<li class="nn-t-item" data-sent="{sent}" data-change="{found.change}"><div class="nn-t-item-head">'
         f'{change}{swatch}<span class="nn-t-origin">{escape(name)}</span>'
         f'<span class="nn-t-facts">{escape(" · ".join(facts))}</span><span class="nn-number">{tokens}</span></div>'
-        f"{why}{_text(row.text)}{was}</li>"
+        f"{why}{_text(row.text, row.whole, key=entry if is_live else None)}{was}</li>"
     )
+    item = row.position if found.own else None
+    return keyed(entry, html, item=item, sent=row.is_sent, remedy=remedy is None)
 
 
-def _entry(call: ShownCall, entry: Entry, remedies: Mapping[int, str]) -> str:
-    if isinstance(entry, Fold):
-        return f'<li class="nn-t-fold">{escape(entry.words)}</li>'
-    return _row(call, entry, remedies)
+def line_row(key: str, line: OutcomeLine, *, is_live: bool = True) -> dict[str, Any]:
+    """Return a line of what came of a call, or before it, as a row."""
+    named = f"{_mark(line.tone)}<span>{escape(line.heading)}</span>"
+    head = f'<div class="nn-t-line-head">{named}</div>' if line.heading else ""
+    kind = f'class="nn-t-line" data-kind="{escape(line.kind)}" data-level="{line.level}"'
+    html = f"<li {kind}>{head}{_text(line.text, key=key if is_live else None)}</li>"
+    return keyed(key, html, seq=line.seq, quiet=line.is_quiet)
 
 
 def _line(line: OutcomeLine) -> str:
-    return (
-        f'<li class="nn-t-line" data-kind="{escape(line.kind)}" data-level="{line.level}"><div class="nn-t-line-head">'
-        f"{_mark(line.tone)}<span>{escape(line.heading)}</span></div>{_text(line.text)}</li>"
-    )
+    html: str = line_row("", line, is_live=False)["html"]
+    return html
 
 
 def _lines(lines: Sequence[OutcomeLine]) -> str:
@@ -102,14 +119,14 @@ def _lines(lines: Sequence[OutcomeLine]) -> str:
 
 
 def quiet_words(number: int) -> str:
-    """Return how many checks found nothing.
+    """Return how many checks found nothing, as a name.
 
     Examples
     --------
     >>> quiet_words(1), quiet_words(3)
-    ('1 check found nothing', '3 checks found nothing')
+    ('1 check that found nothing', '3 checks that found nothing')
     """
-    return f"{number:,} check{'' if number == 1 else 's'} found nothing"
+    return f"{number:,} check{'' if number == 1 else 's'} that found nothing"
 
 
 def _shortened(entries: Sequence[Entry], most: int) -> tuple[Sequence[Entry], int, Sequence[Entry]]:
@@ -126,22 +143,21 @@ def static_html(call: ShownCall | None, empty: str = EMPTY) -> str:
         return f'{head}<p class="nn-empty">{escape(empty)}</p>'
     first, left, last = _shortened(call.entries(only_changes=True), STATIC_ENTRIES)
     remedies = _remedies(call, (*first, *last))
-    items = "".join(_entry(call, entry, remedies) for entry in first)
+    rows = [entry_row(call, entry, remedies.get(entry, ""), is_live=False)["html"] for entry in (*first, *last)]
     if left:
-        items += f'<li class="nn-t-fold">{left:,} more, all of them in to_frame()</li>'
-        items += "".join(_entry(call, entry, remedies) for entry in last)
+        rows.insert(len(first), f'<li class="nn-t-fold">{left:,} more, all of them in to_frame()</li>')
     notes = "".join(
         f'<p class="nn-note">{escape(note)}</p>' for note in (call.settings, call.unknown, call.difference) if note
     )
     before = f'<p class="nn-t-part">Before the call</p>{_lines(call.before)}' if _is_loud(call.before) else ""
     return (
         f'{head}<p class="nn-sub">{escape(title_of(call.record))}: {escape(call.headline)}</p>{notes}{before}'
-        f'<p class="nn-t-part">Request</p><ol class="nn-t-items">{items}</ol>'
+        f'<p class="nn-t-part">Request</p><ol class="nn-t-items">{"".join(rows)}</ol>'
         f'<p class="nn-t-part">Answer</p><p class="nn-sub">{escape(call.answer)}</p>{_lines(call.outcome)}'
     )
 
 
-def _remedies(call: ShownCall, entries: Sequence[Entry]) -> dict[int, str]:
+def _remedies(call: ShownCall, entries: Sequence[Entry]) -> Mapping[Entry, str]:
     return call.remedies([entry for entry in entries if not isinstance(entry, Fold)])
 
 
@@ -172,7 +188,7 @@ def _line_text(line: OutcomeLine) -> str:
     return f"  {'    ' * line.level}{line.heading}{between}{plain_line(line.text, TEXT_WIDTH)}"
 
 
-def _entry_text(call: ShownCall, entry: Entry, remedies: Mapping[int, str]) -> str:
+def _entry_text(call: ShownCall, entry: Entry, remedies: Mapping[Entry, str]) -> str:
     if isinstance(entry, Fold):
         return f"    … {entry.words}"
     found = call.rows[entry]

@@ -39,7 +39,7 @@ def script(*names: str) -> str:
     >>> script("allocation/allocation").count("export default")
     1
     """
-    return "\n".join([_text(f"{name}.js") for name in (*_SHARED, *names)])
+    return "\n".join([_text(f"{name}.js") for name in dict.fromkeys((*_SHARED, *names))])
 
 
 def joint_script(panels: Mapping[str, Sequence[str]], *names: str) -> str:
@@ -60,13 +60,14 @@ def joint_script(panels: Mapping[str, Sequence[str]], *names: str) -> str:
     >>> module.count("export default"), module.count("PANEL_SCRIPTS")
     (1, 2)
     """
-    shared = dict.fromkeys([each for files_of in panels.values() for each in files_of if each.startswith("base/")])
+    of_panels = [each for files_of in panels.values() for each in files_of if each.startswith("base/")]
+    shared = dict.fromkeys((*_SHARED, *of_panels))
     parts = [*(_text(f"{each}.js") for each in shared), "const PANEL_SCRIPTS = {};"]
     for name, files_of in panels.items():
         own = [_text(f"{each}.js") for each in files_of if each not in shared]
         inside = "\n".join(own).replace("export default ", "return ", 1)
         parts.append(f"PANEL_SCRIPTS[{name!r}] = (() => {{\n{inside}\n}})();")
-    return "\n".join([_text(f"{name}.js") for name in _SHARED] + parts + [_text(f"{name}.js") for name in names])
+    return "\n".join([*parts, *[_text(f"{name}.js") for name in names]])
 
 
 # Hosts evaluate a module anew for each model, and replace a sheet by the same one, after which a page computes all styles anew.

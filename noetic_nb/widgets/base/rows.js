@@ -61,3 +61,33 @@ function chosenRows(rows, choose, { down, up }) {
     event.preventDefault();
   });
 }
+
+/** Let rows of a list be chosen: with a click, the space bar, or Enter, which opens what is folded as well. */
+function choosable(list, choose) {
+  list.addEventListener("keydown", (event) => {
+    const row = event.target;
+    if (row.parentElement !== list || (event.key !== "Enter" && event.key !== " ")) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (event.key === "Enter") [...row.querySelectorAll("button")].find((button) => button.offsetParent)?.click();
+    choose(row);
+  });
+  list.addEventListener("click", (event) => {
+    const row = event.target.closest("li");
+    // Who marks text to copy it chooses nothing.
+    if (row?.parentElement === list && !event.target.closest("button") && String(getSelection()) === "") choose(row);
+  });
+}
+
+/** Show all of a text of a row, which `get` finds by its key, or its beginning again; `get` finds none where the row is gone meanwhile. */
+async function toggleText(button, get) {
+  const isOpen = button.ariaExpanded === "true";
+  const { key } = button.dataset;
+  const [text, label] = isOpen ? button.before : [await get(/^\d+$/.test(key) ? Number(key) : key), "Show less"];
+  if (text === undefined) return;
+  const words = button.previousElementSibling;
+  if (!isOpen) button.before = [words.textContent, button.textContent];
+  put(button, { "aria-expanded": !isOpen });
+  setText(words, text);
+  setText(button, label);
+}
