@@ -1,4 +1,4 @@
-"""Compare tool names as a reader or a provider sees them: names that look the same are equal.
+"""Names: those of tools, of which two that look the same are equal, and why an answer ended in the words of its provider.
 
 A rule about ``pay`` that a tool named with a Cyrillic letter slips past would be no rule: names are compared by a skeleton.
 """
@@ -6,9 +6,9 @@ A rule about ``pay`` that a tool named with a Cyrillic letter slips past would b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 LAMBDA: Final = "<lambda>"
 """What Python calls a function without a name."""
@@ -73,3 +73,33 @@ def inside_partial(function: Any) -> Any:
 def keys(*names: str | Iterable[str]) -> frozenset[str]:
     """Return names, some of them in a text with blanks between them."""
     return frozenset(name for each in names for name in (each.split() if isinstance(each, str) else each))
+
+
+FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
+"""Why an answer ended: it was complete, it calls tools, the limit of generated tokens was reached, or a filter ended it."""
+
+# As providers, servers that imitate the OpenAI API, and routers name them.
+_REASONS: Final[Mapping[str, FinishReason]] = {
+    "stop": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "eos": "stop",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "tool_call": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",
+    "content_filter": "content_filter",
+    "content_filtered": "content_filter",
+    "safety": "content_filter",
+    "refusal": "content_filter",
+}
+
+
+def finish_reason_of(given: object) -> FinishReason | None:
+    """Return a provider's finish reason as one of ours; None for an unknown one."""
+    return _REASONS.get(given.lower()) if isinstance(given, str) else None

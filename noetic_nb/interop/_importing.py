@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,16 @@ from noetic_nb._core.names import nearest
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.interop._formats import agentdojo, atif, claude_code, codex, inspect_logs, message_files, tau, tau2
 from noetic_nb.interop._formats.message_files import is_large, large_document
-from noetic_nb.interop._formats.sources import Document, documents, is_folder, read_document, record, refused
+from noetic_nb.interop._formats.sources import (
+    Document,
+    Line,
+    document_of,
+    documents,
+    is_folder,
+    read_document,
+    record,
+    refused,
+)
 from noetic_nb.interop._spans import import_spans
 from noetic_nb.interop._traces import langfuse, langsmith, mlflow, weave
 from noetic_nb.items._messages import MessageFormat
@@ -55,6 +65,7 @@ _OWN: Final = "noetic"
 _OWN_START: Final = (b'{"bundle":', b'{"events":')
 # Of a wide table nobody reads all names.
 _MOST_KEYS: Final = 10
+_LOOKED_AT: Final = 10
 
 
 def formats() -> tuple[str, ...]:
@@ -81,6 +92,13 @@ def _readers_of(source: Any, format: str | None) -> Iterator[tuple[Path | None, 
     if isinstance(source, Run):
         yield None, lambda: source
         return
+    if isinstance(source, Iterator | ValuesView):  # of a loader
+        source = list(source)
+    # Texts may come from somebody else's data, and open nothing.
+    if isinstance(source, list | tuple) and source and all(isinstance(each, Run | PathLike) for each in source):
+        for each in source:
+            yield from _readers_of(each, format)
+        return
     in_folder = is_folder(source)
     for found in documents(source):
         path = found if isinstance(found, Path) else None
@@ -100,12 +118,17 @@ def _readers_in(found: Path | Document, format: str | None, *, in_folder: bool) 
         ):
             yield from import_spans.run_readers(path)
             return
-        document = found if isinstance(found, Document) else _opened(found)
-        reader = _reader(document, format)
-        if not (in_folder and hasattr(reader, "is_part") and reader.is_part(document)):
-            yield from reader.read(document, format)
+        parts = _parts(found if isinstance(found, Document) else _opened(found), format)
     except NoeticError as error:
         yield partial(_raise, error)
+        return
+    for document in parts:
+        try:
+            reader = _reader(document, format)
+            if not (in_folder and hasattr(reader, "is_part") and reader.is_part(document)):
+                yield from reader.read(document, format)
+        except NoeticError as error:
+            yield partial(_raise, error)
 
 
 def runs_of_file(path: Path, *, in_folder: bool) -> Iterator[Callable[[], Run]]:
@@ -145,12 +168,28 @@ def _is_own(path: Path) -> bool:
         return False
 
 
+def _parts(document: Document, format: str | None) -> Sequence[Document]:
+    """Return a document, or the entries of a list that is of no format itself: whole logs, sessions or pages."""
+    data, readers = document.data, _named(format)
+    if document.is_large or not isinstance(data, list | tuple) or any(_is_of(reader, document) for reader in readers):
+        return (document,)
+    entries = [each.parsed() if isinstance(each, Line) else each for each in data]
+    parts = [replace(document_of(entry), path=document.path) for entry in entries]
+    return parts if any(_is_of(reader, part) for part in parts[:_LOOKED_AT] for reader in readers) else (document,)
+
+
+def _named(format: str | None) -> list[Any]:
+    return [reader for reader in _READERS if format is None or format in reader.FORMATS]
+
+
 def _reader(document: Document, format: str | None) -> Any:
-    for reader in _READERS:
-        if format in reader.FORMATS if format is not None else _is_of(reader, document):
+    for reader in _named(format):
+        # What has no sign of a log would be an empty run of it; messages are what their format says.
+        if _is_of(reader, document) or (format is not None and reader is message_files):
             return reader
+    what = "unrecognised format" if format is None else f"it is not of the format {format!r}"
     given, hint = _seen(document)
-    raise refused(document, f"unrecognised format. Given: {given}", hint=f"{hint} Formats: {', '.join(formats())}.")
+    raise refused(document, f"{what}. Given: {given}", hint=f"{hint} Formats: {', '.join(formats())}.")
 
 
 def _is_of(reader: Any, document: Document) -> bool:
@@ -173,6 +212,8 @@ def _seen(document: Document) -> tuple[str, str]:
     if not isinstance(first, Mapping):
         kind = type(first).__name__
         given = f"a list of {kind}" if first is not data else f"{kind}"
+        if given == "a list of str":
+            return given, "Paths in a list are objects: pathlib.Path(name)."
         return given, "Pass a list of messages, [{'role': 'user', 'content': 'Hi'}, ...], or a path."
     keys = [str(key) for key in first][:_MOST_KEYS]
     given = f"{what} with the keys {', '.join(map(repr, keys)) or 'none'}"

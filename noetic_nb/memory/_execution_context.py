@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
+from noetic_nb._core.names import finish_reason_of
 from noetic_nb._core.shell import Shell
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.events import EventSink, Where
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item
 from noetic_nb.items._registry import ANY_ITEMS
-from noetic_nb.models._client import NO_USAGE, ModelResponse, Usage, finish_reason_of, usage_from
+from noetic_nb.models._client import NO_USAGE, ModelResponse, Usage, usage_from
 from noetic_nb.redact import redact_text, safe_logger
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from noetic_nb._core.atomic_write import regular_file, whole_file
+from noetic_nb._core.names import finish_reason_of
 from noetic_nb.errors import ItemValidationError, NoeticError
 from noetic_nb.items import dump_item, thaw
 from noetic_nb.items._registry import ANY_ITEMS
-from noetic_nb.models._client import ModelRequest, ModelResponse, TokenLogprob, Usage, finish_reason_of
+from noetic_nb.models._client import ModelRequest, ModelResponse, TokenLogprob, Usage
 from noetic_nb.models._model_errors import refused
 from noetic_nb.redact import REDACTED, Redaction
 

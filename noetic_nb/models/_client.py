@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from noetic_nb._core.arguments import closest, explained
 from noetic_nb._core.cards import with_card
+from noetic_nb._core.names import FinishReason
 from noetic_nb._core.record_type import RecordType
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item
@@ -145,35 +146,8 @@ class ModelRequest(NamedTuple):
     thread_id: str = ""
 
 
-FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
-"""Why an answer ended: it was complete, it calls tools, the limit of generated tokens was reached, or a filter ended it."""
-
 CUT_OFF: Final = frozenset({"length", "content_filter"})
 """Answers that ended early: what they call is not run."""
-
-# As servers that imitate the OpenAI API, and routers in front of other providers, name them.
-_REASONS: Final[Mapping[str, FinishReason]] = {
-    "stop": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "eos": "stop",
-    "tool_calls": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-    "length": "length",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "model_length": "length",
-    "model_context_window_exceeded": "length",
-    "content_filter": "content_filter",
-    "content_filtered": "content_filter",
-    "safety": "content_filter",
-}
-
-
-def finish_reason_of(given: object) -> FinishReason | None:
-    """Return a provider's finish reason as one of ours; None for an unknown one."""
-    return _REASONS.get(given.lower()) if isinstance(given, str) else None
 
 
 @with_card

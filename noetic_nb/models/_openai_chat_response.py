@@ -10,8 +10,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from noetic_nb._core.names import finish_reason_of
 from noetic_nb.ids import Ids
-from noetic_nb.models._client import CUT_OFF, ModelDelta, TokenLogprob, finish_reason_of
+from noetic_nb.models._client import CUT_OFF, ModelDelta, TokenLogprob
 from noetic_nb.models._model_errors import cut_off
 from noetic_nb.models._openai_wire import WireNames, garbage
 from noetic_nb.models._response_items import Answer, answer_items, token_logprobs, usage_of_provider

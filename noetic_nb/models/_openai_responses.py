@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from noetic_nb._core.names import FinishReason, finish_reason_of
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.ids import Ids
 from noetic_nb.items import Item, thaw
@@ -13,15 +14,7 @@ from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._messages import openai_responses
 from noetic_nb.items._messages.message import unsendable
 from noetic_nb.items._registry import ANY_ITEMS
-from noetic_nb.models._client import (
-    CUT_OFF,
-    FinishReason,
-    ModelDelta,
-    ModelRequest,
-    TokenLogprob,
-    Usage,
-    finish_reason_of,
-)
+from noetic_nb.models._client import CUT_OFF, ModelDelta, ModelRequest, TokenLogprob, Usage
 from noetic_nb.models._model_errors import cut_off, failed, rate_limited
 from noetic_nb.models._openai_wire import WireNames, WireOptions, enforceable, garbage, schema_name, system_text
 from noetic_nb.models._response_items import Answer, text_item, token_logprobs, usage_of_provider

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from noetic_nb._core.names import finish_reason_of
 from noetic_nb.ids import Ids
 from noetic_nb.items import Item, assistant_message, function_call
 from noetic_nb.items._frozen import FrozenDict
-from noetic_nb.models._client import CUT_OFF, NO_USAGE, ModelDelta, ModelResponse, TokenLogprob, Usage, finish_reason_of
+from noetic_nb.models._client import CUT_OFF, NO_USAGE, ModelDelta, ModelResponse, TokenLogprob, Usage
 from noetic_nb.models._model_errors import failed, refused
 
 # How an answer that is known already is cut: a word with the space behind it, about what a provider sends at a time.

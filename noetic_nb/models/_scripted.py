@@ -11,6 +11,7 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
+from noetic_nb._core.names import finish_reason_of
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.ids import Ids
 from noetic_nb.items import Item, function_call, item_tokens, thaw
@@ -24,7 +25,6 @@ from noetic_nb.models._client import (
     TokenLogprob,
     ToolSpec,
     Usage,
-    finish_reason_of,
 )
 from noetic_nb.models._model_errors import failed, rate_limited, refused
 from noetic_nb.models._response_items import PIECE, answer_items, deltas_of, text_item

@@ -13,9 +13,10 @@ from pydantic import Field, FiniteFloat
 from pydantic_core import to_jsonable_python
 
 from noetic_nb._core.cards import Card
+from noetic_nb._core.names import FinishReason
 from noetic_nb.items import Item
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.models._client import NO_USAGE, FinishReason, Usage
+from noetic_nb.models._client import NO_USAGE, Usage
 from noetic_nb.steps._base import Frozen
 from noetic_nb.sync import awaited
 

@@ -8,19 +8,12 @@ import json
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
+from noetic_nb._core.names import finish_reason_of
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import Item, assistant_text, input_message
 from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.memory._execution_context import as_response
-from noetic_nb.models._client import (
-    ModelDelta,
-    ModelParams,
-    ModelRequest,
-    ModelResponse,
-    ToolSpec,
-    Usage,
-    finish_reason_of,
-)
+from noetic_nb.models._client import ModelDelta, ModelParams, ModelRequest, ModelResponse, ToolSpec, Usage
 from noetic_nb.testing._findings import ContractCheck, Finding, Notes, Stopwatch, first_line, limited, not_blocking
 
 # Seconds; a large model thinks for a minute before its first word.

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noetic_nb._core.names import finish_reason_of
 from noetic_nb.clock import SYSTEM_CLOCK
 from noetic_nb.errors import NoeticError
 from noetic_nb.models import Usage
 from noetic_nb.models import _pricing as pricing
-from noetic_nb.models._client import TokenLogprob, finish_reason_of
+from noetic_nb.models._client import TokenLogprob
 from noetic_nb.models._model_errors import backoff_ms, retry_after_ms
 from noetic_nb.models._openai_wire import (
     MAX_WIRE_NAME,

@@ -109,11 +109,17 @@ def answer(text: str, calls: Sequence[Item], *, thoughts: str | None = None, **k
     return msg.Message("assistant", (*items, *calls), **known)
 
 
-def result(call_id: str, content: Any, *, error: str | None = None, known: bool = True, **more: Any) -> msg.Message:
-    """Make the result of a call; `error` is why it failed, `known` whether the source says whether it did."""
-    text, _ = msg.result_text(content)
+def result(
+    call_id: str, content: Any, native: tuple[str, Any], *, error: str | None = None, known: bool = True, **more: Any
+) -> msg.Message:
+    """Make the result of a call; `error` is why it failed, `known` whether the source says whether it did.
+
+    `native` is its form at a provider: it is kept where the text only names a picture or a file.
+    """
+    text, is_whole = msg.result_text(content)
+    own = {} if is_whole else msg.native(*native)
     errors = {} if error is None else {call_id: error}
-    return msg.Message("tool", (msg.call_output(call_id, text),), errors=errors, statuses_known=known, **more)
+    return msg.Message("tool", (msg.call_output(call_id, text, **own),), errors=errors, statuses_known=known, **more)
 
 
 def agent_run(

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from noetic_nb._core.names import keys
+from noetic_nb._core.names import finish_reason_of, keys
 from noetic_nb.interop._formats import agent_logs as logs
 from noetic_nb.interop._formats.sources import EVERYTHING, Document, Keys, first_value, read_document, record, refused
 from noetic_nb.items import Item
@@ -193,8 +193,7 @@ class _Reader:
         about = mapping(step.get("extra"))
         reason = mapping(metrics.get("extra")).get("finish_reason", about.get("finish_reason"))
         effort = step.get("reasoning_effort")
-        parts = logs.input_parts(step.get("message"), self.notes, f"{place}.message")
-        text = "".join([str(part.get("text", f"[{part['type']}]")) for part in parts])
+        text = self._text(step.get("message"), f"{place}.message")
         if step.get("is_copied_context"):
             made = logs.answer(text, calls)
             yield Message("system", made.items, t_ms=_at(step))
@@ -209,7 +208,7 @@ class _Reader:
             model=logs.text_of(step.get("model_name")) or model,
             usage=_usage(metrics),
             cost=money(metrics.get("cost_usd")),
-            finish_reason=reason if reason in ("stop", "tool_calls", "length", "content_filter") else None,
+            finish_reason=finish_reason_of(reason),
             params=None if effort is None else {"reasoning_effort": effort},
             t_ms=_at(step),
             is_called=count != 0,
@@ -234,8 +233,7 @@ class _Reader:
             failed = next((about[name] for name in _FAILED if name in about), None)
             if failed is None and isinstance(about.get("status"), str):
                 failed = about["status"] not in ("ok", "success", "completed")
-            parts = logs.input_parts(each.get("content"), self.notes, f"{place}.observation.results[{number}].content")
-            text = "".join([str(part.get("text", f"[{part['type']}]")) for part in parts])
+            text = self._text(each.get("content"), f"{place}.observation.results[{number}].content")
             error = (failed if isinstance(failed, str) else text or "failed") if failed else None
             children = {}
             for reference in records(each.get("subagent_trajectory_ref")):
@@ -246,18 +244,24 @@ class _Reader:
                 "t_ms": _at(step),
                 "duration_ms": money(about.get("duration_ms")),
             }
-            yield logs.result(call_id, text, error=error, children=children, **facts)
-        for text in self._observed(step, calls):
-            if not (len(calls) == len(said) == 1):
-                yield logs.feedback(text, t_ms=_at(step))
+            yield logs.result(call_id, text, ("atif", None), error=error, children=children, **facts)
+        for text in () if len(calls) == len(said) == 1 else self._observed(step, calls):
+            yield logs.feedback(text, t_ms=_at(step))
 
     def _observed(self, step: Mapping[str, Any], calls: set[str]) -> Iterator[str]:
         """Yield the texts of results that answer no call: feedback of the environment."""
         for each in records(mapping(step.get("observation")).get("results")):
-            if logs.text_of(each.get("source_call_id")) not in calls:
-                parts = logs.input_parts(each.get("content"), self.notes, "observation")
-                if text := "".join([str(part.get("text", f"[{part['type']}]")) for part in parts]):
-                    yield text
+            if logs.text_of(each.get("source_call_id")) not in calls and (
+                text := self._text(each.get("content"), "observation")
+            ):
+                yield text
+
+    def _text(self, content: Any, place: str) -> str:
+        """Return content as text, in which pictures are named; they are noted."""
+        parts = logs.input_parts(content, self.notes, place)
+        for part in parts:
+            self.notes.add(place, part.get("imageUrl"), "a picture outside of the user's messages")
+        return "".join([str(part.get("text", f"[{part['type']}]")) for part in parts])
 
     def _child(self, reference: Mapping[str, Any], place: str) -> Child | None:
         name = logs.text_of(reference.get("trajectory_id")) or logs.text_of(reference.get("session_id")) or ""

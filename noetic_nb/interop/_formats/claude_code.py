@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from noetic_nb._core.names import keys
+from noetic_nb._core.names import finish_reason_of, keys
 from noetic_nb.interop._formats import agent_logs as logs
 from noetic_nb.interop._formats.sources import EVERYTHING, Document, Keys, first_lines, lines_of, read_document
 from noetic_nb.items import Item
@@ -60,7 +60,8 @@ def looks_like(document: Document) -> bool:
 def is_part(document: Document) -> bool:
     """Tell whether a file of a folder is the log of a sub-agent, which is read with the session that started it."""
     path = document.path
-    return path is not None and path.parent.name == "subagents" and path.parent.parent.with_suffix(".jsonl").is_file()
+    names = () if path is None or path.parent.name != "subagents" else (".jsonl", ".jsonl.gz")
+    return path is not None and any(path.parent.parent.with_suffix(name).is_file() for name in names)
 
 
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
@@ -191,7 +192,7 @@ class _Reader:
             thoughts="".join(thoughts) or None,
             model=model,
             usage=_usage(lines),
-            finish_reason=msg.FINISH.get(str(message.get("stop_reason"))),
+            finish_reason=finish_reason_of(message.get("stop_reason")),
             t_ms=msg.time_ms(last.get("timestamp")),
             # The program writes some answers itself, under a model that is none.
             is_called=is_error or model != "<synthetic>",
@@ -212,6 +213,7 @@ class _Reader:
             yield logs.result(
                 call_id,
                 block.get("content"),
+                ("anthropic", block),
                 error=(text or "failed") if block.get("is_error") else None,
                 children={} if child is None else {call_id: child},
                 t_ms=t_ms,
@@ -257,7 +259,7 @@ class _Reader:
         """Note the sub-agents that no call names, as those that were at work when the session was killed."""
         names = {str(line.get("agentId")) for line in self.sides}
         if self.path is not None:
-            names |= {file.stem[6:] for file in (self.path.with_suffix("") / "subagents").glob("agent-*.jsonl")}
+            names |= {file.stem[6:] for file in (_folder(self.path) / "subagents").glob("agent-*.jsonl")}
         for name in sorted(names - self.told):
             self.notes.add("subagents", name, "the log of a sub-agent that no call names")
 
@@ -268,7 +270,7 @@ class _Reader:
         self.told.add(agent_id)
         lines = [line for line in self.sides if line.get("agentId") == agent_id]
         if not lines and self.path is not None:
-            places = (self.path.with_suffix("") / "subagents", self.path.parent)
+            places = (_folder(self.path) / "subagents", self.path.parent)
             found = (place / f"agent-{agent_id}.jsonl" for place in places)
             file = next((file for file in found if file.is_file() and file != self.path), None)
             lines = [] if file is None else list(lines_of(read_document(file), self.notes.add))
@@ -283,6 +285,11 @@ class _Reader:
             self.depth -= 1
         failed = about.get("status") in ("failed", "error", "killed")
         return msg.Child(str(about.get("agentType") or "agent"), talk, failed=failed)
+
+
+def _folder(path: Path) -> Path:
+    """Return the folder of a session, plain or gzipped."""
+    return path.with_name(path.name.removesuffix(".gz")).with_suffix("")
 
 
 def _message_id(line: Mapping[str, Any]) -> str:

@@ -294,7 +294,8 @@ class _Reader:
             known, error = True, text
         child = self._child(call_id, text)
         children = {} if child is None else {call_id: child}
-        return logs.result(call_id, output, error=error, known=known, children=children, t_ms=t_ms)
+        native = "openai-responses", item
+        return logs.result(call_id, output, native, error=error, known=known, children=children, t_ms=t_ms)
 
     def _compacted(self, payload: Mapping[str, Any], t_ms: float | None) -> None:
         self._flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -22,6 +23,7 @@ from noetic_nb.runs._run import run_of_settled
 _TOLD: Final = frozenset({"model", "tool", "compaction"})
 _SCORING: Final = "scorers"
 _BRANCH: Final = "branch"
+_EVENTS: Final = _TOLD | {_BRANCH, "span_begin", "span_end", "step", "sample_init"}  # this one holds the sample again
 _DEEPEST: Final = 100
 
 
@@ -44,6 +46,11 @@ class Story:
         self._starts -= {self._owner(event) for event in events if self._place(event) is not None}
         self._groups: dict[str, list[Mapping[str, Any]]] = {}
         scoring = False
+        for kind, number in Counter(str(event.get("event")) for event in events).items():
+            if kind not in _EVENTS:
+                self.unmapped.append(
+                    {"place": f"events.{kind}", "what": "events of a kind that has no place in a run", "value": number}
+                )
         for event in events:
             kind, owner = str(event.get("event")), self._owner(event)
             scoring = scoring or (kind == "step" and event.get("type") == "scorer")  # logs before there were spans
@@ -369,7 +376,8 @@ def _said(text: str, t_ms: float | None = None) -> msg.Message:
 
 
 FORMATS: Final = ("inspect",)
-# What is read of a sample; the rest of it is listed.
+# What is read of a log and of a sample; the rest of it is listed, that of a log with its first sample.
+_ABOUT: Final = frozenset(["task", "model", "model_generate_config"])
 _READ: Final = frozenset(
     [
         *("id", "epoch", "uuid", "messages", "output", "scores", "events", "events_data", "attachments"),
@@ -406,7 +414,7 @@ def read(document: Document, format: str | None = None) -> Iterator[Callable[[],
         what = "it is a log without samples" if isinstance(about, Mapping) else "it is no log of Inspect"
         raise refused(document, what)
     for place, sample in enumerate(samples):
-        yield partial(_run, document, sample, about, place)
+        yield partial(_run, document, sample, data, place)
 
 
 def _archive(document: Document) -> Iterator[Callable[[], Run]]:
@@ -418,12 +426,12 @@ def _archive(document: Document) -> Iterator[Callable[[], Run]]:
         raise NoeticConfigError("MISSING_PACKAGE", what, given=str(document.path), hint=hint) from None
     path = str(document.path)
     try:
-        about = read_eval_log(path, header_only=True).eval.model_dump(mode="json", exclude_none=True)
+        log = read_eval_log(path, header_only=True).model_dump(mode="json", exclude_none=True)
         # One after the other: a log of thousands of samples is never in memory as a whole.
         samples = read_eval_log_samples(path, all_samples_required=False, resolve_attachments=True)
         place = 0
         for place, sample in enumerate(samples):
-            yield partial(_run, document, sample.model_dump(mode="json", exclude_none=True), about, place)
+            yield partial(_run, document, sample.model_dump(mode="json", exclude_none=True), log, place)
     except (OSError, ValueError, KeyError, RuntimeError, NotImplementedError, EOFError) as error:
         what = f"it is no whole log of Inspect ({type(error).__name__}: {str(error)[:200]})"
         raise refused(document, what) from error
@@ -433,7 +441,8 @@ def _archive(document: Document) -> Iterator[Callable[[], Run]]:
         raise refused(document, f"it is a damaged archive ({str(error)[:200]})") from error
 
 
-def _run(document: Document, sample: Any, about: Mapping[str, Any], place: int) -> Run:
+def _run(document: Document, sample: Any, log: Mapping[str, Any], place: int) -> Run:
+    about = msg.mapping(log.get("eval"))
     if not isinstance(sample, Mapping) or not isinstance(sample.get("messages"), list):
         raise refused(document, "a sample holds no messages", index=place)
     kept = sample.get("attachments")
@@ -446,6 +455,10 @@ def _run(document: Document, sample: Any, about: Mapping[str, Any], place: int) 
     scores = sample.get("scores")
     scores = scores if isinstance(scores, Mapping) else {}
     values = [score.get("value") if isinstance(score, Mapping) else score for score in scores.values()]
+    beside = {
+        f"scores.{name}": {key: value for key, value in msg.mapping(score).items() if key != "value"}
+        for name, score in scores.items()
+    }
     meta = {
         "source": "inspect",
         "suite": about.get("task"),
@@ -456,10 +469,13 @@ def _run(document: Document, sample: Any, about: Mapping[str, Any], place: int) 
         "scores": dict(zip(scores, values, strict=True)),
         "params": {**params_of(about.get("model_generate_config")), **story.params} or None,
     }
+    header = {key: value for key, value in log.items() if key not in ("version", "eval", "samples")}
+    header |= {f"eval.{key}": value for key, value in about.items() if key not in _ABOUT}
+    left = {key: value for key, value in sample.items() if key not in _READ} | beside | ({} if place else header)
     rest = [
         {"place": str(key), "what": "no place in a run", "value": msg.shown(value)}
-        for key, value in sample.items()
-        if key not in _READ and value not in (None, [], {}, "")
+        for key, value in left.items()
+        if value not in (None, [], {}, "")
     ]
     return run_of_settled(None, *conversation_events(talk, meta=meta, unmapped=[*unmapped, *rest]))
 

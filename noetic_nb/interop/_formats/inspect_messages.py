@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from noetic_nb._core.names import finish_reason_of
 from noetic_nb.items._messages.formats import decode_into
 from noetic_nb.items._messages.message import Compaction, Message, Reading, money, records, shown, time_ms
 from noetic_nb.items._messages.usage_fields import known_usage
@@ -98,5 +99,4 @@ def measure(message: Message, event: Mapping[str, Any]) -> None:
     message.duration_ms = None if seconds is None else seconds * 1_000
     message.t_ms = time_ms(event.get("completed"))
     choices = records(output.get("choices")) or [{}]
-    reasons = {"stop": "stop", "tool_calls": "tool_calls", "max_tokens": "length", "model_length": "length"}
-    message.finish_reason = reasons.get(str(choices[0].get("stop_reason")), message.finish_reason)  # type: ignore[assignment]
+    message.finish_reason = finish_reason_of(choices[0].get("stop_reason")) or message.finish_reason

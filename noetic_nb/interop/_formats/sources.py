@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import math
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -149,15 +151,10 @@ def documents(source: Any) -> Iterator[Path | Document]:
     """Yield the parts of a source: the files of a folder, or the source itself; files are not opened yet."""
     path = _as_path(source)
     if path is None:
-        if isinstance(source, Iterator):  # what a loader yields
-            source = list(source)
         if isinstance(source, str | bytes | bytearray):
             yield _parsed(bytes(source) if not isinstance(source, str) else source.encode(), None)
-        elif isinstance(source, Iterator):
-            for each in source:
-                yield Document(as_rows(_as_data(each)))
         else:
-            yield Document(as_rows(_as_data(source)))
+            yield document_of(source)
     elif path.is_dir():
         found = sorted(each for each in path.rglob("*") if each.is_file() and not _is_beside(each.name))
         if not found:
@@ -170,6 +167,11 @@ def documents(source: Any) -> Iterator[Path | Document]:
 def _is_beside(name: str) -> bool:
     """Tell whether a file of a folder holds no runs, but something about them."""
     return name.startswith(".") or name.endswith((LABELS, RUN_SET)) or name == CODEBOOK
+
+
+def document_of(source: Any) -> Document:
+    """Return an object as a document."""
+    return Document(as_rows(_as_data(source)))
 
 
 def _as_data(source: Any) -> Any:
@@ -223,7 +225,11 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def _parsed(content: bytes, path: Path | None) -> Document:
-    first = content[: content.find(b"\n") + 1]
+    with suppress(ValueError):  # as json does it, but before the lines are looked at
+        if not (encoding := json.detect_encoding(content)).startswith("utf-8"):
+            content = content.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
+    start = _NOT_BLANK.search(content)
+    first = b"" if start is None else content[: content.find(b"\n", start.start()) + 1]
     # A document a line, where the first line is one by itself: seen before all is parsed in vain.
     if first.rstrip().endswith((b"}", b"]")) and _NOT_BLANK.search(content, len(first)) and _is_json(first):
         return _by_line(content, path)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from noetic_nb import events as ev
+from noetic_nb._core.names import finish_reason_of
 from noetic_nb.interop._spans.calls import ModelUse, ToolUse, kind_of
 from noetic_nb.interop._spans.openinference import nested
 from noetic_nb.interop._spans.span_messages import Result, arguments_of, parsed
@@ -15,7 +16,7 @@ from noetic_nb.interop._spans.span_tree import CheckUse, Execution
 from noetic_nb.interop._spans.span_turns import Log, TurnWriter, asked_of, with_nodes
 from noetic_nb.items import Item, item_text
 from noetic_nb.items._frozen import frozen_data
-from noetic_nb.items._messages.message import FINISH, call_output, input_text, output_text, text_message
+from noetic_nb.items._messages.message import call_output, input_text, output_text, text_message
 from noetic_nb.redact import Redaction
 from noetic_nb.runs._conversation_texts import ContextTokens
 from noetic_nb.runs._run import Run
@@ -203,7 +204,7 @@ class RunWriter(TurnWriter):
             reasoning_tokens=usage.get("reasoning_tokens"),
             cost=use.cost,
             error=None if use.error is None else self.redaction.text(use.error),
-            finish_reason=FINISH.get(use.finish or "") or finish,
+            finish_reason=finish_reason_of(use.finish) or finish,
         )
 
     def summary(self, log: Log, use: ModelUse) -> None:

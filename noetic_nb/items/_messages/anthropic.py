@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
+from noetic_nb._core.names import finish_reason_of
 from noetic_nb.items._frozen import FrozenDict, freeze, thaw
 from noetic_nb.items._item import Item
 from noetic_nb.items._json_text import compact_json
@@ -91,7 +92,7 @@ def decode(value: Mapping[str, Any], reading: msg.Reading) -> None:
             tuple(items) or (msg.text_message("assistant", ()),),
             model=value["model"] if isinstance(value.get("model"), str) else None,
             usage=_usage(value.get("usage"), reading),
-            finish_reason=msg.FINISH.get(str(value.get("stop_reason"))),
+            finish_reason=finish_reason_of(value.get("stop_reason")),
             t_ms=t_ms,
             errors=errors,
             statuses_known=True,

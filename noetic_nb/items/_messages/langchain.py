@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from noetic_nb._core.names import keys
+from noetic_nb._core.names import finish_reason_of, keys
 from noetic_nb.items._frozen import FrozenDict, freeze, thaw
 from noetic_nb.items._item import Item
 from noetic_nb.items._messages import anthropic
@@ -137,7 +137,7 @@ def decode(value: Any, reading: msg.Reading) -> None:
                 stored=msg.mapping(counted.get("input_token_details")).get("cache_creation"),
                 reasoning=msg.mapping(counted.get("output_token_details")).get("reasoning"),
             ),
-            finish_reason=msg.FINISH.get(str(about.get("finish_reason", about.get("stop_reason", "")))),
+            finish_reason=finish_reason_of(about.get("finish_reason", about.get("stop_reason", ""))),
             t_ms=msg.time_ms(about.get("created_at")) if isinstance(about.get("created_at"), str) else None,
             errors=errors,
             statuses_known=True,

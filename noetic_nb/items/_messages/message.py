@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Final, Literal, TypeAlias
 
+from noetic_nb._core.names import FinishReason
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items._build import item_text
 from noetic_nb.items._frozen import FrozenDict, freeze, thaw
@@ -17,7 +18,6 @@ from noetic_nb.items._item import Item
 from noetic_nb.items._json_text import compact_json
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
-FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 
 # Long enough to recognise what it was, short enough that a hostile source fills no memory.
 _CLIPPED: Final = 2_000
@@ -317,19 +317,3 @@ UNREADABLE: Final = frozenset(
     {"compaction", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "additional_tools"}
 )
 """Types of items that only their provider can read: they go back to it as they came, and to no other."""
-
-FINISH: Final[Mapping[str, FinishReason]] = {
-    "stop": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_calls": "tool_calls",
-    "tool_call": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-    "content_filter": "content_filter",
-    "refusal": "content_filter",
-}
-"""Why an answer ended, by the words of the providers."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from noetic_nb._core.names import keys
+from noetic_nb._core.names import finish_reason_of, keys
 from noetic_nb.items._build import item_text
 from noetic_nb.items._frozen import FrozenDict, freeze, thaw
 from noetic_nb.items._item import Item, is_base_type
@@ -94,7 +94,7 @@ def decode(value: Mapping[str, Any], reading: msg.Reading, waiting: list[str]) -
             model=value["model"] if isinstance(value.get("model"), str) else None,
             usage=known_usage(value.get("usage"), "openai"),
             cost=msg.money(counted.get("cost", value.get("cost"))),
-            finish_reason=msg.FINISH.get(str(value.get("finish_reason"))),
+            finish_reason=finish_reason_of(value.get("finish_reason")),
             **known,
         )
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, cast
 
-from noetic_nb._core.names import keys
+from noetic_nb._core.names import finish_reason_of, keys
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.items._build import item_text
 from noetic_nb.items._frozen import thaw
@@ -276,7 +276,7 @@ def _response(value: Mapping[str, Any], reading: msg.Reading) -> None:
             model=value["model"] if isinstance(value.get("model"), str) else None,
             usage=known_usage(counted, "openai-responses"),
             cost=msg.money(counted.get("cost")) if isinstance(counted, Mapping) else None,
-            finish_reason=None if failed else msg.FINISH[reason or ("tool_calls" if calls else "stop")],
+            finish_reason=None if failed else finish_reason_of(reason or ("tool_calls" if calls else "stop")),
             error=None if failed is None else str(failed),
             params={key: value[key] for key in keys if value.get(key) is not None} or None,
             t_ms=ended if ended is not None else began,

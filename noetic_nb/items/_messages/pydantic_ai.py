@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from noetic_nb._core.names import keys
+from noetic_nb._core.names import finish_reason_of, keys
 from noetic_nb.items._frozen import FrozenDict, freeze
 from noetic_nb.items._item import Item
 from noetic_nb.items._json_text import compact_json
@@ -167,7 +167,7 @@ def _response(value: Mapping[str, Any], reading: msg.Reading, t_ms: float | None
                 reasoning=msg.mapping(parts.get("details")).get("reasoning_tokens"),
             ),
             cost=msg.money(value.get("cost")),
-            finish_reason=msg.FINISH.get(str(value.get("finish_reason") or ("tool_calls" if calls else ""))),
+            finish_reason=finish_reason_of(value.get("finish_reason") or ("tool_calls" if calls else "")),
             t_ms=t_ms,
             errors=errors,
             statuses_known=True,

@@ -10,13 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
+from noetic_nb._core.names import FinishReason
 from noetic_nb._core.shell import Shell
 from noetic_nb._core.worker_threads import Worker
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import ItemLog
 from noetic_nb.memory._declared import TypedMemory
 from noetic_nb.memory._enforcement import CallHistory
-from noetic_nb.models._client import FinishReason, ModelDelta, Usage
+from noetic_nb.models._client import ModelDelta, Usage
 from noetic_nb.runtime._config.config import Limits
 from noetic_nb.runtime._context.channels import Channels
 from noetic_nb.runtime._context.protocols import FollowedAnswer, Inbox, StepHandle, StepValue

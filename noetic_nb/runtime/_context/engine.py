@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
+from noetic_nb._core.names import FinishReason, finish_reason_of
 from noetic_nb._core.shell import Shell
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -20,14 +21,12 @@ from noetic_nb.memory._execution_context import HookModelRequest, as_response
 from noetic_nb.memory._hooks.hook_runner import NO_SOURCES
 from noetic_nb.models._client import (
     CUT_OFF,
-    FinishReason,
     ModelClient,
     ModelDelta,
     ModelRequest,
     ModelResponse,
     StreamingModelClient,
     Usage,
-    finish_reason_of,
 )
 from noetic_nb.models._client_answers import is_unknown_model, not_async, streamed
 from noetic_nb.runtime._config.config import AgentConfig

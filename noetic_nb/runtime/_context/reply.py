@@ -7,10 +7,11 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from noetic_nb._core.cards import Card, with_card
+from noetic_nb._core.names import FinishReason
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item
 from noetic_nb.markup import dollars, plain_line
-from noetic_nb.models._client import FinishReason, Usage
+from noetic_nb.models._client import Usage
 from noetic_nb.redact import redact_text
 from noetic_nb.runtime._context.step_errors import error_text
 
