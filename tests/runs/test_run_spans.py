@@ -238,7 +238,7 @@ def assert_rows_are_sound(timeline: Timeline) -> None:
     placed = [span for row in timeline.rows for span in row.spans]
     assert sorted(span.at for span in placed) == [span.at for span in timeline.spans]
     for row in timeline.rows:
-        assert all(span.row is row for span in row.spans)
+        assert all(timeline.row_of(span) is row for span in row.spans)
         assert row.starts == sorted(row.starts)
         assert row.orders == sorted(row.orders)
         assert row.problems == [place for place, span in enumerate(row.spans) if span.severity]

@@ -94,7 +94,7 @@ class Timeline(PlacedSpans):
         if isinstance(event, TurnCompleted):
             start -= event.duration_ms or 0.0
         self._begin(running, span, start)
-        for orphan in running.orphans:
+        for orphan in running.orphans.values():
             orphan.parent = span
         running.orphans.clear()
         running.base = span
@@ -131,7 +131,7 @@ class Timeline(PlacedSpans):
             len(self.spans), seq, "step", event.step_id, event.where, around, 1 if around is None else around.level + 1
         )
         if around is None:
-            running.orphans.append(span)
+            running.orphans[span.at] = span
         self._begin(running, span, event.t_ms)
         running.steps[event.path] = span
 
@@ -154,7 +154,7 @@ class Timeline(PlacedSpans):
         span = Span(len(self.spans), seq, "child", event.step_id or event.step_kind, where, parent, 0)
         self._begin(running, span, event.t_ms)
         running.base = span
-        around.kids.append(span)
+        around.kids[span.at] = span
 
     def _child_ended(self, event: ChildEnded, seq: int, _call: int | None) -> None:
         running = self._running.get((event.where.thread_id, event.where.execution_id))
@@ -199,8 +199,10 @@ class Timeline(PlacedSpans):
         if status == "error" and event.error_type in _OUT_OF_TIME:
             status = "timeout"  # type: ignore[assignment]
         running = self._of(event.where, event.t_ms - (event.duration_ms or 0.0) if self.is_timed else self.order)
-        was_denied = status in ("denied", "guided") and running.denials[event.name] > 0
-        running.denials[event.name] -= was_denied
+        denials = running.denials.get(event.name, 0) if status in ("denied", "guided") else 0
+        was_denied = denials > 0
+        if was_denied:
+            running.denials[event.name] = denials - 1
         span = self._whole("tool", event.name, event, seq, event.duration_ms, status, event.error, follows=was_denied)
         span.call = running.call
         span.item = running.asked.pop(event.call_id, None)
@@ -219,7 +221,7 @@ class Timeline(PlacedSpans):
         span = None if is_wait else self._guard(event)
         running = self._of(event.where, event.t_ms - (event.duration_ms or 0.0) if self.is_timed else self.order)
         if event.tool_name is not None and severity_of(status):
-            running.denials[event.tool_name] += 1
+            running.denials[event.tool_name] = running.denials.get(event.tool_name, 0) + 1
         # A regulator that stops a turn denies the call that it was asked about.
         follows = (
             running.cause is not None and running.cause.kind == "regulator" and running.stopped_by == event.layer_id

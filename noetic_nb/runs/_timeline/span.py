@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any, Final
 
+from msgspec import Struct
+
 from noetic_nb.events import SteeringDecided, Where
 
 # Shorter pauses are part of the picture.
@@ -114,14 +116,15 @@ MOST_BESIDE: Final = 64
 class Row:
     """Spans that do not overlap, by their start; `starts` and `orders` are where they begin, in time and in the order of events.
 
-    `problems` are the places of those that did not go well.
+    `problems` are the places of those that did not go well, `at` is its number among the rows of the timeline.
     """
 
-    __slots__ = ("block", "level", "orders", "problems", "spans", "starts", "until")
+    __slots__ = ("at", "block", "level", "orders", "problems", "spans", "starts", "until")
 
-    def __init__(self, block: Block, level: int) -> None:
+    def __init__(self, block: Block, level: int, at: int) -> None:
         self.block = block
         self.level = level
+        self.at = at
         self.spans: list[Any] = []
         self.starts: list[float] = []
         self.orders: list[int] = []
@@ -180,21 +183,22 @@ class Block:
         self.open = 0
         self.until = -inf
 
-    def place(self, span: Any, level: int) -> bool:
-        """Put a span into the first row of a level that is free; returns whether it is the first there."""
-        while len(self.levels) <= level:
+    def place(self, span: Any, made: list[Row]) -> bool:
+        """Put a span into the first row of its level that is free, or a new one, also in `made`; tells whether it was empty."""
+        while len(self.levels) <= span.level:
             self.levels.append([])
-        rows = self.levels[level]
+        rows, free = self.levels[span.level], span.start_ms + OVERLAP_MS
         for row in rows:
-            if row.until <= span.start_ms + OVERLAP_MS:
-                row.add(span)
-                span.row = row
-                return len(row.spans) == 1
-        if len(rows) < MOST_BESIDE:
-            rows.append(Row(self, level))
-        span.row = rows[-1]
-        span.row.add(span)
-        return len(rows[-1].spans) == 1
+            if row.until <= free:
+                break
+        else:
+            if len(rows) < MOST_BESIDE:
+                rows.append(Row(self, span.level, len(made)))
+                made.append(rows[-1])
+            row = rows[-1]
+        row.add(span)
+        span.row = row.at
+        return len(row.spans) == 1
 
     def beside(self, start_ms: float) -> Block:
         """Return the rows for a child that begins: the first in which none runs."""
@@ -253,8 +257,9 @@ def severity_of(status: str) -> int:
     return _SEVERITY.get(status, 0)
 
 
-class Span:
-    """Something that took time, or a moment.
+class Span(Struct, eq=False, gc=False):
+    """Something that took time, or a moment. Of a long run there are so many that the collector is spared them: none is part of
+    a circle.
 
     Attributes
     ----------
@@ -264,42 +269,46 @@ class Span:
         The number of its event in the run; of what has two, the first that was seen.
     kind, name, status : str
         One of `KINDS`, what it is called, and how it ended: ``running`` while it has not.
+    parent : Span or None
+        What it is part of.
     start_ms, end_ms : float
         From where to where it is drawn, by the run's clock; without one in the order of events.
     duration_ms : float or None
         As measured; None where nobody knows it, and while it runs.
     first, last : int
         The same in the order of events.
-    parent : Span or None
-        What it is part of.
     follows : bool
         Whether it ended as it did because another span of the timeline did.
     call, item, decision : int or None
         The model call, the place in the log and the steering decision that it belongs to.
     decided : SteeringDecided or None
         That decision where this span made it.
+    row : int
+        The number of its row among those that were made.
     """
 
-    __slots__ = (
-        "at", "call", "decided", "decision", "duration_ms", "end_ms", "error", "first", "follows", "is_open", "item", "kind",
-        "last", "level", "name", "parent", "row", "seq", "severity", "start_ms", "status", "where",
-    )  # fmt: skip
-
-    row: Row
-
-    def __init__(self, at: int, seq: int, kind: str, name: str, where: Where, parent: Span | None, level: int) -> None:
-        self.at, self.seq, self.kind, self.name, self.where = at, seq, kind, name, where
-        self.parent, self.level = parent, level
-        self.start_ms = self.end_ms = 0.0
-        self.first = self.last = 0
-        self.duration_ms: float | None = None
-        self.status, self.severity, self.is_open = "running", 0, True
-        self.follows = False
-        self.call: int | None = None
-        self.item: int | None = None
-        self.decision: int | None = None
-        self.decided: SteeringDecided | None = None
-        self.error: str | None = None
+    at: int
+    seq: int
+    kind: str
+    name: str
+    where: Where
+    parent: Span | None
+    level: int
+    start_ms: float = 0.0
+    end_ms: float = 0.0
+    first: int = 0
+    last: int = 0
+    duration_ms: float | None = None
+    status: str = "running"
+    severity: int = 0
+    is_open: bool = True
+    error: str | None = None
+    follows: bool = False
+    call: int | None = None
+    item: int | None = None
+    decision: int | None = None
+    decided: SteeringDecided | None = None
+    row: int = -1
 
     @property
     def look(self) -> tuple[str, str]:

@@ -7,7 +7,6 @@ its judges.
 from __future__ import annotations
 
 from bisect import insort
-from collections import Counter
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.events import Where
@@ -32,16 +31,17 @@ class Running:
     def __init__(self, block: Block, base: Span | None = None) -> None:
         self.block = block
         self.base = base
-        self.orphans: list[Span] = []
+        self.orphans: dict[int, Span] = {}
         """Spans that came before what they are part of."""
         self.steps: dict[str, Span] = {}
-        self.kids: list[Span] = []
+        self.kids: dict[int, Span] = {}
+        """The children, by their number."""
         self.call: int | None = None
         self.answered: Span | None = None
         self.asked: dict[str, int] = {}
         self.decided: tuple[str, int] | None = None
         """The newest decision on a call: the name of its tool, and its number in the run."""
-        self.denials: Counter[str] = Counter()
+        self.denials: dict[str, int] = {}
         """How many calls of each tool were held back and are not reported yet."""
         self.cause: Span | None = None
         """The newest span that did not go well, until the execution goes on."""
@@ -73,6 +73,7 @@ class PlacedSpans:
         # Where the event before this one was: those of a turn mostly share it.
         self._newest: tuple[Where | None, Any] = (None, None)
         self._open_roots = 0
+        self._made: list[Row] = []
         self._rows: list[Row] | None = None
         # For the linked selection.
         self.by_call: dict[int, Span] = {}
@@ -120,7 +121,7 @@ class PlacedSpans:
         span.first = span.last = self.order
         self.order += 1
         span.start_ms = span.end_ms = t_ms if self.is_timed else span.first
-        for orphan in running.orphans if span.kind == "turn" else ():
+        for orphan in running.orphans.values() if span.kind == "turn" else ():
             span.start_ms, span.first = min(span.start_ms, orphan.start_ms), min(span.first, orphan.first)
         self._add(running, span)
 
@@ -137,8 +138,12 @@ class PlacedSpans:
             block.open += 1
         elif span.end_ms > block.until:
             block.until = span.end_ms
-        if block.place(span, span.level):
+        if block.place(span, self._made):
             self._rows = None
+
+    def row_of(self, span: Span) -> Row:
+        """Return the row of a span."""
+        return self._made[span.row]
 
     def _end(
         self,
@@ -157,7 +162,7 @@ class PlacedSpans:
         span.duration_ms, span.is_open = duration_ms, False
         if self.is_timed:
             self.time.ran(span.end_ms)
-        span.row.closed(span)
+        self.row_of(span).closed(span)
         running.block.open -= 1
         running.block.until = max(running.block.until, span.end_ms)
         self._ended(running, span, status, follows=follows)
@@ -167,7 +172,7 @@ class PlacedSpans:
         severity = severity_of(status)
         if severity and not span.severity:
             span.severity = severity
-            span.row.has_problem(span)
+            self.row_of(span).has_problem(span)
             self._judge(running, span, follows=follows)
         if not severity and span.kind == "step":
             running.cause = None
@@ -206,14 +211,14 @@ class PlacedSpans:
         if kind == "wait":  # not in a queue, which is no person
             self.waited_ms += duration_ms or 0.0
         if parent is None:
-            running.orphans.append(span)
+            running.orphans[span.at] = span
         held = self._held(running, span) if self.is_timed and duration_ms and kind in _HOLDS else ()
         self._add(running, span)
         for inside in held:
             if inside.parent is parent:
                 inside.parent = span
             inside.level += 1
-            if running.block.place(inside, inside.level):
+            if running.block.place(inside, self._made):
                 self._rows = None
         if span.severity:
             self._judge(running, span, follows=follows)
@@ -239,7 +244,7 @@ class PlacedSpans:
             found.sort(key=lambda inside: inside.first)
             span.first = min(span.first, found[0].first)
         if span.kind == "tool":
-            for kid in reversed(running.kids):
+            for kid in reversed(running.kids.values()):
                 if kid.start_ms < span.start_ms:
                     break
                 if kid.parent is span.parent:

@@ -97,7 +97,7 @@ class _Kept:
 
     def of(self, row: Row) -> Row:
         """Return a row with the wanted spans of another."""
-        kept, read = self._of.setdefault(id(row), (Row(row.block, row.level), [0]))
+        kept, read = self._of.setdefault(id(row), (Row(row.block, row.level, row.at), [0]))
         # The last one was open: what it has become may not be wanted, or be now.
         begin = max(0, read[0] - 1)
         if kept.spans and read[0] and kept.spans[-1] is row.spans[begin]:
@@ -178,8 +178,8 @@ class Windows:
         if not wanted.takes(span):
             return None
         at = 0
-        for row, source in zip(self.rows(wanted), self.timeline.rows, strict=True):
-            if source is span.row:
+        for row in self.rows(wanted):
+            if row.at == span.row:
                 return at
             at += bool(row.spans)
         return None

@@ -249,12 +249,15 @@ class TimelineReading(Reading):
 
     def changed(self, answer: bool) -> dict[str, Any] | None:
         """Take that a span has changed; returns how many there are."""
+        if not self.is_followed:
+            return None
         self.snapshot["total"] = len(self.timeline.spans)
         # A page asks for what it shows, a few times a second: a message does not grow with the run.
-        return {"type": "grown", "total": self.snapshot["total"]} if self.is_followed else None
+        return {"type": "grown", "total": self.snapshot["total"]}
 
     def begin(self) -> None:
         super().begin()
+        self.snapshot["total"] = len(self.timeline.spans)
         self.snapshot["window"] = self._wire(self.windows.window(bins=FIRST_BINS, lanes=LANES, wanted=QUIET))
         found = self.timeline.place_of(self.snapshot["selection"]) if self.snapshot.get("selection") else None
         self.snapshot["chosen"] = None if found is None else found.at
