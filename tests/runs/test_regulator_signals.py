@@ -50,7 +50,7 @@ def test_a_grade_outside_any_turn_belongs_to_the_last_turn() -> None:
     thread = read(*demo_run().events, QualityGiven(Where("t1", "e", 0), 9.0, 0.75, "user"))
 
     assert thread.turns[-1].turn == 6
-    assert thread.turns[-1].qualities == [0.28, 0.75]
+    assert thread.turns[-1].qualities == (0.28, 0.75)
 
 
 def test_grades_that_are_no_numbers_are_dropped_as_the_regulator_does() -> None:
@@ -211,5 +211,5 @@ def test_threads_are_kept_apart_and_can_be_chosen() -> None:
 def test_a_grade_of_the_whole_conversation_is_that_of_no_turn() -> None:
     thread = read(*given(0.75), QualityGiven(Where("t1", "e2", 2), 0.0, 0.0, "reward"))
 
-    assert [turn.qualities for turn in thread.turns] == [[0.75], []]
+    assert [turn.qualities for turn in thread.turns] == [(0.75,), ()]
     assert (thread.qualities, thread.reward) == ([0.75], 0.0)

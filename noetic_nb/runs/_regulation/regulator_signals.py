@@ -25,7 +25,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.regulator import DriftInput, KeywordScorer, Regulator, ScopeDrift, events
 from noetic_nb.runs._plain_text import plain
-from noetic_nb.runs._regulation.decision_words import DecisionRedaction, decision_detail, decision_label, reason_of
+from noetic_nb.runs._regulation.decision_words import DecisionRedaction, decision_label, reason_of
 from noetic_nb.runs._regulation.thread_signals import Mark, ThreadSignals, TurnSignals
 
 # What a regulator sees before it first decides is kept until its settings are known; that is the start of a turn.
@@ -312,7 +312,7 @@ def _grade(thread: ThreadSignals, turn: TurnSignals, source: str, quality: Any) 
     nth = thread.counted[place] = thread.counted.get(place, 0) + 1
     if nth <= len(turn.qualities):
         return False  # the same grade, recorded by the other source
-    turn.qualities.append(float(quality))
+    turn.qualities = (*turn.qualities, float(quality))
     thread.qualities.append(float(quality))
     thread.graded.append(turn.turn)
     turn.mean = thread.mean()
@@ -416,11 +416,7 @@ def _decide(
         repeated.times += 1
         repeated.stops = repeated.stops or event.stops
         return True
-
-    def said() -> str:
-        return decision_detail(words.decision(event.decision), event.suggestion)
-
-    mark = Mark(_kind(kind), decision_label(decision), said, event.stops)
+    mark = Mark(_kind(kind), decision_label(decision), event, event.stops, words=words)
     for known in turn.marks:
         if known.label == mark.label and known.detail == mark.detail:
             known.times += 1
@@ -430,6 +426,6 @@ def _decide(
     reason = reason_of(decision)
     if reason.get("kind") == "quality_decline_no_recovery" and isinstance(reason.get("turns"), int):
         mark.fall = thread.fall(reason["turns"])
-    turn.marks.append(mark)
+    turn.marks = (*turn.marks, mark)
     thread.last_mark = (turn.turn, event.decision, mark)
     return True

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from noetic_nb.events import Where
+from msgspec import Struct
+
+from noetic_nb.events import RegulatorDecided, Where
+from noetic_nb.runs._regulation.decision_words import DecisionRedaction, decision_detail
 
 
 def rolling_mean(qualities: list[float], window: int | None) -> float | None:
@@ -31,30 +34,31 @@ class Fall:
     after: float
 
 
-@dataclass(slots=True)
-class Mark:
+class Mark(Struct, gc=False):
     """A decision other than "continue"; `times` counts how often it was made in the turn.
 
-    `said` is what led to it, or makes the words once someone asks for `detail`: few of a long run are ever looked at.
+    `said` is what led to it, or the decision of which `words` says it once someone asks for `detail`: few of a long run are ever
+    looked at.
     """
 
     kind: str
     label: str
-    said: str | Callable[[], str] = field(compare=False)
+    said: str | RegulatorDecided
     stops: bool
     times: int = 1
     fall: Fall | None = None
+    words: DecisionRedaction | None = None
 
     @property
     def detail(self) -> str:
         """The cause of the decision, and its suggestion."""
         if not isinstance(self.said, str):
-            self.said = self.said()
+            decision = self.said.decision if self.words is None else self.words.decision(self.said.decision)
+            self.said, self.words = decision_detail(decision, self.said.suggestion), None
         return self.said
 
 
-@dataclass(slots=True)
-class TurnSignals:
+class TurnSignals(Struct, gc=False, eq=False):
     """One turn: its grades, the mean after the last one, and the spending of the task so far.
 
     `spent` counts output tokens, `before` those of earlier turns. `used` and `totals` have the other currencies of the turn
@@ -62,20 +66,20 @@ class TurnSignals:
     """
 
     turn: int
-    qualities: list[float] = field(default_factory=list)
+    qualities: Sequence[float] = ()
     mean: float | None = None
     spent: int = 0
-    marks: list[Mark] = field(default_factory=list)
+    marks: Sequence[Mark] = ()
     before: int = 0
-    used: dict[str, float] = field(default_factory=dict)
-    totals: dict[str, float] = field(default_factory=dict)
+    used: dict[str, float] = {}
+    totals: dict[str, float] = {}
     known_drift: float | None = None
-    reply: Callable[[], float | None] | None = field(default=None, repr=False, compare=False)
+    reply: Callable[[], float | None] | None = None
     """Scores the newest reply, once someone asks for its drift: most of those that were warned of need no score."""
     confidence: float | None = None
     calls_in_a_row: int | None = None
     """Most calls of one tool in a row; of one call, where that is what the regulator looks at. None without calls."""
-    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    thresholds: Mapping[str, Mapping[str, float]] = {}
     """The numbers in force at its last decision; empty where they are not recorded."""
     cap: float | None = None
     poor: float | None = None
