@@ -175,7 +175,7 @@ def test_a_call_is_listed_with_the_tools_that_ran_after_it() -> None:
     book.take(ModelCalled(WHERE, 0.0, 0, "m", "agent", 1.0, "ok"), 0, 0)
     book.take(ToolCalled(WHERE, 1.0, "lookup", "c1", {}, "42", 3.0, "ok"), 1)
 
-    assert [event.name for _, event in book.calls[0].after if isinstance(event, ToolCalled)] == ["lookup"]
+    assert [event.name for _, event in book.shown(0).after if isinstance(event, ToolCalled)] == ["lookup"]
 
 
 def test_the_shared_prefix_ends_where_a_layer_comes_between() -> None:

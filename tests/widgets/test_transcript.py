@@ -85,8 +85,8 @@ def test_what_follows_a_call_is_its_own_until_the_next_request_of_that_execution
         asked(), asked(CHILD), paid(), paid(where=CHILD), view, decided(), asked(), decided("after_model_call")
     )
 
-    assert [[seq for seq, _ in record.after] for record in book.calls] == [[2], [3], [7]]
-    assert [seq for seq, _ in book.calls[2].before] == [5]
+    assert [[seq for seq, _ in record.after] for record in map(book.shown, range(3))] == [[2], [3], [7]]
+    assert [seq for seq, _ in book.shown(2).before] == [5]
     assert [book.of_decision(seq) for seq in (5, 7, 99)] == [2, 2, None]
 
 
@@ -101,7 +101,7 @@ def test_a_decision_stands_behind_the_call_that_it_is_about_and_before_its_resul
         asked(HERE, *answer), decided("after_model_call", "allow"), decided(), stopped, paid("c1", "denied"), paid("c2")
     )
 
-    lines = outcome_lines(book.calls[0])
+    lines = outcome_lines(book.shown(0))
 
     assert [(line.kind, line.level, line.is_quiet) for line in lines] == [
         ("message", 0, False),
@@ -120,7 +120,7 @@ def test_a_decision_stands_behind_the_call_that_it_is_about_and_before_its_resul
 def test_a_call_that_was_never_made_and_one_that_code_made_are_told_apart() -> None:
     book = book_of(asked(HERE, function_call("pay", "{}", "c1")), paid("by-code"))
 
-    headings = [line.heading for line in outcome_lines(book.calls[0])]
+    headings = [line.heading for line in outcome_lines(book.shown(0))]
 
     assert headings == ["pay (called by code)", "Result: ok, 1 ms", "pay", "Not run, as far as is recorded"]
 
@@ -129,7 +129,7 @@ def test_a_call_that_failed_shows_its_error() -> None:
     failed = ModelCalled(HERE, 1.0, 0, "m", "agent", 2_500.0, "error", error="Too many requests.")
     book = book_of(failed, ErrorRaised(HERE, 1.0, "llm_failed", "The model failed."))
 
-    assert [(line.tone, line.text) for line in outcome_lines(book.calls[0])] == [
+    assert [(line.tone, line.text) for line in outcome_lines(book.shown(0))] == [
         ("error", "Too many requests."),
         ("error", "The model failed."),
     ]
@@ -486,10 +486,10 @@ def test_a_compaction_stands_before_the_next_call_of_its_thread_and_until_then_b
     events = [asked(), compacted(), asked(CHILD), asked(Where("t2", "e3", 1))]
     waits, done = book_of(*events), book_of(*events, asked(later))
 
-    assert [type(event) for _, event in waits.calls[0].after] == [ContextCompacted]
-    assert done.calls[0].after == []
-    assert [type(event) for _, event in done.calls[-1].before] == [ContextCompacted]
-    assert all(not call.before for call in done.calls[:-1])
+    assert [type(event) for _, event in waits.shown(0).after] == [ContextCompacted]
+    assert done.shown(0).after == []
+    assert [type(event) for _, event in done.shown(len(done.calls) - 1).before] == [ContextCompacted]
+    assert not any(done.shown(at).before for at in range(len(done.calls) - 1))
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,10 @@ class DecisionRedaction:
         if self.grows and len(self._unread) > MOST_UNREAD:
             self._learn(AT_ONCE)
 
+    def extend(self, events: Iterable[RunEvent]) -> None:
+        """Keep events that it `reads` until a decision is shown."""
+        self._unread.extend(events)
+
     @property
     def rule(self) -> Redaction:
         """The redaction of the secrets in all texts that were read."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from array import array
 from typing import Any, ClassVar, Final, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
@@ -182,9 +182,8 @@ Outcome: TypeAlias = SteeringDecided | RegulatorDecided | ToolCalled | ErrorRais
 _OUTCOMES: Final = (SteeringDecided, RegulatorDecided, ToolCalled, ErrorRaised, WarningRaised)
 
 
-@dataclass(slots=True, eq=False)
-class CallRecord:
-    """One model call of the agent."""
+class Call(Struct, gc=False, eq=False):
+    """One model call of the agent. A long run has many: none is part of a circle, and the collector is spared them."""
 
     number: int
     """Its place among the agent's model calls of the run, 0 for the first."""
@@ -195,16 +194,21 @@ class CallRecord:
     event: ModelCalled
     view: ViewAssembled | None
     """What was sent; None where the run does not have it."""
-    before: list[tuple[int, Outcome]]
-    """What was decided before it, since the call before it or the beginning of the execution, each with its ``seq``; also
-    the compactions of its context since the call before it in the thread."""
-    after: list[tuple[int, Outcome]] = field(default_factory=list)
-    """What came of it until the next call of the execution: its tool calls, and what was decided."""
 
     @property
     def where(self) -> Where:
         """Thread, execution and turn."""
         return self.event.where
+
+
+class CallRecord(Call):
+    """One model call of the agent, and what was decided around it."""
+
+    before: list[tuple[int, Outcome]]
+    """What was decided before it, since the call before it or the beginning of the execution, each with its ``seq``; also
+    the compactions of its context since the call before it in the thread."""
+    after: list[tuple[int, Outcome]]
+    """What came of it until the next call of the execution: its tool calls, and what was decided."""
 
 
 class CallBook:
@@ -218,11 +222,18 @@ class CallBook:
     """The types of the events that it has a use for."""
 
     def __init__(self) -> None:
-        self.calls: list[CallRecord] = []
+        self.calls: list[Call] = []
         self._views: dict[tuple[str, str], ViewAssembled] = {}
         self._newest: dict[tuple[str, str], int] = {}
-        self._before: dict[tuple[str, str], list[tuple[int, Outcome]]] = {}
-        self._compacted: dict[tuple[str, str], list[tuple[int, ContextCompacted]]] = {}
+        # What was decided, each with its number in the run and the place here of the one before it around the same call.
+        self._outcomes: list[Outcome] = []
+        self._seqs: array[int] = array("q")
+        self._older: array[int] = array("q")
+        # The newest of these after a call by its place, before a call by -1 - its place, and before the next of an execution.
+        self._last_around: dict[int | tuple[str, str], int] = {}
+        # The same for compactions, of which there are few; those of a context behind its last call go to the next one.
+        self._compacted: dict[tuple[str, str], list[tuple[int, Outcome]]] = {}
+        self._compacted_before: dict[int, list[tuple[int, Outcome]]] = {}
         self._last: dict[tuple[str, str], int] = {}
         self._in_turn: dict[tuple[str, int], int] = {}
         self._of_decision: dict[int, int] = {}
@@ -251,8 +262,19 @@ class CallBook:
 
     def shown(self, at: int) -> CallRecord:
         """Return a call with the decisions around it as they are shown: without secrets of any text that was read."""
-        record = self.calls[at]
-        return replace(record, before=list(map(self._shown, record.before)), after=list(map(self._shown, record.after)))
+        call, context = self.calls[at], _context(self.calls[at].where)
+        before, after = [*self._around(-1 - at), *self._compacted_before.get(at, ())], self._around(at)
+        if self._last[context] == at:
+            after += self._compacted.get(context, ())
+        found = [list(map(self._shown, sorted(each, key=lambda outcome: outcome[0]))) for each in (before, after)]
+        return CallRecord(call.number, call.seq, call.in_turn, call.event, call.view, *found)
+
+    def _around(self, key: int) -> list[tuple[int, Outcome]]:
+        found, at = [], self._last_around.get(key, -1)
+        while at >= 0:
+            found.append((self._seqs[at], self._outcomes[at]))
+            at = self._older[at]
+        return found
 
     def _shown(self, outcome: tuple[int, Outcome]) -> tuple[int, Outcome]:
         seq, event = outcome
@@ -270,14 +292,14 @@ class CallBook:
         self._in_turn[turn] = self._in_turn.get(turn, 0) + 1
         at = len(self.calls)
         context = _context(where)
-        compacted = self._compacted.pop(context, [])
-        if compacted and (last := self._last.get(context)) is not None:
-            self.calls[last].after = [each for each in self.calls[last].after if each not in compacted]
         self._last[context] = at
-        before = sorted([*compacted, *self._before.pop(key, [])], key=lambda each: each[0])
-        for decided, _ in before:
+        if key in self._last_around:
+            self._last_around[-1 - at] = self._last_around.pop(key)
+        if context in self._compacted:
+            self._compacted_before[at] = self._compacted.pop(context)
+        for decided, _ in [*self._around(-1 - at), *self._compacted_before.get(at, ())]:
             self._of_decision[decided] = at
-        self.calls.append(CallRecord(number, seq, self._in_turn[turn], event, self._views.pop(key, None), before))
+        self.calls.append(Call(number, seq, self._in_turn[turn], event, self._views.pop(key, None)))
         self._newest[key] = at
         return at
 
@@ -285,20 +307,20 @@ class CallBook:
         """Keep a compaction for the next call of its context; until there is one, it stands behind the last call."""
         context = _context(event.where)
         self._compacted.setdefault(context, []).append((seq, event))
-        at = self._last.get(context)
-        if at is not None:
-            self.calls[at].after.append((seq, event))
-        return at
+        return self._last.get(context)
 
     def _outcome(self, event: Outcome, seq: int) -> int | None:
         key = event.where.thread_id, event.where.execution_id
         at = self._newest.get(key)
-        # Once the next request is made, what is decided is about that one.
-        if at is None or key in self._views:
-            self._before.setdefault(key, []).append((seq, event))
-            return None
-        self.calls[at].after.append((seq, event))
-        self._of_decision[seq] = at
+        if at is not None and key in self._views:  # what is decided now is about the next request
+            at = None
+        around = key if at is None else at
+        self._older.append(self._last_around.get(around, -1))
+        self._last_around[around] = len(self._outcomes)
+        self._outcomes.append(event)
+        self._seqs.append(seq)
+        if at is not None:
+            self._of_decision[seq] = at
         return at
 
 

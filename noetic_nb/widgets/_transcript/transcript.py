@@ -67,6 +67,7 @@ class TranscriptReading(Reading):
         self._shows_all = moment == EVERYTHING
         self.meta = {} if meta is None else meta
         self.book = CallBook()
+        self.texts = self.book.words
         self.index = RequestIndex()
         self.layers: dict[str, int] = {}
         self._grown = 0

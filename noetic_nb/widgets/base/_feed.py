@@ -11,6 +11,7 @@ from noetic_nb.events import ModelCalled, RunEvent
 from noetic_nb.runs._events.event_json import EVENT_TYPES
 from noetic_nb.runs._events.event_kinds import kinds_of, places_of
 from noetic_nb.runs._events.run_log import numbered
+from noetic_nb.runs._regulation.decision_words import DecisionRedaction
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 
 
@@ -41,6 +42,9 @@ class Reading(ABC):
 
     reads: ClassVar[frozenset[type[Any]] | None] = None
     """The types of the events that `take` has a use for, None for all: most events of a long run are of no use to one view."""
+
+    texts: DecisionRedaction | None = None
+    """What takes events of no other use to it; of a recording that is there it has them all at once."""
 
     snapshot: dict[str, Any]
     """What a page needs at first, as JSON data: always the same object, grown by `take`."""
@@ -153,7 +157,11 @@ class Feed:
         take, reads, place, is_whole = self.reading.take, self.reading.reads, tuple.__new__, self._is_whole
         # A moment is told by events of all kinds, calls are counted, and nothing else is looked at that nobody reads.
         wanted: Collection[type[Any]] = EVENT_TYPES if reads is None or not is_whole else {*reads, ModelCalled}
-        for at in places_of(kinds_of(events) if kinds is None else kinds, wanted):
+        kinds, texts = kinds_of(events) if kinds is None else kinds, getattr(self.reading, "texts", None)
+        if texts is not None and is_whole:
+            wanted = {*wanted} - texts.reads
+            texts.extend([events[at] for at in places_of(kinds, texts.reads)])
+        for at in places_of(kinds, wanted):
             event, call = events[at], None
             kind = type(event)
             if isinstance(event, ModelCalled) and event.purpose == "agent":
