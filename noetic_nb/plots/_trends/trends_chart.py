@@ -112,7 +112,7 @@ class ThreadChart:
         if place == len(self.turns):
             self.turns.append(turn)
             self._numbers[turn.turn] = place
-        if turn.marks and turn not in self._fallen[-1:] and any([mark.fall for mark in turn.marks]):
+        if turn.marks and turn not in self._fallen[-1:] and any(mark.fall for mark in turn.marks):
             self._fallen.append(turn)
         self.size = column_size(len(self.turns))
         is_new = before != self._layout

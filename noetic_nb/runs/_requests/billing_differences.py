@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from noetic_nb.events import ModelCalled, RequestPrepared, RunEvent, ViewAssembled, Where
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.tokenizers._reconciling import as_percent, percent, reconciled
@@ -35,7 +37,7 @@ class CallUsage(NamedTuple):
     problem: str | None
 
 
-class Billed(NamedTuple):
+class Billed(Struct, frozen=True, gc=False):
     """The source of a request's usage: few of a long run are ever looked at."""
 
     called: ModelCalled

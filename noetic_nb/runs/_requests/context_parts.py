@@ -16,8 +16,8 @@ from noetic_nb.events import ContextCompacted, ViewAssembled
 from noetic_nb.items import item_tokens
 from noetic_nb.items._log import ItemView
 from noetic_nb.runs._requests.billing_differences import planned_tokens
-from noetic_nb.runs._requests.item_lives import context_of, counted, reason_of, sent_changes
-from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runs._requests.item_lives import context_of, counted, missed, only_in, reason_of
+from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_stretches
 
 HISTORY: Final = ("user", "assistant", "tool results")
 REST: Final = "rest"
@@ -69,7 +69,7 @@ class ContextParts:
         self._sizes: dict[tuple[int, int], tuple[Any, Any, int]] = {}
         self._sums: dict[Any, tuple[ItemView, list[tuple[int, ...]]]] = {}
         self._left: list[dict[str, int]] = []
-        self._before: dict[tuple[str, str], ViewAssembled] = {}
+        self._before: dict[tuple[str, str], list[range]] = {}
 
     @property
     def is_billed(self) -> bool:
@@ -153,10 +153,13 @@ class ContextParts:
         """Return how many items of the history left with each request, by reason."""
         for request in requests[len(self._left) :]:
             view, context = request.view, context_of(request.where)
-            before = self._before.get(context)
-            self._left.append({} if view is None or before is None else counted(sent_changes(before, view)[0]))
-            if view is not None:
-                self._before[context] = view
+            if view is None:
+                self._left.append({})
+                continue
+            sent = sent_stretches(view)
+            gone = only_in(self._before.get(context, ()), sent)
+            self._before[context] = sent
+            self._left.append(counted(missed(view, gone)) if gone else {})
         found, last = [], dict[tuple[str, str], int]()
         by_context: dict[tuple[str, str], list[tuple[int, ContextCompacted]]] = {}
         for seq, event in compactions:

@@ -120,7 +120,7 @@ class RequestIndex:
                 )
             )
         else:
-            self.requests[at] = self.requests[at].ended(place, event)
+            self.requests[at].place, self.requests[at].called = place, event
         self.places.append(at)
         return at
 

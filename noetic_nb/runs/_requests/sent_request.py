@@ -127,13 +127,6 @@ class RecordedRequest:
     guidance: frozenset[int] = field(default=frozenset(), repr=False)
     tokenizer: Tokenizer | None = field(default=None, repr=False)
 
-    def ended(self, place: int, called: ModelCalled) -> RecordedRequest:
-        """Return the request with its end."""
-        # Not `replace`, nor frozen, which take several times as long: a long run has tens of thousands.
-        return RecordedRequest(
-            place, self.seq, called, self.view, self.prepared, self.first, self.known, self.guidance, self.tokenizer
-        )
-
     @property
     def where(self) -> Any:
         """Thread, execution and turn."""
@@ -299,12 +292,14 @@ class RecordedRequest:
 
 def sent_stretches(view: ViewAssembled) -> list[range]:
     """Return which log items a request has, as far as its event says: stretches, in order."""
+    start, end = view.window
+    if not (view.fates or view.kept or view.hidden):  # as most of a long run
+        return [range(start, end)] if start < end else []
     fates = [fate for fate in view.fates if fate.origin == "history"]
     # A forced item is sent in spite of what left it out, and has a stretch of its own.
     alone = {*view.kept, *[fate.position for fate in fates if fate.reason == "forced"]}
     gone = [(fate.position, fate.position + 1) for fate in fates] + [part[:2] for part in view.hidden]
     found = [range(at, at + 1) for at in alone]
-    start, end = view.window
     for first, stop in sorted(gone):
         found.append(range(start, min(first, end)))
         start = max(start, stop)

@@ -258,8 +258,7 @@ def severity_of(status: str) -> int:
 
 
 class Span(Struct, eq=False, gc=False):
-    """Something that took time, or a moment. Of a long run there are so many that the collector is spared them: none is part of
-    a circle.
+    """Something that took time, or a moment; none is part of a circle, and the collector is spared the many of a long run.
 
     Attributes
     ----------
