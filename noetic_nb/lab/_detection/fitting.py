@@ -36,15 +36,12 @@ _TAIL = (1 - CONFIDENCE) / 2
 
 def weights_of(groups: Sequence[Hashable], samples: int, seed: int) -> Floats:
     """Return how often each run is in each sample, shape (samples, runs); whole groups are drawn with replacement [3]_."""
-    members: dict[Hashable, list[int]] = {}
-    for at, group in enumerate(groups):
-        members.setdefault(group, []).append(at)
-    pools, rng = list(members.values()), random.Random(seed)
-    weights = np.zeros((samples, len(groups)))
-    for row in weights:
-        for pool in rng.choices(pools, k=len(pools)):
-            row[pool] += 1
-    return weights
+    group_of_run, rng = _numbers(groups), random.Random(seed)
+    count = int(group_of_run.max(initial=-1)) + 1
+    drawn = np.zeros((samples, count))
+    for row in drawn:
+        row += np.bincount(rng.choices(range(count), k=count), minlength=count)
+    return drawn[:, group_of_run]
 
 
 def areas(scores: Floats, failed: Booleans, weights: Floats, strata: Sequence[Hashable] | None = None) -> Floats:

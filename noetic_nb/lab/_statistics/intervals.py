@@ -273,10 +273,11 @@ def student(freedom: int, confidence: float = CONFIDENCE) -> float:
 def _between(t: float, freedom: int) -> float:
     """Return the probability that Student's t lies between -t and t."""
     angle = atan(t / sqrt(freedom))
+    square = cos(angle) ** 2
     odd = freedom % 2
     term = cos(angle) if odd else 1.0
     total = term if freedom > 1 or not odd else 0.0
     for k in range(3 if odd else 2, freedom - 1, 2):
-        term *= cos(angle) ** 2 * (k - 1) / k
+        term *= square * (k - 1) / k
         total += term
     return 2 / pi * (angle + sin(angle) * total) if odd else sin(angle) * total
