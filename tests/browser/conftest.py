@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from tests.matrix import IS_WHOLE
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
@@ -63,6 +65,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not item.path.is_relative_to(HERE):
             continue
         item.add_marker(pytest.mark.browser)
+        if "looks" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.matrix)
         if reason is not None and os.environ.get("NOETIC_NB_REQUIRE_BROWSER") != "1":
             item.add_marker(pytest.mark.skip(reason=f"browser tests: {reason}"))
 
@@ -163,6 +167,32 @@ def shot() -> Callable[..., None]:
             target.screenshot(path=Path(folder) / f"{name}.png", **options)
 
     return save
+
+
+@pytest.fixture
+def looks(shot: Callable[..., None]) -> Callable[..., None]:
+    """Check a view at every width, and in the other theme at the last; each with each in `make fuzz` and for screenshots."""
+    from tests.browser.appearance import assert_contained, assert_readable, at_width
+
+    is_each = IS_WHOLE or "NOETIC_NB_SHOTS" in os.environ
+
+    def check(
+        opened: LabNotebook,
+        root: Any,
+        name: str,
+        *,
+        widths: Sequence[int] = (1400, 420),
+        also: Callable[[], None] = lambda: None,
+    ) -> None:
+        for number, theme in enumerate(opened.themes()):
+            for width in widths if is_each or number == 0 else widths[-1:]:
+                at_width(root, width)
+                shot(root, f"{name}-{theme}-{width}")
+                assert_readable(root)
+                assert_contained(root)
+                also()
+
+    return check
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.appearance import assert_contained, assert_marks_have_area, assert_readable, at_width
+from tests.browser.appearance import assert_marks_have_area
 from tests.browser.lab import wait_for
 from tests.browser.window import LIVE
 from tests.matrix import matrix
@@ -19,7 +19,7 @@ Open = Callable[..., Any]
 
 @matrix("scene", ["demo_run", "many_layers_run", "hostile_run", "Run", "long_run", "planned_run"], keep=3)
 def test_allocation_is_readable_in_both_themes_and_at_every_width(
-    notebook: Open, cells_of: Open, shot: Open, scene: str
+    notebook: Open, cells_of: Open, looks: Open, scene: str
 ) -> None:
     opened = notebook(*cells_of(scene, ["TokenAllocation(run)"]))
     opened.run_all()
@@ -34,17 +34,14 @@ def test_allocation_is_readable_in_both_themes_and_at_every_width(
         root.get_by_label("Total").fill("1300")
         expect(root.locator(".nn-returned .nn-change")).to_contain_text("would be sent again")
 
-    for theme in opened.themes():
-        for width in (1400, 900, 420):
-            at_width(root, width)
-            shot(root, f"allocation-{scene}-{theme}-{width}")
-            assert_readable(root)
-            assert_contained(root)
-            if scene != "Run":
-                assert_marks_have_area(root, at_least=10)
-                calls, plot = (root.locator(f".{name}").first.bounding_box() for name in ("nn-hits", "nn-plotbox"))
-                assert calls["x"] == pytest.approx(plot["x"], abs=1)  # what is pointed at is what is drawn there
-                assert calls["width"] == pytest.approx(plot["width"], abs=1)
+    def has_marks() -> None:
+        if scene != "Run":
+            assert_marks_have_area(root, at_least=10)
+            calls, plot = (root.locator(f".{name}").first.bounding_box() for name in ("nn-hits", "nn-plotbox"))
+            assert calls["x"] == pytest.approx(plot["x"], abs=1)  # what is pointed at is what is drawn there
+            assert calls["width"] == pytest.approx(plot["width"], abs=1)
+
+    looks(opened, root, f"allocation-{scene}", widths=(1400, 900, 420), also=has_marks)
 
 
 def test_allocation_moves_through_calls_by_keyboard_and_the_kernel_knows(notebook: Open, cells_of: Open) -> None:
@@ -226,7 +223,7 @@ def test_a_click_the_arrow_keys_and_a_brush_move_through_the_calls(notebook: Ope
     expect_columns(3)
 
 
-def test_a_run_of_others_has_the_picture_and_its_calls_are_chosen(notebook: Open, cells_of: Open, shot: Open) -> None:
+def test_a_run_of_others_has_the_picture_and_its_calls_are_chosen(notebook: Open, cells_of: Open, looks: Open) -> None:
     imported = "from noetic_nb.lab import datasets\nrun = datasets.airline_run(26)"
     opened = notebook(*cells_of("Run", [imported, "shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
@@ -248,12 +245,7 @@ def test_a_run_of_others_has_the_picture_and_its_calls_are_chosen(notebook: Open
     expect(root.locator(".nn-part-items")).to_contain_text("Show less")
     opened.kernel.run("shown.selection.select(call=3)")
     expect(root.locator(".nn-sub")).to_contain_text("Call 4, turn ")
-    for theme in opened.themes():
-        for width in (1400, 900, 420):
-            at_width(root, width)
-            shot(root, f"allocation-imported-{theme}-{width}")
-            assert_readable(root)
-            assert_contained(root)
+    looks(opened, root, "allocation-imported", widths=(1400, 900, 420))
 
 
 def test_a_part_shows_its_items_and_an_item_is_chosen(notebook: Open, cells_of: Open) -> None:
@@ -276,7 +268,7 @@ def test_a_part_shows_its_items_and_an_item_is_chosen(notebook: Open, cells_of: 
     expect(items.locator(".nn-change")).to_contain_text("History: 3 items")  # of the call that is shown
 
 
-def test_a_band_is_opened_by_a_click_and_by_keys(notebook: Open, cells_of: Open, shot: Open) -> None:
+def test_a_band_is_opened_by_a_click_and_by_keys(notebook: Open, cells_of: Open, looks: Open) -> None:
     opened = notebook(*cells_of("planned_run", ["shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
     root = opened.view
@@ -289,12 +281,7 @@ def test_a_band_is_opened_by_a_click_and_by_keys(notebook: Open, cells_of: Open,
     expect(head).to_have_text("system: 1 item, 18 tokens")
     expect(root.locator(".nn-part-items")).to_contain_text("You sell flights.")
     expect(root.locator(".nn-sub")).to_contain_text("Turn 3, call 1")
-    for theme in opened.themes():
-        for width in (1400, 420):
-            at_width(root, width)
-            shot(root, f"allocation-band-{theme}-{width}")
-            assert_readable(root)
-            assert_contained(root)
+    looks(opened, root, "allocation-band")
 
     calls.focus()
     opened.page.keyboard.press("ArrowUp")
@@ -347,7 +334,7 @@ def test_a_run_without_plans_says_why_there_are_no_sliders(notebook: Open, cells
     expect(root.locator(".nn-what-if .nn-fault")).to_contain_text("NOT_RECORDED")
 
 
-def test_ribbons_of_a_band_are_pointed_at_and_chosen(notebook: Open, cells_of: Open, shot: Open) -> None:
+def test_ribbons_of_a_band_are_pointed_at_and_chosen(notebook: Open, cells_of: Open, looks: Open) -> None:
     opened = notebook(*cells_of("planned_run", ["run = scenes.planned_run(14)", "shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
     root = opened.view
@@ -362,12 +349,7 @@ def test_ribbons_of_a_band_are_pointed_at_and_chosen(notebook: Open, cells_of: O
     expect(root.locator(".nn-readout")).to_contain_text(
         "known from call 1 · sent with calls 1 to 4 · missing from call 5 "
     )
-    for theme in opened.themes():
-        for width in (1400, 900, 420):
-            at_width(root, width)
-            shot(root, f"allocation-ribbons-{theme}-{width}")
-            assert_readable(root)
-            assert_contained(root)
+    looks(opened, root, "allocation-ribbons", widths=(1400, 900, 420))
 
     ribbons.nth(2).click()
     wait_for(lambda: opened.kernel.value("shown.selection.item") == "4", "the item is chosen")
@@ -382,7 +364,7 @@ def test_ribbons_of_a_band_are_pointed_at_and_chosen(notebook: Open, cells_of: O
 
 
 def test_the_budget_and_a_layer_are_dragged_and_what_was_recorded_stays(
-    notebook: Open, cells_of: Open, shot: Open
+    notebook: Open, cells_of: Open, looks: Open
 ) -> None:
     opened = notebook(*cells_of("planned_run", ["run = scenes.planned_run(14)", "shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
@@ -418,12 +400,7 @@ def test_the_budget_and_a_layer_are_dragged_and_what_was_recorded_stays(
     # Above the foot, in pixels: the last step as recorded, before the budget, and the top of the last band.
     ghost, top = would.evaluate(ends)[-2][1], max([height for x, height in band.evaluate(ends) if x == 13])
     assert top / ghost == pytest.approx(int(would_be) / int(was), abs=0.01)
-    for theme in opened.themes():
-        for width in (1400, 420):
-            at_width(root, width)
-            shot(root, f"allocation-dragged-{theme}-{width}")
-            assert_readable(root)
-            assert_contained(root)
+    looks(opened, root, "allocation-dragged")
     root.get_by_role("button", name="As recorded").click()
     expect(outcome).to_be_hidden()
 

@@ -36,7 +36,7 @@ SCENES = {
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_a_comparison_is_readable_in_both_themes_and_at_every_width(
-    notebook: Open, cells_of: Open, shot: Open, scene: str
+    notebook: Open, cells_of: Open, shot: Open, looks: Open, scene: str
 ) -> None:
     opened = notebook(*cells_of("Run", [TWO, f"shown = {SCENES[scene]}\nshown"]))
     opened.run_all()
@@ -45,12 +45,7 @@ def test_a_comparison_is_readable_in_both_themes_and_at_every_width(
     if scene in ("two", "hostile"):
         root.locator(".nn-compared tbody tr").first.wait_for()
 
-    for theme in opened.themes():
-        for width in (1400, 420):
-            at_width(root, width)
-            shot(root, f"compare-{scene}-{theme}-{width}")
-            assert_readable(root)
-            assert_contained(root)
+    looks(opened, root, f"compare-{scene}")
     assert root.locator("script, img, b, iframe, [onload], [onerror]").count() == 0
 
     opened.kernel.run("shown.close()")

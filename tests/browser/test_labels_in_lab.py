@@ -7,7 +7,6 @@ from typing import Any
 
 from playwright.sync_api import expect
 
-from tests.browser.appearance import assert_contained, assert_readable, at_width
 from tests.browser.lab import wait_for
 
 Open = Callable[..., Any]
@@ -27,7 +26,7 @@ for call in range(30):
 GIVEN = "run.labels.query('by == \"ann\"')[['name', 'value', 'call']].values.tolist()"
 
 
-def test_calls_are_labelled_by_keys_and_the_other_rater_is_not_seen(notebook: Open, shot: Open) -> None:
+def test_calls_are_labelled_by_keys_and_the_other_rater_is_not_seen(notebook: Open, looks: Open) -> None:
     opened = notebook(SET_UP, "shown = Transcript(run, call=0, by='ann')\nshown")
     opened.run_all()
     root, press = opened.view, opened.page.keyboard.press
@@ -57,12 +56,7 @@ def test_calls_are_labelled_by_keys_and_the_other_rater_is_not_seen(notebook: Op
 
     bar.get_by_role("combobox").select_option("verdict")
     root.get_by_role("button", name="Previous call").focus()
-    for theme in opened.themes():
-        for width in (1400, 420):
-            at_width(root, width)
-            shot(root, f"labels-{theme}-{width}")
-            assert_readable(root)
-            assert_contained(root)
+    looks(opened, root, "labels")
     opened.kernel.value("[run.label('verdict', 'right', call=call, by='ann') for call in range(30)] and None")
     press("n")
     expect(bar).to_contain_text("bob: wrong")

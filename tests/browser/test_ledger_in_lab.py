@@ -8,26 +8,19 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.appearance import assert_contained, assert_readable, at_width
-
 Open = Callable[..., Any]
 
 
 @pytest.mark.parametrize("scene", ["demo_run", "hostile_run", "Run"])
 def test_ledger_is_readable_in_both_themes_and_at_every_width(
-    notebook: Open, cells_of: Open, shot: Open, scene: str
+    notebook: Open, cells_of: Open, looks: Open, scene: str
 ) -> None:
     opened = notebook(*cells_of(scene, ["Ledger(run)"]))
     opened.run_all()
     root = opened.view
     root.wait_for()
 
-    for theme in opened.themes():
-        for width in (1400, 420):
-            at_width(root, width)
-            shot(root, f"ledger-{scene}-{theme}-{width}")
-            assert_readable(root)
-            assert_contained(root)
+    looks(opened, root, f"ledger-{scene}")
     assert root.locator("script, img, b, iframe, [onload], [onerror]").count() == 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.appearance import assert_contained, assert_readable, at_width
+from tests.browser.appearance import assert_contained, assert_readable
 
 Open = Callable[..., Any]
 
@@ -25,7 +25,7 @@ selection = Selection()
 
 @pytest.mark.parametrize("scene", ["memory_run", "hostile_run", "Run", "long"])
 def test_memory_is_readable_in_both_themes_and_at_every_width(
-    notebook: Open, cells_of: Open, shot: Open, scene: str
+    notebook: Open, cells_of: Open, looks: Open, scene: str
 ) -> None:
     cells = cells_of("Run" if scene == "long" else scene, [LONG if scene == "long" else "1", "MemoryView(run)"])
     opened = notebook(*cells)
@@ -35,12 +35,7 @@ def test_memory_is_readable_in_both_themes_and_at_every_width(
     if scene in ("memory_run", "long"):
         root.locator(".nn-detail-head").wait_for()
 
-    for theme in opened.themes():
-        for width in (1400, 420):
-            at_width(root, width)
-            shot(root, f"memory-{scene}-{theme}-{width}")
-            assert_readable(root)
-            assert_contained(root)
+    looks(opened, root, f"memory-{scene}")
     assert root.locator("script, img, b, iframe, [onload], [onerror]").count() == 0
 
 

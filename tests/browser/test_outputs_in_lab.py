@@ -124,19 +124,19 @@ run.append(SteeringDecided(place, 0.0, "steering", "before_tool_call", "pay", {}
 """
 
 
-@pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize("made", ["TokenAllocation(run)", "Ledger(run)"])
-def test_two_prices_in_a_line_are_no_formula(notebook: Open, cells_of: Open, made: str, closed: bool) -> None:
-    cells = [PRICES, f"shown = {made}\nshown", "from IPython.display import HTML\nHTML('a $x$ b')"]
-    opened = notebook(*cells_of("demo_run", cells))
+def test_two_prices_in_a_line_are_no_formula(notebook: Open, cells_of: Open) -> None:
+    views = ["one = TokenAllocation(run)\none", "two = Ledger(run)\ntwo"]
+    opened = notebook(*cells_of("demo_run", [PRICES, *views, "from IPython.display import HTML\nHTML('a $x$ b')"]))
     opened.run_all()
-    if closed:
-        opened.kernel.run("shown.close()")
-    opened.page.wait_for_selector("mjx-container", state="attached")  # formulas are set, elsewhere on the page
 
-    picture = opened.page.locator(".noetic-nb-static" if closed else LIVE)
-    expect(picture).to_contain_text("costs $5 and then $6")
-    assert opened.page.locator(".noetic-nb mjx-container").count() == 0
+    opened.page.wait_for_selector("mjx-container", state="attached")  # formulas are set, elsewhere on the page
+    for form in (LIVE, ".noetic-nb-static"):
+        pictures = opened.page.locator(form)
+        expect(pictures).to_have_count(2)
+        for at in range(2):
+            expect(pictures.nth(at)).to_contain_text("costs $5 and then $6")
+        assert opened.page.locator(".noetic-nb mjx-container").count() == 0
+        opened.kernel.run("one.close(); two.close()")
 
 
 @pytest.mark.parametrize("part", ["draw", "take", "render"])

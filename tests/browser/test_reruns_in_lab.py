@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.lab import wait_for
 from tests.browser.window import LATE_PROBLEMS, LIVE
+from tests.matrix import matrix, several
 
 Open = Callable[..., Any]
 
@@ -24,10 +24,8 @@ def counts():
 """
 
 
-@pytest.mark.parametrize(
-    "made", ["TokenAllocation(run)", "RegulatorTrends(run)", "Ledger(run)", "RuleEditor(rules, run=run)"]
-)
-def test_fifty_runs_of_a_cell_leave_the_comms_and_observers_of_one(notebook: Open, cells_of: Open, made: str) -> None:
+@matrix("made", ["TokenAllocation(run)", "RegulatorTrends(run)", "Ledger(run)", "RuleEditor(rules, run=run)"], keep=2)
+def test_many_runs_of_a_cell_leave_the_comms_and_observers_of_one(notebook: Open, cells_of: Open, made: str) -> None:
     opened = notebook(*cells_of("demo_run", [COUNTS]))
     # The kernel closes these views faster than a busy page can load them, and the page says so: no fault of theirs.
     opened.tolerated = LATE_PROBLEMS
@@ -36,7 +34,7 @@ def test_fifty_runs_of_a_cell_leave_the_comms_and_observers_of_one(notebook: Ope
     opened.kernel.run(cell)
     after_one = opened.kernel.value("counts()")
 
-    for _ in range(50):
+    for _ in range(several(15, 50)):
         opened.kernel.run(cell)
 
     assert opened.kernel.value("counts()") == after_one
@@ -55,7 +53,7 @@ RUN_AGAIN = """async (times) => {
 }"""
 
 
-@pytest.mark.parametrize("made", ["Workbench(run)", "Ledger(run)", "RuleEditor(rules, run=run)"])
+@matrix("made", ["RuleEditor(rules, run=run)", "Ledger(run)", "Workbench(run)"], keep=1)
 def test_runs_of_a_cell_in_the_page_leave_no_nodes_behind(notebook: Open, cells_of: Open, made: str) -> None:
     opened = notebook(*cells_of("demo_run", [COUNTS, f"view = {made}\nview"]))
     opened.tolerated = LATE_PROBLEMS

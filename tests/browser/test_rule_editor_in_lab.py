@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_contained, assert_readable, at_width
 from tests.browser.lab import wait_for
+from tests.matrix import matrix, several
 
 Open = Callable[..., Any]
 
@@ -34,7 +34,7 @@ def ask(order_id):
 """
 
 
-def test_a_rule_edited_in_the_page_decides_in_the_kernel(notebook: Open, shot: Open) -> None:
+def test_a_rule_edited_in_the_page_decides_in_the_kernel(notebook: Open, looks: Open) -> None:
     opened = notebook(RULES, "RuleEditor(rules)")
     opened.run_all()
     editor = opened.page.locator(".nn-editor").first
@@ -55,12 +55,7 @@ def test_a_rule_edited_in_the_page_decides_in_the_kernel(notebook: Open, shot: O
     expect(editor.locator(".nn-paper mark")).to_have_text("(")
     opened.kernel.says("(ask('B2'), ask('C3'))", "(None, 'deny')")
 
-    for theme in opened.themes():
-        for width in (1400, 420):
-            at_width(editor, width)
-            shot(editor, f"editor-{theme}-{width}")
-            assert_readable(editor)
-            assert_contained(editor)
+    looks(opened, editor, "editor")
 
     editor.get_by_role("button", name="Undo last change").click()
     wait_for(lambda: opened.kernel.value("ask('B2')") == "'deny'", "the change is taken back")
@@ -118,7 +113,7 @@ for amount in (5, 50, 500, 5000):
 """
 
 
-def test_a_rule_of_each_form_is_edited_tried_applied_and_obeyed(notebook: Open, shot: Open) -> None:
+def test_a_rule_of_each_form_is_edited_tried_applied_and_obeyed(notebook: Open, shot: Open, looks: Open) -> None:
     opened = notebook(AGENT, "RuleEditor(rules, run=run)")
     opened.run_all()
     page, kernel = opened.page, opened.kernel
@@ -170,12 +165,7 @@ def test_a_rule_of_each_form_is_edited_tried_applied_and_obeyed(notebook: Open, 
     expect(notice).to_contain_text("Applied as version 6")
     assert "not fair" in kernel.value("nn.run_sync(paid(5))")
 
-    for theme in opened.themes():
-        for width in (1400, 420):
-            at_width(editor, width)
-            shot(editor, f"editor-whole-{theme}-{width}")
-            assert_readable(editor)
-            assert_contained(editor)
+    looks(opened, editor, "editor-whole")
 
 
 def test_the_editor_is_worked_with_the_keyboard(notebook: Open) -> None:
@@ -227,7 +217,7 @@ meanwhile = rules.version > version
 """
 
 
-@pytest.mark.parametrize("comms", ["disabled", "perComm", "perCommTarget"])
+@matrix("comms", ["perComm", "perCommTarget", "disabled"], keep=1)
 def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_kernel(notebook: Open, comms: str) -> None:
     subshells = comms != "disabled"
     opened = notebook(RULES, "RuleEditor(rules)", BUSY.replace("COMMS", comms), is_alone=True)
@@ -245,7 +235,7 @@ def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_ker
     if subshells:
         opened.knows_subshells()
 
-    for number in range(3):
+    for number in range(several(1, 3)):
         version = int(opened.kernel.value("rules.version")) + 1  # the cell's own
         opened.page.locator(".jp-CodeCell").nth(2).locator(".cm-content").click()
         opened.page.keyboard.press("Control+Enter")
@@ -285,7 +275,7 @@ selection = Selection()
 """
 
 
-def test_a_trial_beside_the_fields_is_split_by_outcome(notebook: Open, shot: Open, tmp_path: Any) -> None:
+def test_a_trial_beside_the_fields_is_split_by_outcome(notebook: Open, shot: Open, looks: Open, tmp_path: Any) -> None:
     opened = notebook(STUDY, "RuleEditor(rules, runs=runs, selection=selection)")
     opened.run_all()
     page, kernel = opened.page, opened.kernel
@@ -298,12 +288,7 @@ def test_a_trial_beside_the_fields_is_split_by_outcome(notebook: Open, shot: Ope
     expect(trial).to_contain_text("recorded calls of 507 runs", timeout=30_000)
     expect(trial).to_contain_text("Successful attacks caught")
     expect(trial.locator(".nn-outcome").first).to_contain_text("/151")
-    for theme in opened.themes():
-        for width in (1400, 420):
-            at_width(editor, width)
-            shot(editor, f"editor-trial-{theme}-{width}")
-            assert_readable(editor)
-            assert_contained(editor)
+    looks(opened, editor, "editor-trial")
     at_width(editor, 1400)
 
     # A decision that differs leads the other views to it, by keys as well.

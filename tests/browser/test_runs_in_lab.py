@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import expect
 
-from tests.browser.appearance import assert_contained, assert_readable, at_width
+from tests.browser.appearance import at_width
 
 Open = Callable[..., Any]
 
@@ -23,19 +23,14 @@ runs = nn.open_runs([*nn.lab.datasets.airline()[:8], *[talk(at) for at in range(
 """
 
 
-def test_runs_are_searched_filtered_paged_sorted_selected_and_opened(notebook: Open, shot: Open) -> None:
+def test_runs_are_searched_filtered_paged_sorted_selected_and_opened(notebook: Open, shot: Open, looks: Open) -> None:
     opened = notebook(SET_UP, "shown = Runs(runs)\nshown")
     opened.run_all()
     root, press = opened.view, opened.page.keyboard.press
     rows, status = root.locator(".nn-runs > tbody > tr"), root.get_by_role("status").first
     expect(status).to_have_text("108 runs")
     expect(rows).to_have_count(50)
-    for theme in opened.themes():
-        for width in (1400, 420):
-            at_width(root, width)
-            shot(root, f"runs-{theme}-{width}")
-            assert_readable(root)
-            assert_contained(root)
+    looks(opened, root, "runs")
     at_width(root, 1200)
     assert root.locator("script, img, b, iframe, [onload], [onerror]").count() == 0
 

@@ -64,8 +64,7 @@ def test_the_tour_runs_in_lab_and_a_rule_edited_in_the_page_steers_the_agent(
     assert "Closed for today." in kernel.value(
         "nn.run_sync(talk(CANCEL, under=careful))[1].to_messages('openai')[-1]['content']"
     )
-    for theme in opened.themes():
-        shot(page, f"tour-{theme}")
+    shot(page, "tour")
 
 
 def test_the_exported_tour_shows_everything_without_scripts_and_without_a_network(

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.appearance import assert_contained, assert_readable, at_width
 from tests.browser.lab import wait_for
 
 Open = Callable[..., Any]
@@ -25,19 +24,14 @@ run = replay(datasets.airline_run(26), rules=rules)
 
 @pytest.mark.parametrize("scene", ["demo_run", "hostile_run", "Run"])
 def test_workbench_is_readable_in_both_themes_and_at_every_width(
-    notebook: Open, cells_of: Open, shot: Open, scene: str
+    notebook: Open, cells_of: Open, looks: Open, scene: str
 ) -> None:
     opened = notebook(*cells_of(scene, ["bench = Workbench(run)\nbench"]))
     opened.run_all()
     root = opened.page.locator(".nn-workbench").first
     root.wait_for()
 
-    for theme in opened.themes():
-        for width in (1400, 900, 420):
-            at_width(root, width)
-            shot(root, f"workbench-{scene}-{theme}-{width}")
-            assert_readable(root)
-            assert_contained(root)
+    looks(opened, root, f"workbench-{scene}", widths=(1400, 900, 420))
     assert root.locator("script, img, b, iframe, [onload], [onerror]").count() == 0
 
 
