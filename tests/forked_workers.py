@@ -27,6 +27,9 @@ from execnet import gateway_io
 from execnet.gateway_base import Popen2IO
 from hypothesis.internal.conjecture.providers import _get_local_constants
 
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.tokenizers import get
+
 TASKS = Path("/proc/self/task")
 """Has an entry for each thread, also for those that Python did not start."""
 SILENCE_S = 1200
@@ -151,6 +154,8 @@ def import_suite(config: pytest.Config) -> None:
                     name for name, each in sys.modules.items() if getattr(each, "__file__", None) == str(file)
                 ]:
                     del sys.modules[name]
+    with suppress(NoeticConfigError):  # the packages of an extra
+        get("o200k_base")  # hundreds of tests count by it
     _get_local_constants()  # hypothesis reads them from every file of the library, and keeps them
 
 
