@@ -5,9 +5,10 @@
 JupyterLab in headless Chromium. Five views are open on one run, to which a task of the kernel adds 20 events each second. An
 event counts as seen when the number that it changes in a view (calls, turns, decisions, spans) stands in a painted frame, on
 the clock of the machine. A tick of the kernel's loop is late when the next event was due before it began. The longest task is
-that of the page's main thread; browsers tell of those from 50 ms on. A threshold is dragged by keys over 1 000 turns, one key
-after the other: its line until the next painted frame, and the decisions of the regulator until theirs. A cell with six views
-runs once and 50 times more.
+that of the page's main thread; browsers tell of those from 50 ms on. A threshold is dragged by keys over 1 000 turns, and the
+budget and the most tokens of a layer over 1 000 calls, one key after the other: its line until the next painted frame, and the
+answer of the kernel (the decisions of the regulator, the tokens of the bands) until its own. A cell with six views runs once and
+50 times more.
 
 `make bench` does without this one: it needs a Chromium. Other work on the machine makes every figure but processor times worse,
 so its load is printed.
@@ -37,6 +38,12 @@ RATE: Final = 20
 KEYS: Final = 30
 AGAIN: Final = 50
 VIEWS: Final = "TokenAllocation", "Transcript", "RegulatorTrends", "Ledger", "RunTimeline"
+# By the words for a drag: the view, the band that is opened first, and the handle.
+DRAGGED: Final = {
+    "a dragged threshold over 1 000 turns": ("RegulatorTrends(scene(1_000))", "", ".nn-grip"),
+    "a dragged budget over 1 000 calls": ("TokenAllocation(planned_run(1_000))", "", ".nn-grip[data-of='total']"),
+    "a dragged layer over 1 000 calls": ("TokenAllocation(planned_run(1_000))", "notes", ".nn-grip[data-of='layer']"),
+}
 KNOWN: Final[dict[str, float | None]] = {
     "an event until it is seen, median": None,
     "an event until it is seen, p95": 150,
@@ -44,9 +51,11 @@ KNOWN: Final[dict[str, float | None]] = {
     "late ticks of the loop": 0,
     "longest task of the page": 100,
     "processor time of the page's main thread for an event": None,
-    "a dragged threshold over 1 000 turns, its line, p95": 60,
-    "a dragged threshold over 1 000 turns, the decisions, median": None,
-    "a dragged threshold over 1 000 turns, the decisions, p95": 60,
+    **{
+        f"{what}, {part}": goal
+        for what in DRAGGED
+        for part, goal in {"its line, p95": 60, "the answer, median": None, "the answer, p95": 60}.items()
+    },
     **{f"{what} after {AGAIN} runs more of a cell with six views": 0 for what in ("comms", "widgets", "listeners")},
     f"nodes of the page after {AGAIN} runs more of a cell with six views / after one": 1.2,
 }
@@ -55,6 +64,8 @@ SET_UP: Final = (
     SCENES
     + COUNTS
     + """
+from tests.widgets.scenes import planned_run
+
 WATCHED = TokenAllocation, Transcript, RegulatorTrends, Ledger, RunTimeline
 
 def number(view):
@@ -145,8 +156,8 @@ NUMBERS: Final = {
     "RunTimeline": ("[role=status]", "([0-9,]+) spans?$"),
 }
 # Presses a key at a handle; gives the milliseconds until its line is painted, and until the answer is, a frame after it came.
-DRAG: Final = """([live, key]) => new Promise((resolve) => {
-  const grip = [...document.querySelectorAll(`${live} .nn-grip`)].find((node) => node.checkVisibility());
+DRAG: Final = """([grips, key]) => new Promise((resolve) => {
+  const grip = [...document.querySelectorAll(grips)].find((node) => node.checkVisibility());
   const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
   const frame = () => new Promise((done) => requestAnimationFrame(() => {
     const painted = new MessageChannel();
@@ -154,7 +165,8 @@ DRAG: Final = """([live, key]) => new Promise((resolve) => {
     painted.port2.postMessage(null);
   }));
   const heard = async (_, { direction, msg }) => {
-    if (direction !== "recv" || !msg.content?.data?.content?.data?.over) return;
+    const answer = msg.content?.data?.content?.data;
+    if (direction !== "recv" || !(answer?.over || answer?.rows)) return;
     kernel.anyMessage.disconnect(heard);
     await frame();
     resolve([await line, await frame()]);
@@ -217,17 +229,21 @@ def seen(lab: Lab, browser: Browser, lines: Lines, seconds: int) -> None:
 
 
 def dragged(lab: Lab, browser: Browser, lines: Lines) -> None:
-    """Print how long a dragged threshold takes."""
-    with opened(lab, browser, "drag", [SET_UP, "RegulatorTrends(scene(1_000))"]) as notebook:
-        notebook.run_all()
-        notebook.page.locator(f"{LIVE} .nn-grip:visible").first.wait_for()
-        keys = ["Home", *["ArrowUp" if n % 10 < 5 else "ArrowDown" for n in range(KEYS)]]
-        # The first answer makes what the others need; at the recorded value nothing is decided again.
-        found = [took for key in keys if (took := notebook.page.evaluate(DRAG, [LIVE, key]))][1:]
-    what = "a dragged threshold over 1 000 turns"
-    lines.value(f"{what}, its line, p95", p95([line for line, _ in found]))
-    lines.value(f"{what}, the decisions, median", statistics.median([decided for _, decided in found]))
-    lines.value(f"{what}, the decisions, p95", p95([decided for _, decided in found]))
+    """Print how long what can be dragged takes."""
+    for at, (what, (view, band, handle)) in enumerate(DRAGGED.items()):
+        with opened(lab, browser, f"drag{at}", [SET_UP, view]) as notebook:
+            notebook.run_all()
+            notebook.page.locator(f"{LIVE} .nn-grip:visible").first.wait_for()
+            if band:
+                notebook.page.get_by_role("button", name=band, exact=True).first.press("Enter")
+            grips = f"{LIVE} {handle}"
+            notebook.page.locator(f"{grips}:visible").first.wait_for()
+            keys = ["Home", *["ArrowUp" if n % 10 < 5 else "ArrowDown" for n in range(KEYS)]]
+            # The first answer makes what the others need; as it was recorded nothing is asked.
+            found = [took for key in keys if (took := notebook.page.evaluate(DRAG, [grips, key]))][1:]
+        lines.value(f"{what}, its line, p95", p95([line for line, _ in found]))
+        lines.value(f"{what}, the answer, median", statistics.median([answer for _, answer in found]))
+        lines.value(f"{what}, the answer, p95", p95([answer for _, answer in found]))
 
 
 def run_again(lab: Lab, browser: Browser, lines: Lines) -> None:

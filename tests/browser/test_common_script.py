@@ -185,14 +185,15 @@ def test_of_the_questions_of_a_slider_one_is_under_way_and_the_newest_follows(pa
         window.asked = []; window.used = []; const answers = [];
         const ask = (number) => new Promise((resolve) => { asked.push(number); answers.push(() => resolve(number * 10)); });
         window.answer = () => { answers.shift()(); return new Promise((done) => setTimeout(done)); };
-        const slide = newest(ask, (data, number) => used.push([number, data]));
+        window.seen = [];
+        const slide = newest(ask, (data, number) => used.push([number, data]), (data) => seen.push(data));
         for (const number of [1, 2, 3, 4]) slide(number);
     """)
     assert opened.evaluate("asked") == [1]
     opened.evaluate("answer()")
-    assert opened.evaluate("[asked, used]") == [[1, 4], []]
+    assert opened.evaluate("[asked, used, seen]") == [[1, 4], [], [10]]
     opened.evaluate("answer()")
-    assert opened.evaluate("[asked, used]") == [[1, 4], [[4, 40]]]
+    assert opened.evaluate("[asked, used, seen]") == [[1, 4], [[4, 40]], [10, 40]]
 
 
 def test_a_slider_goes_on_after_a_question_that_failed(page: Any) -> None:

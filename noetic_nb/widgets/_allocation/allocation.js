@@ -341,7 +341,8 @@ export default () => {
       });
     }
 
-    let drawn = null;
+    let drawn = null; // the call whose bars are shown
+    let opened = null; // the part that was open then
     function draw(data) {
       const none = count() === 0;
       put(empty, { class: none ? "nn-empty" : "nn-note" });
@@ -364,9 +365,9 @@ export default () => {
       setText(sub, `${call.title}: ${call.head}`);
       setText(counted, call.counted);
       counted.hidden = !call.counted;
-      // While sliders are moved, the picture is theirs.
-      if (drawn !== call || !root.classList.contains("nn-other")) drawPicture(null);
-      drawn = call;
+      // While sliders are moved, the picture is theirs; while a handle is, the bars stay, whose labels are measured.
+      if (drawn !== call || (opened !== picked && !root.classList.contains("nn-other"))) drawPicture(null);
+      [drawn, opened] = [call, picked];
       whatIf.look();
       out.hidden = call.out.length === 0;
       setText(outHead, call.dropped);

@@ -175,11 +175,12 @@ function dragIn(parent, { get, now, span, panel, layer, leave, changed }) {
     state.known = known;
     changed();
   });
-  const plan = newest(tell, (answer, wanted) => {
+  const plan = newest(tell, (_, wanted) => {
+    if (moved.size) look({ ...wanted, what: "known_until" });
+  }, (answer) => {
     if (!moved.size) return;
     state = { ...state, answer, known: null };
     redraw();
-    look({ ...wanted, what: "known_until" });
   });
   function move(key, to) {
     const { at, values } = handleOf(key);

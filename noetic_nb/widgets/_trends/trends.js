@@ -101,7 +101,7 @@ export default () => {
       known.over = marksOf(series, [], [...(known.answer?.over ?? []), ...known.conditions]);
       store.changed();
     };
-    const judge = newest(ask, (answer, wanted) => {
+    const judge = newest(ask, () => {}, (answer, wanted) => {
       const known = moved.get(wanted.thread);
       if (!known || answer.fault) return;
       known.conditions = answer;
@@ -113,13 +113,14 @@ export default () => {
       known.bank = answer.fault ?? answer.text;
       store.changed();
     });
-    const decideAgain = newest(ask, (answer, wanted) => {
+    const decideAgain = newest(ask, (_, wanted) => {
+      if (store.data.bank && moved.get(wanted.thread)?.values.size) tryOnBank({ ...wanted, what: "bank" });
+    }, (answer, wanted) => {
       const known = moved.get(wanted.thread);
       if (!known?.values.size) return;
       known.answer = answer;
       tellOver(known);
       judge({ ...wanted, what: "conditions" });
-      if (store.data.bank) tryOnBank({ ...wanted, what: "bank" });
     });
     let hasAsked = false;
     const prepare = () => {

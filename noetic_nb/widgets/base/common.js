@@ -364,8 +364,11 @@ async function copyPicture(ask) {
   return "Copied as the text of an SVG: this browser does not copy a PNG.";
 }
 
-/** Return a function that keeps one question under way: of those asked meanwhile only the newest is put. */
-function newest(ask, use) {
+/**
+ * Return a function that keeps one question under way: of those asked meanwhile only the newest is put. `use` has the answer to the
+ * last one, `each` every answer: while a handle moves there is always a newer question.
+ */
+function newest(ask, use, each = () => {}) {
   let waiting = null;
   let busy = false;
   return async function put(request) {
@@ -378,6 +381,7 @@ function newest(ask, use) {
         waiting = null;
         try {
           const answer = await ask(next);
+          each(answer, next);
           if (waiting === null) use(answer, next);
         } catch (error) {
           if (waiting === null) throw error; // else a newer question has taken its place
