@@ -217,11 +217,17 @@ class Scene:
         ]
 
     def data(self) -> dict[str, Any]:
-        """Return the scene for a page; words and tips, of which many are the same, are sent once."""
+        """Return the scene for a page: the marks by series, each without empty fields at its end.
+
+        Words and tips, of which many are the same, are sent once.
+        """
         texts: dict[str, int] = {"": 0}
-        marks = []
+        marks: dict[str, list[list[Any]]] = {}
         for name, points, *words, tone, key in self.marks:
-            marks.append([name, list(points), *[texts.setdefault(word, len(texts)) for word in words], tone, key])
+            fields = [list(points), *[texts.setdefault(word, len(texts)) for word in words], tone, key]
+            while len(fields) > 1 and not fields[-1]:
+                fields.pop()
+            marks.setdefault(name, []).append(fields)
         return {
             "panels": [panel.data() for panel in self.panels],
             "marks": marks,

@@ -138,7 +138,7 @@ export default () => {
       const { start, size, bands, series, drawn } = now();
       const column = Math.floor((at - start) / size);
       return bands.flatMap((_, band) => {
-        const points = drawn?.marks.get(series[band].name).find(([[left]]) => left === column)?.[0];
+        const points = drawn?.marks.get(series[band].name)?.find(([[left]]) => left === column)?.[0];
         return points ? [[band, points[1], points[3]]] : [];
       });
     };
@@ -189,7 +189,7 @@ export default () => {
         while (hits.nextSibling) hits.nextSibling.remove();
         scene = sceneIn(chart, { series: one.series, pad: one.pad, axis: "call" });
       }
-      one.drawn ??= sceneOf(one.series, one);
+      one.drawn ??= sceneOf(one);
       drawRibbons(one, at);
       const below = ribbons?.panels ?? [];
       const over = new Map([...drag.marks(), ...(below.length ? [...ribbons.marks].filter(([, marks]) => marks.length) : [])]);
@@ -209,8 +209,8 @@ export default () => {
     }
     let ribbons = null; // of single items, as they were fetched last
     let ribbonsAsked = "";
-    const fetchRibbons = newest((request) => get(request).catch(() => ({ panels: [], marks: [] })), (answer) => {
-      ribbons = sceneOf(now().series, answer);
+    const fetchRibbons = newest((request) => get(request).catch(() => ({ panels: [], marks: {} })), (answer) => {
+      ribbons = sceneOf(answer);
       store.changed();
     });
     /** Ask for the ribbons of the open band, or of the item that is chosen. */

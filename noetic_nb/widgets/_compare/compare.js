@@ -27,7 +27,7 @@ export default () => {
     barKeys(plot, ({ bar }) => (pointed = bar.key));
     const draw = (data) => {
       setText(title, data.title);
-      picture.draw(sceneOf(data.series, data.scene));
+      picture.draw(sceneOf(data.scene));
       oneStop(plot, ({ bar }) => bar.key === pointed, plot.contains(document.activeElement));
       patch(body, data.rows, () => namedRow(data.heads.length - 1), (row, { cells }) => cells.forEach((text, at) => setText(row.children[at], text)));
     };
@@ -82,7 +82,7 @@ export default () => {
       looking = true;
       try {
         do {
-          scene = sceneOf(store.data.series, await store.get(model, { what: "picture", start: scene?.looked ?? 0 }));
+          scene = sceneOf(await store.get(model, { what: "picture", start: scene?.looked ?? 0 }));
           store.changed();
         } while (scene.looked < Math.min(scene.of, most));
       } catch (error) {

@@ -85,7 +85,7 @@ export default () => {
       if (request.layer === at) flow = answer;
     });
     const tellPicture = store.asker(model, (answer, request) => {
-      if (request.layer === at) scene = sceneOf(store.data.series, answer);
+      if (request.layer === at) scene = sceneOf(answer);
     });
     const atOf = ({ bar }) => bar.key.split(" ").map(Number);
     const useBar = (node) => {

@@ -254,7 +254,7 @@ export default () => {
     }
 
     function drawPicture(window_, chosen) {
-      window_.drawn ??= sceneOf(store.data.series, window_.scene);
+      window_.drawn ??= sceneOf(window_.scene);
       const [from, to] = reach().map((place) => place - window_.from);
       const hadFocus = plot.contains(document.activeElement);
       picture.draw({ ...window_.drawn, first: from, last: to });

@@ -16,8 +16,8 @@ function scaleOf(panel, pad) {
   };
 }
 
-/** Sort marks by series: those of parts, each at its place, and those that have places of their own, with their words in `texts`. */
-function marksOf(series, parts, whole, texts) {
+/** Sort marks by series: those of parts, each at its place, and those that have places of their own. */
+function marksOf(series, parts, whole) {
   const found = new Map(series.map(({ name }) => [name, []]));
   parts.forEach((row, at) => {
     for (const [place, ...given] of row) {
@@ -29,10 +29,7 @@ function marksOf(series, parts, whole, texts) {
       else found.get(name).push([given.length ? [x, ...given] : []]);
     }
   });
-  for (const [name, points, ...about] of whole) {
-    const [text, words, sign] = texts ? about.map((place) => texts[place]) : about;
-    found.get(name)?.push([points, text, words, sign, ...about.slice(3)]);
-  }
+  for (const [name, ...mark] of whole) found.get(name)?.push(mark);
   return found;
 }
 
@@ -71,9 +68,10 @@ function pathOf(kind, { y, span }, marks) {
   return `M${[...area.map(([x, , high]) => `${x},${high}`), ...area.reverse().map(([x, low]) => `${x},${low}`)].join("L")}Z`;
 }
 
-/** Return a scene that the kernel made, with what `draw` needs. */
-function sceneOf(series, data) {
-  return { ...data, marks: marksOf(series, [], data.marks, data.texts), over: new Map() };
+/** Return a scene that the kernel made, with what `draw` needs: its marks by series, each with its words. */
+function sceneOf({ marks, texts, ...data }) {
+  const whole = ([points, text = 0, words = 0, sign = 0, tone = "", key = ""]) => [points, texts[text], texts[words], texts[sign], tone, key];
+  return { ...data, marks: new Map(Object.entries(marks).map(([name, found]) => [name, found.map(whole)])), over: new Map() };
 }
 
 const WORDS_PX = 34;
