@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from playwright.sync_api import expect
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Ledger, RegulatorTrends, RuleEditor, RunTimeline, Workbench
 from noetic_nb.widgets.base._assets import _text, once_a_page, script
+from noetic_nb.widgets.base._feed import changes
 from tests.widgets.scenes import demo_run
 from tests.widgets.timeline_scenes import ten_thousand_spans
 
@@ -194,6 +196,23 @@ def test_of_the_questions_of_a_slider_one_is_under_way_and_the_newest_follows(pa
     assert opened.evaluate("[asked, used, seen]") == [[1, 4], [], [10]]
     opened.evaluate("answer()")
     assert opened.evaluate("[asked, used, seen]") == [[1, 4], [[4, 40]], [10, 40]]
+
+
+def test_a_page_makes_of_what_changed_what_the_kernel_has(page: Any) -> None:
+    drawn = Random(7)
+
+    def data(depth: int) -> Any:
+        kind = drawn.choice(("number", "text", "none", "list", "dict")) if depth else "number"
+        if kind in ("list", "dict"):
+            made = [data(depth - 1) for _ in range(drawn.randrange(5))]
+            return made if kind == "list" else {drawn.choice("abcde"): each for each in made}
+        return {"number": drawn.randrange(3), "text": "two", "none": None}[kind]
+
+    pairs = [(data(4), data(4)) for _ in range(300)]
+    pairs += [({"marks": {"a": rows}}, {"marks": {"a": rows[:keep] + [9]}}) for keep in range(4) for rows in ([1, 2, 3],)]
+    opened = page("window.all = (pairs) => pairs.map(([before, change]) => grown(before, change));")
+
+    assert opened.evaluate("all", [[one, changes(one, other)] for one, other in pairs]) == [other for _, other in pairs]
 
 
 def test_a_slider_goes_on_after_a_question_that_failed(page: Any) -> None:

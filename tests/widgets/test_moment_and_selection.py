@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import html
+import json
 import threading
 import weakref
 from typing import Any
@@ -13,8 +14,8 @@ import pytest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, QualityGiven, RunEvent, SteeringDecided, ToolCalled, Where
 from noetic_nb.runs import Run
-from noetic_nb.widgets import Selection
-from noetic_nb.widgets.base._feed import Feed, Place, Reading
+from noetic_nb.widgets import Selection, TokenAllocation
+from noetic_nb.widgets.base._feed import Feed, Place, Reading, changes
 from noetic_nb.widgets.base._page_thread import PAGES, PageThread, subscribe_weakly
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import Moment
@@ -181,6 +182,26 @@ def test_a_question_of_a_page_is_answered_with_data_or_with_what_is_wrong(sent: 
     assert sent[0]["data"] == ["rows", len(demo_run().events)]
     assert "UNKNOWN_REQUEST" in sent[1]["fault"]
     assert "not today" in sent[2]["fault"]
+
+
+def test_of_a_picture_that_a_page_has_only_what_is_new_is_sent(sent: list[dict[str, Any]]) -> None:
+    run, pictures = Run(), dict[str, Any]()
+    with TokenAllocation(run) as view:
+        for number in range(1, 31):
+            for event in turn(number):
+                run.append(event)
+            request = {"what": "picture", "first": 0, "last": number - 1}
+            # Two pages take turns; one asks for an answer that was forgotten long ago.
+            since = {1: None, 2: None, 20: "page-1"}.get(number, f"page-{number - 2}")
+            page_says(view, {"type": "get", "id": f"page-{number}", "request": request, "since": since})
+            assert PAGES.wait()
+            answer = next(message for message in sent if message.get("id") == f"page-{number}")
+            known = pictures[f"page-{number}"] = json.loads(json.dumps(view.reading.picture(range(number))))
+            if number in (1, 2, 20):
+                assert answer["data"] == known
+            else:
+                assert answer["changed"] == changes(pictures[since], known)
+                assert len(json.dumps(answer)) < 2_500 < len(json.dumps(known))
 
 
 def test_an_agent_does_not_wait_for_an_answer_and_nothing_is_lost() -> None:

@@ -15,6 +15,25 @@ from noetic_nb.runs._regulation.decision_words import DecisionRedaction
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 
 
+def changes(before: Any, after: Any) -> dict[str, Any] | None:
+    """Return how JSON data became others, for a page that has the former; None where they are equal.
+
+    Examples
+    --------
+    >>> changes({"head": "2 calls", "calls": [7, 9]}, {"head": "2 calls", "calls": [7, 9, 4]})
+    {'of': {'head': None, 'calls': {'keep': 2, 'then': [4]}}}
+    """
+    if before == after:
+        return None
+    if isinstance(before, dict) and isinstance(after, dict):
+        return {"of": {at: changes(before[at], new) if at in before else {"is": new} for at, new in after.items()}}
+    if isinstance(before, list) and isinstance(after, list):
+        same = [one == other for one, other in zip(before, after, strict=False)]
+        keep = same.index(False) if False in same else len(same)
+        return {"keep": keep, "then": after[keep:]}
+    return {"is": after}
+
+
 class Place(NamedTuple):
     """Where an event stands in its run."""
 

@@ -133,13 +133,23 @@ function swatchOf(attributes) {
   return swatch;
 }
 
+const PICTURES = new Set(["picture", "window"]);
+
+/** Return the data that others became, as the kernel said how. */
+function grown(before, change) {
+  if (change === null) return before;
+  const { of, keep, then, is } = change;
+  if (of) return Object.fromEntries(Object.entries(of).map(([key, each]) => [key, grown(before?.[key], each)]));
+  return then ? [...before.slice(0, keep), ...then] : is;
+}
+
 /**
  * Keep everything a model received: its snapshot and the messages since. Custom messages are not replayed to views that
  * open later, so they are gathered once per model and views draw from here, at most once per animation frame.
  */
 function storeOf(take) {
   const store = { data: null, views: new Set(), frame: 0, open: new Map(), selection: {}, fault: "", refusal: "" };
-  const asked = new Map();
+  const [asked, answers] = [new Map(), new Map()];
   const page = Math.random().toString(36).slice(2); // several pages may show one model
   let count = 0;
   let chosen = null;
@@ -158,10 +168,10 @@ function storeOf(take) {
     store.data = snapshot;
     store.selection = snapshot.selection ?? {};
   };
-  const got = ({ id, data, fault }) => {
+  const got = ({ id, data, changed, fault }) => {
     const waiting = asked.get(id);
     asked.delete(id);
-    if (fault === undefined) waiting?.resolve(data);
+    if (fault === undefined) waiting?.resolve(changed === undefined ? data : grown(waiting.before, changed));
     else waiting?.reject(new Error(fault));
   };
   const selected = ({ id, fields }) => {
@@ -205,13 +215,16 @@ function storeOf(take) {
       cancelAnimationFrame(store.frame);
     };
   };
-  /** Ask the kernel for what the snapshot does not hold; fails with the kernel's words. */
-  store.get = (model, request) => {
+  /** Ask the kernel for what the snapshot does not hold; fails with the kernel's words. Of a picture, what is new to it is sent. */
+  store.get = async (model, request) => {
     const id = fresh();
-    return new Promise((resolve, reject) => {
-      asked.set(id, { resolve, reject });
-      model.send({ type: "get", id, request });
+    const since = PICTURES.has(request.what) && (answers.get(request.what) ?? { id: null });
+    const data = await new Promise((resolve, reject) => {
+      asked.set(id, { resolve, reject, before: since.data });
+      model.send({ type: "get", id, request, ...(since && { since: since.id }) });
     });
+    if (since) answers.set(request.what, { id, data });
+    return data;
   };
   /** Make a function that asks the kernel and uses the newest answer; a refusal stands below the view until the next answer. */
   store.asker = (model, use) => {
