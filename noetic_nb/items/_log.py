@@ -7,6 +7,7 @@ forks of the same log both grow. Tokens are counted once, on append, and kept as
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, overload
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from noetic_nb.items._origin_index import OriginIndex
 
 _NONE: Final[frozenset[int]] = frozenset()
+_PAIRED: Final = ("function_call", "function_call_output")
 
 
 class _Store:
@@ -37,6 +39,7 @@ class _Store:
         "repeats_calls",
         "sums",
         "tokenizer",
+        "twins",
         "unpaired",
         "users",
         "widest_pair",
@@ -53,6 +56,7 @@ class _Store:
         self.repeats_calls = False
         self.has_system = False
         self.users: list[int] = []
+        self.twins: list[_Store] = []  # counted by others
         # By position, where who wrote an item is not what its role says.
         self.origins: dict[int, Origin] = {}
         # By identity, which stays an item's own as long as it is here; made when it is first wanted.
@@ -73,7 +77,7 @@ class _Store:
             sums.append(sums[-1] + item_tokens(item, tokenizer))
             known.append(item)
             kind = item["type"]
-            if kind == "function_call" or kind == "function_call_output":
+            if kind in _PAIRED:
                 self._pair(item, kind, len(known) - 1)
                 continue
             role = item.get("role")
@@ -171,6 +175,17 @@ class ItemView(ItemSequence):
         absolute = self._start + position
         return self._store.sums[absolute + 1] - self._store.sums[absolute]
 
+    def counted_by(self, tokenizer: Tokenizer) -> ItemView:
+        """Return this stretch as another tokenizer counts it; all stretches of one log share its counts."""
+        store = self._store
+        if tokenizer is not store.tokenizer:
+            twin = next((twin for twin in store.twins if twin.tokenizer is tokenizer), None)
+            if twin is None:
+                store.twins.append(twin := _Store(tokenizer))
+            twin.extend(store.items[len(twin.items) : self._stop])
+            store = twin
+        return ItemView(store, self._start, self._stop)
+
     def same_start(self, other: ItemView) -> int:
         """Return how many items two views begin with that are the same place of one log; O(1)."""
         if self._store is not other._store or self._start != other._start:
@@ -225,21 +240,34 @@ class ItemView(ItemSequence):
     def unresolved(self) -> AbstractSet[int]:
         """Return positions of calls without output and outputs without call, judged within this view.
 
-        O(open calls + longest distance between a call and its output) for a tail of the log, O(n) otherwise.
+        O(open calls + longest distance between a call and its output), O(n) within a log that goes on and repeats calls.
         """
         store = self._store
         if not store.first_seen:
             return _NONE  # nothing was ever called
         if not store.unpaired and self._start == 0 and self._stop == len(store.items):
             return _NONE
-        if self._stop != len(store.items):
+        goes_on = self._stop != len(store.items)
+        if goes_on and store.repeats_calls:
             return unresolved_positions(list(self))
-        found = {p - self._start for waiting in store.unpaired.values() for p in waiting if p >= self._start}
-        # Only pairs that straddle the start can have lost their other half, and no pair is wider than the widest.
+        open_calls = [p for waiting in store.unpaired.values() for p in waiting]
+        found = {p - self._start for p in open_calls if self._start <= p < self._stop}
+        # Only pairs that straddle an end can have lost their other half, and no pair is wider than the widest.
+        if goes_on:
+            first = max(self._start, self._stop - store.widest_pair)
+            last = store.items[first : self._stop]
+            alone = Counter([item.get("callId") for item in last if item["type"] in _PAIRED])
+            found |= {
+                at - self._start
+                for at, item in enumerate(last, first)
+                if alone[item.get("callId")] == 1
+                and item["type"] in _PAIRED
+                and store.first_seen[item.get("callId")] == at
+            }
         near = store.items[self._start : min(self._stop, self._start + store.widest_pair)]
         for offset, item in enumerate(near):
             kind = item["type"]
-            if kind not in ("function_call", "function_call_output"):
+            if kind not in _PAIRED:
                 continue
             if store.first_seen[item.get("callId")] < self._start and not self._has_partner(item, kind):
                 found.add(offset)

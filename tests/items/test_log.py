@@ -70,6 +70,20 @@ def test_the_tail_that_fits_is_the_longest_one(items: list[dict[str, Any]], budg
 
 
 @given(CONVERSATIONS, st.data())
+def test_stretches_that_another_counter_counts_are_those_of_a_log_of_their_own(
+    items: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    log = ItemLog(items)
+    stops = data.draw(st.lists(st.integers(0, len(items)), max_size=3))
+
+    for stop in stops:
+        view, own = log.items[:stop].counted_by(len), ItemLog(items[:stop], tokenizer=len).items
+        assert (view.tokenizer, view.tokens, view.unresolved()) == (len, own.tokens, own.unresolved())
+        assert [view.token_count(at) for at in range(stop)] == [own.token_count(at) for at in range(stop)]
+    assert log.items[: len(items)].counted_by(log.tokenizer) == log.items
+
+
+@given(CONVERSATIONS, st.data())
 def test_unresolved_calls_of_any_stretch_are_found_as_the_plain_search_finds_them(
     items: list[dict[str, Any]], data: st.DataObject
 ) -> None:

@@ -19,10 +19,9 @@ from noetic_nb.events import (
     RunEvent,
     ViewAssembled,
 )
-from noetic_nb.items import Item, ItemLog, item_tokens
+from noetic_nb.items import Item, item_tokens
 from noetic_nb.items._build import content_tokens, with_own_call_ids
 from noetic_nb.items._log import ItemView
-from noetic_nb.items._registry import ANY_ITEMS
 from noetic_nb.runtime._planning.least_budget import AbsentItem, LeastBudget, absent_items, least_budget
 from noetic_nb.runtime._planning.plan_inputs import PlanInputs, plan_inputs
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
@@ -196,9 +195,7 @@ class RecordedRequest:
         assert self.prepared is not None
         assert self.known is not None
         tokenizer = self.counter
-        # A log of its own, which ends here: its sums and pairs are then looked up.
-        log = ItemLog(self.known, registry=ANY_ITEMS, tokenizer=tokenizer).items
-        inputs = plan_inputs(self.view, self.prepared, log, tokenizer)
+        inputs = plan_inputs(self.view, self.prepared, self.known.counted_by(tokenizer), tokenizer)
         view = self.view
         again = inputs.replan().as_event(
             view.where, view.t_ms, view.step, view.projection, view.appended, view.duration_ms
