@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from noetic_nb.runs._plain_text import count, plain_line
 from noetic_nb.runs._requests.context_parts import REST, ContextCall, ContextParts, size_of
 from noetic_nb.runs._requests.item_lives import LEFT, Compactions
 from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runs._run import KnownUntil
 
 TITLE: Final = "Token allocation"
 # More would be thinner than can be told apart.
@@ -50,11 +51,12 @@ def context_scene(
     compactions: Compactions = (),
     layers: Mapping[str, int] | None = None,
     part: range | None = None,
+    points: Mapping[str, KnownUntil] | None = None,
 ) -> ContextScene:
     """Return requests in at most 400 columns; of several calls in one the largest is drawn, and what left is summed.
 
     `layers` are the places of layers among those of the run, which give them their colours; `part` are the places of the
-    requests that are drawn, None for all.
+    requests that are drawn, None for all; `points` are those of a replay, by thread: calls behind them are of the old way.
     """
     shown = range(len(requests)) if part is None else part
     if not shown:
@@ -63,7 +65,13 @@ def context_scene(
     calls = [parts.call(requests[largest(requests, some)], compactions) for some in places]
     every = parts.left(requests, compactions)
     left = [_sum([every[at] for at in some]) for some in places]
-    return _scene(calls, left, places, {} if layers is None else layers, parts.is_billed)
+    ends = {} if points is None else points
+    old = {
+        at
+        for at, call in enumerate(calls)
+        if (end := ends.get(call.request.where.thread_id)) and call.request.seq >= end.seq
+    }
+    return _scene(calls, left, places, {} if layers is None else layers, parts.is_billed, old)
 
 
 def calls_a_column(shown: range) -> int:
@@ -121,6 +129,7 @@ def _scene(
     places: Sequence[range],
     layers: Mapping[str, int],
     is_billed: bool,
+    old: Collection[int],
 ) -> ContextScene:
     bands, rows = folded(calls)
     sent = [sum(row.values()) for row in rows]
@@ -141,6 +150,8 @@ def _scene(
     series["more"] = Series("box", "context", PAINT[REST])  # what other budgets would send and no band has
     series["was"] = Series("step", "context", width=1.25, dash="4 3")
     series["billed"] = Series("step", "context", "#8B2E5D", "#E3A0C0", width=2)
+    series["unknown"] = Series("box", "context", "paper", opacity=0.4)
+    series["until"] = Series("box", "context", width=1.5, dash="2 4")
     reasons = [reason for reason in LEFT if any(reason in one for one in left)]
     series |= {f"left-{reason}": Series("box", "left", REASONS[reason]) for reason in LEFT}
     series |= {f"number-{reason}": Series("text", "left") for reason in LEFT}
@@ -160,7 +171,10 @@ def _scene(
             marks.append(Mark("billed", [at, billed[at], at + 1]))
         for reason in left[at]:
             marks.append(Mark(f"left-{reason}", [at + 0.1, reason, at + 0.9, reason]))
-        stops.append((at, at + 1, _said(calls[at], row, left[at], places[at], billed[at])))
+        stops.append((at, at + 1, _said(calls[at], row, left[at], places[at], billed[at], at in old)))
+    edges = [at for at in range(len(rows) + 1) if (at in old) != (at - 1 in old)]
+    for begin, end in zip(edges[::2], edges[1::2], strict=True):
+        marks += [Mark(name, [begin, None, end, None]) for name in ("unknown", "until")]
     if len(rows) <= COUNTED:
         marks += [
             Mark(f"number-{reason}", [at + 0.5, reason], str(number))
@@ -176,7 +190,7 @@ def _scene(
         )  # fmt: skip
     used = {mark.series for mark in marks}
     legend = [(f"band-{at}", plain_line(name.removeprefix("layer:"), NAME_LENGTH)) for at, name in enumerate(bands)]
-    legend += [("ceiling", "budget"), ("reserve", "reserve"), ("billed", "billed")]
+    legend += [("ceiling", "budget"), ("reserve", "reserve"), ("billed", "billed"), ("until", "not known")]
     return ContextScene(
         panels,
         marks,
@@ -203,13 +217,15 @@ def _caption(calls: Sequence[ContextCall], places: Sequence[range], limits: Sequ
     return " · ".join(said)
 
 
-def _said(call: ContextCall, row: Mapping[str, int], left: Mapping[str, int], places: range, billed: int) -> str:
+def _said(
+    call: ContextCall, row: Mapping[str, int], left: Mapping[str, int], places: range, billed: int, is_old: bool
+) -> str:
     where: Any = call.request.where
     name = f"Call {places[0] + 1}" if len(places) == 1 else f"Calls {places[0] + 1} to {places[-1] + 1}"
     parts = [f"{plain_line(part.removeprefix('layer:'), NAME_LENGTH)} {count(tokens)}" for part, tokens in row.items()]
-    head = (
-        f"{name}, turn {where.turn}: {count(sum(row.values()))} tokens{' (parts estimated)' if call.estimated else ''}"
-    )
+    about = [*(["parts estimated"] if call.estimated else []), *(["of the old way"] if is_old else [])]
+    more = f" ({', '.join(about)})" if about else ""
+    head = f"{name}, turn {where.turn}: {count(sum(row.values()))} tokens{more}"
     bill = [f"billed {count(billed)}"] if billed > 0 and not call.estimated else []
     gone = (
         [f"left {sum(left.values())}: " + ", ".join([f"{reason} {number}" for reason, number in left.items()])]

@@ -214,7 +214,9 @@ def context(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, t
         hint = "Look at `run.threads`."
         raise NoeticConfigError("UNKNOWN_THREAD", "No model was called in such a thread.", given=thread_id, hint=hint)
     parts = ContextParts(getattr(recorded, "meta", None))
-    scene = context_scene(parts, requests, compactions_of(recorded), Calls.of(recorded.events).numbers())
+    points = getattr(recorded, "known_until", None)
+    layers = Calls.of(recorded.events).numbers()
+    scene = context_scene(parts, requests, compactions_of(recorded), layers, points=points)
     axes, look = axes_for(ax, theme, "call", "tokens")
     if not scene.panels:
         say_empty(axes, look, "No model call yet")

@@ -209,7 +209,7 @@ def test_a_page_makes_of_what_changed_what_the_kernel_has(page: Any) -> None:
         return {"number": drawn.randrange(3), "text": "two", "none": None}[kind]
 
     pairs = [(data(4), data(4)) for _ in range(300)]
-    pairs += [({"marks": {"a": rows}}, {"marks": {"a": rows[:keep] + [9]}}) for keep in range(4) for rows in ([1, 2, 3],)]
+    pairs += [({"marks": {"a": [1, 2, 3]}}, {"marks": {"a": [*[1, 2, 3][:keep], 9]}}) for keep in range(4)]
     opened = page("window.all = (pairs) => pairs.map(([before, change]) => grown(before, change));")
 
     assert opened.evaluate("all", [[one, changes(one, other)] for one, other in pairs]) == [other for _, other in pairs]

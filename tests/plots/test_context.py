@@ -325,3 +325,30 @@ def test_the_parts_of_a_log_that_went_on_another_way_are_those_of_its_items() ->
         items = [request.log_item(place) for place in range(*view.window)]
         size = sum([item_tokens(item, request.counter) for item in items if item is not None])
         assert found["user"] == min(size, view.history)
+
+
+def test_calls_behind_the_point_of_a_replay_are_marked_and_said_to_be_of_the_old_way() -> None:
+    rng = random.Random(11)
+    for _ in range(40):
+        events = [event for number in range(1, 13) for event in turn(number, thread=rng.choice(["t1", "t2"]))]
+        seq = rng.randrange(len(events))
+        run = Run(meta={"replay": {"known_until": {events[seq].where.thread_id: {"turn": 1, "seq": seq}}}})
+        for event in events:
+            run.append(event)
+        old = {
+            at
+            for at, (place, event) in enumerate(
+                [(place, event) for place, event in enumerate(run.events) if isinstance(event, ViewAssembled)]
+            )
+            if event.where.thread_id in run.known_until and place >= seq
+        }
+
+        scene = scene_of(run)
+
+        for name in ("unknown", "until"):
+            boxes = [mark.points for mark in scene.marks if mark.series == name]
+            assert {at for left, _, right, _ in boxes for at in range(left, right)} == old
+            assert all(stop < start for (_, _, stop, _), (start, *_) in pairwise(boxes))
+        assert {at for at, _, words in scene.stops if "(of the old way)" in words.partition("\n")[0]} == old
+        assert (("until", "not known") in scene.legend) == bool(old)
+    assert not {mark.series for mark in scene_of(planned_run()).marks} & {"unknown", "until"}

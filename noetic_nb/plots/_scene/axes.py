@@ -58,7 +58,8 @@ def draw(scene: Scene, panel: Panel, axes: Axes, look: Look, *, base: float | No
     names = dict(scene.legend)
     for order, (name, series, marks) in enumerate(scene.drawn(panel)):
         about: dict[str, Any] = {
-            "color": look.ink if series.colour == "ink" else series.paint("dark" if look.ground == GROUNDS["dark"] else "light"),
+            "color": {"ink": look.ink, "paper": look.ground}.get(series.colour)
+            or series.paint("dark" if look.ground == GROUNDS["dark"] else "light"),
             "alpha": series.opacity, "label": names.get(name, f"_{name}"), "zorder": 2 + order / 100, "clip_on": False,
         }  # fmt: skip
         _draw(panel, axes, look, series, marks, about, 0.0 if base is None else base, step)
@@ -97,12 +98,10 @@ def _draw(
                 [(left, low), (left, high), (right, high), (right, low)]
                 for (left, _, right, _), (low, high) in zip(points, spans, strict=True)
             ]
-            face = (
-                {"facecolor": "none", "edgecolor": about.pop("color")}
-                if width
-                else {"edgecolor": "none", "facecolor": about.pop("color")}
-            )
-            axes.add_collection(PolyCollection(corners, linewidth=width, **face, **about), autolim=False)
+            kinds = ("edgecolor", "facecolor") if width else ("facecolor", "edgecolor")
+            face = dict(zip(kinds, (about.pop("color"), "none"), strict=True))
+            dash = (0, [float(each) for each in series.dash.split()]) if series.dash else "solid"
+            axes.add_collection(PolyCollection(corners, lw=width, ls=dash, **face, **about), autolim=False)
         case "line":
             xs, ys = [nan], [nan]
             for each in points:

@@ -60,13 +60,11 @@ class Series(NamedTuple):
 
     def paint(self, theme: str | None = None) -> str:
         """Return the colour as CSS, for a page or for one theme."""
-        if theme is None and self.colour == "ink":
-            return "currentColor"
+        if self.colour in PLAIN:
+            return PLAIN[self.colour] if theme is None else GROUNDS[theme][self.colour == "ink"]
         if theme is None:  # the style sheet of scenes knows the colour on a dark ground
             return f"var(--nn-{self.colour[1:]}, {self.colour})" if self.night else self.colour
-        return (
-            GROUNDS[theme][1] if self.colour == "ink" else self.night if self.night and theme == "dark" else self.colour
-        )
+        return self.night if self.night and theme == "dark" else self.colour
 
     def style(self, theme: str | None = None) -> str:
         """Return the look as a CSS declaration, for a page that knows its theme by itself or for one theme."""
@@ -82,6 +80,8 @@ class Series(NamedTuple):
 
 GROUNDS: Final = {"light": ("#FFFFFF", "#1F2328"), "dark": ("#121212", "#E8E8E8")}
 """Ground and ink of a picture on its own, by theme."""
+PLAIN: Final = {"ink": "currentColor", "paper": "var(--nn-paper)"}
+"""The colours that are those of the page."""
 
 
 class Mark(NamedTuple):

@@ -297,7 +297,8 @@ class AllocationReading(Reading):
 
     def scene(self, part: range | None = None) -> ContextScene:
         """Return the picture of the context over time, of all requests or of those at some places."""
-        return context_scene(self.parts, self.requests(), self._compactions, self.calls.numbers(), part)
+        points = getattr(self.run, "known_until", None)
+        return context_scene(self.parts, self.requests(), self._compactions, self.calls.numbers(), part, points)
 
     def lives(self) -> list[ItemLife]:
         """Return the lives of the items of the run, worked out again where calls have come."""

@@ -143,7 +143,6 @@ function dragIn(parent, { get, now, span, panel, layer, leave, changed }) {
   const outcome = parent.appendChild(make("p", { class: "nn-outcome", role: "status", hidden: "" }));
   const text = outcome.appendChild(make("span"));
   const back = outcome.appendChild(make("button", { type: "button" }, "As recorded"));
-  const horizon = make("div", { class: "nn-horizon", hidden: "" });
   const moved = new Map(); // places among the stops, by handle
   let state = { answer: null, known: null, of: null };
   let marks = new Map();
@@ -251,7 +250,6 @@ function dragIn(parent, { get, now, span, panel, layer, leave, changed }) {
     }
     if (box !== panel().box) {
       [box, grips] = [panel().box, new Map()];
-      box.append(horizon); // the items that left below stay as recorded
       box.addEventListener("pointerup", () => setTimeout(changed)); // then the scale may grow
     }
     for (const which of ["total", "layer"]) {
@@ -273,9 +271,6 @@ function dragIn(parent, { get, now, span, panel, layer, leave, changed }) {
     outcome.hidden = !moved.size;
     const { answer, known } = state;
     setText(text, ["Dashed: as recorded.", answer?.fault ?? answer?.text ?? "…", known?.fault ?? known?.text ?? ""].join(" "));
-    const column = known?.at == null ? one.last : (known.at - one.start) / one.size;
-    horizon.hidden = !moved.size || column >= one.last;
-    horizon.style.left = `${(100 * Math.max(0, Math.floor(column))) / one.last}%`;
   }
   /** Return the panels with room for what would be; under a pointer that drags the scale stays. */
   function panels() {
@@ -288,5 +283,12 @@ function dragIn(parent, { get, now, span, panel, layer, leave, changed }) {
     }
     return [tall ?? first, ...rest];
   }
-  return { draw, panels, marks: () => marks };
+  /** Return the marks of what would be, with those of the calls for which it is not known. */
+  function marksNow() {
+    const { start, size, last, drawn } = now();
+    const column = state.known?.at == null ? last : Math.max(0, Math.floor((state.known.at - start) / size));
+    if (!moved.size || column >= last) return marks;
+    return new Map([...marks, ...["unknown", "until"].map((name) => [name, [...(drawn.marks.get(name) ?? []), [[column, null, last, null]]]])]);
+  }
+  return { draw, panels, marks: marksNow };
 }
