@@ -145,20 +145,23 @@ def _panels(ax: Any, theme: Theme | None) -> tuple[Axes, Axes, Axes, Look]:
 def _draw_quality(axes: Axes, look: Look, scene: Scene, panels: Mapping[str, Panel]) -> None:
     draw(scene, panels["quality"], axes, look)
     lanes = panels.get(DECISIONS)
-    # Above quality a lane for each predicate that decided.
-    used = [] if lanes is None else [lane for lane in lanes.lanes if any(lane in mark.points for mark in scene.marks)]
-    foot, top = axes.get_ylim()
-    if lanes is not None and used:
-        lanes.lanes = used
-        draw(scene, lanes, axes, look, base=top, step=TRENDS_LANE)
-        names = [(tick, text) for tick, text in panels["quality"].ticks]
-        names += [(top + TRENDS_LANE * (len(used) - 0.5 - at), lane) for at, lane in enumerate(used)]
-        axes.set_yticks([place for place, _ in names], [text for _, text in names], parse_math=False)
-    axes.set_ylim(foot, top + TRENDS_LANE * len(used))
+    if lanes is not None:  # above quality one for each predicate that decided
+        lanes.lanes = [lane for lane in lanes.lanes if any(lane in mark.points for mark in scene.marks)]
+        _draw_above(axes, look, scene, panels["quality"], lanes, TRENDS_LANE)
     if not any(mark.series in ("quality-dot", "quality-range") for mark in scene.marks):
         axes.text(
             0.5, 0.4, "No turn was graded", transform=axes.transAxes, ha="center", size=look.text, color=look.ink
         )  # fmt: skip
+
+
+def _draw_above(axes: Axes, look: Look, scene: Scene, panel: Panel, lanes: Panel, step: float) -> None:
+    """Draw lanes, each `step` high, above a panel on its axes."""
+    foot, top = axes.get_ylim()
+    draw(scene, lanes, axes, look, base=top, step=step)
+    number = len(lanes.lanes)
+    names = [*panel.ticks, *[(top + step * (number - 0.5 - at), lane) for at, lane in enumerate(lanes.lanes)]]
+    axes.set_yticks([place for place, _ in names], [text for _, text in names], parse_math=False)
+    axes.set_ylim(foot, top + step * number)
 
 
 # Its name in version 0.1.
@@ -225,18 +228,10 @@ def context(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, t
     draw(scene, panel, axes, look)
     for each in lanes:
         foot, top = axes.get_ylim()
-        step = LANE * (top - foot)
-        draw(scene, each, axes, look, base=top, step=step)
-        axes.set_ylim(foot, top + step * len(each.lanes))
-        names = [
-            *panel.ticks,
-            *[(top + step * (len(each.lanes) - 0.5 - at), lane) for at, lane in enumerate(each.lanes)],
-        ]
-        axes.set_yticks([place for place, _ in names], [words for _, words in names], parse_math=False)
+        _draw_above(axes, look, scene, panel, each, LANE * (top - foot))
     axes.set_xticks([x for x, _ in scene.ticks], [words for _, words in scene.ticks])
     put_title(axes, look, panel.caption)
-    handles, names_ = axes.get_legend_handles_labels()
-    put_legend(axes, look, handles, names_)
+    put_legend(axes, look, *axes.get_legend_handles_labels())
     return axes
 
 

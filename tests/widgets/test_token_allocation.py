@@ -151,7 +151,8 @@ def test_a_dragged_budget_draws_every_call_as_it_would_be_planned(planned: Run) 
         for _ in range(60):
             total = rng.choice([None, 900, rng.randrange(100, 2_000)])
             most = {name: rng.choice([None, 5, 60, 300]) for name in ("0", "1") if rng.random() < 0.5}
-            asked = {"first": 0, "last": 5, "total": total, "budgets": {key: [0, high] for key, high in most.items()}}
+            asked = {"first": 0, "last": 5, "budgets": {key: [0, high] for key, high in most.items()}}
+            asked |= {} if total is None else {"total": total}
             budgets = {
                 ("notes", "policy")[int(key)]: (0, math.inf if high is None else high) for key, high in most.items()
             }

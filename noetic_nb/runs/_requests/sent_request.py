@@ -196,11 +196,7 @@ class RecordedRequest:
         assert self.known is not None
         tokenizer = self.counter
         inputs = plan_inputs(self.view, self.prepared, self.known.counted_by(tokenizer), tokenizer)
-        view = self.view
-        again = inputs.replan().as_event(
-            view.where, view.t_ms, view.step, view.projection, view.appended, view.duration_ms
-        )
-        if again != view:
+        if self.event_of(inputs.replan()) != self.view:
             raise _not_recorded(
                 self, "texts as they were sent, as a file from which secrets were removed does not have them"
             )
@@ -219,6 +215,12 @@ class RecordedRequest:
     def least_budget(self, absent: AbsentItem) -> LeastBudget | None:
         """Return the smallest budget that would have admitted one of `absent`, None where none would; see `least_budget`."""
         return least_budget(self.inputs, absent)
+
+    def event_of(self, plan: TurnPlan) -> ViewAssembled:
+        """Return the event of the request, had another plan been sent."""
+        view = self.view
+        assert view is not None
+        return plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended, view.duration_ms)
 
     def replan(self, **changes: Any) -> TurnPlan:
         """Plan the call again with other numbers; see `PlanInputs.replan`."""

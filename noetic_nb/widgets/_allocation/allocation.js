@@ -6,9 +6,8 @@ const BRUSHED = 40; // below a brush would choose among columns that are wide en
 export default () => {
   const store = storeOf((data, message) => {
     if (message.type === "plain") Object.assign(data, { plain: message.count, empty: message.text });
-    if (message.type !== "place") data.changes = (data.changes ?? 0) + 1;
+    data.changes = (data.changes ?? 0) + 1;
     const end = data.first + data.calls.length;
-    if (message.type === "place" && message.at >= data.first && message.at < end) data.calls[message.at - data.first].place = message.place;
     if (message.type === "billed" && message.at >= data.first && message.at < end) data.calls[message.at - data.first] = { ...data.calls[message.at - data.first], ...message.call };
     if (message.type !== "call") return true;
     if (message.at < end) return true; // already in the snapshot this page began with

@@ -28,7 +28,7 @@ from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
 from noetic_nb.widgets._allocation.call_bars import BROKE_PATH, LOOKS, NO_CACHING, CallCaching, caching_of, fixed_parts
 from noetic_nb.widgets._allocation.call_changes import (
-    Dragged,
+    OtherBudgets,
     handles_of,
     rows_data,
     rows_of,
@@ -116,8 +116,7 @@ class AllocationReading(Reading):
             if found in self._at and isinstance(event, ModelCalled):
                 self._by_call[place.call or 0] = self._at[found]
                 self._open.pop((event.where.thread_id, event.where.execution_id), None)
-                placed = self._placed(self._at[found], place.call)
-                return placed if self.calls.ended is None else self._billed(self.calls.ended, place.call)
+                return self._ended(self._at[found], place.call)
             if found is None or not self.calls.lacks_plans:
                 return None
             self._by_call[place.call or 0] = self.snapshot["plain"]
@@ -137,9 +136,9 @@ class AllocationReading(Reading):
         # A request that was followed by another without an answer was never sent: it is no model call.
         lost, self._open[key] = self._open.get(key), at
         if lost is not None:
-            self._placed(lost, None)
+            self._ended(lost, None)
         # A page colours layers by their place, so it needs to know new ones before the call that names them.
-        # Where several requests are under way, `_placed` mends the number when one has ended.
+        # Where several requests are under way, `_ended` mends the number when one has ended.
         self._numbers.append(self._next + self.index.under_way - 1)
         if not self.is_followed:
             return None  # of the older calls of a long run no picture is ever made
@@ -175,16 +174,8 @@ class AllocationReading(Reading):
         picture = call_data(self.calls.all[at], self.calls.order, self.caching(at))
         return {"thread": thread, "place": self._numbers[at], **picture}
 
-    def _placed(self, at: int, place: int | None) -> dict[str, Any] | None:
-        self._numbers[at] = place
-        kept = at - self.snapshot["first"]
-        if not 0 <= kept < len(self.snapshot["calls"]) or self.snapshot["calls"][kept]["place"] == place:
-            return None
-        self.snapshot["calls"][kept]["place"] = place
-        return {"type": "place", "at": at, "place": place}
-
-    def _billed(self, at: int, place: int | None) -> dict[str, Any] | None:
-        """Draw a call again, with the tokens it was billed for."""
+    def _ended(self, at: int, place: int | None) -> dict[str, Any] | None:
+        """Draw a call again, with its number among the calls that were sent and the tokens it was billed for."""
         self._numbers[at] = place
         kept = at - self.snapshot["first"]
         if not 0 <= kept < len(self.snapshot["calls"]):
@@ -192,7 +183,7 @@ class AllocationReading(Reading):
         before = self.snapshot["calls"][kept]
         self.snapshot["calls"][kept] = data = self._drawn_call(at)
         changed = {name: value for name, value in data.items() if before[name] != value}
-        return {"type": "billed", "at": at, "call": changed}
+        return {"type": "billed", "at": at, "call": changed} if changed else None
 
     def _layers(self, known: int) -> list[list[str]]:
         """Return the layers after those that pages know: name, colour, and text colour."""
@@ -249,7 +240,7 @@ class AllocationReading(Reading):
 
     def _dragged(self, part: range, request: dict[str, Any]) -> dict[str, Any]:
         """Return the bands of the drawn calls under other budgets, or up to which call the run is known with them."""
-        requests, drag = self.requests(), Dragged(self.calls, request)
+        requests, drag = self.requests(), OtherBudgets(self.calls, request)
         if request["what"] == "drag":
             drawn = [requests[largest(requests, places)] for places in columns_of(part)]
             if request.get("prepare"):

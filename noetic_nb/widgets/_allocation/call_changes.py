@@ -17,6 +17,7 @@ from noetic_nb.runs._requests.item_lives import Compactions, only_in
 from noetic_nb.runs._requests.model_calls import Calls, CallShare
 from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_stretches
 from noetic_nb.runtime._planning.plan_inputs import ItemChange, plan_difference
+from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.widgets._allocation.allocation_picture import call_data
 from noetic_nb.widgets._transcript.call_content import ShownRows
 from noetic_nb.widgets._transcript.request_rows import DiffRow, RequestRow, request_rows
@@ -126,6 +127,10 @@ def settings_of(request: RecordedRequest, calls: Calls) -> dict[str, Any]:
     }
 
 
+def _limit(number: Any) -> Any:
+    return math.inf if number is None else number
+
+
 def _step(number: float) -> int:
     """Return a round number of at least this."""
     unit = 10 ** max(0, math.floor(math.log10(number)) - 1)
@@ -135,24 +140,11 @@ def _step(number: float) -> int:
 def what_if_data(request: RecordedRequest, calls: Calls, share: CallShare, asked: dict[str, Any]) -> dict[str, Any]:
     """Return the picture of a call under other budgets, with the items that would be dropped or come back.
 
-    `asked` has ``budgets``, pairs of numbers by the place of the layer in `settings_of`, ``total`` and ``reserve``; None
-    is no limit, what is left out stays as it was.
+    `asked` is that of `OtherBudgets`.
     """
-    inputs, view = request.inputs, request.view
-    assert view is not None
-    budgets = {}
-    given = asked.get("budgets")
-    for place, limits in given.items() if isinstance(given, dict) else ():
-        known = [layer_id for layer_id, _, _ in inputs.limits]
-        if not place.isdecimal() or int(place) >= len(known) or not isinstance(limits, list) or len(limits) != 2:
-            raise NoeticConfigError("INVALID_BUDGET", "No layer has this budget.", given=given)
-        budgets[known[int(place)]] = (limits[0], math.inf if limits[1] is None else limits[1])
-    changes: dict[str, Any] = {name: asked[name] for name in ("total", "reserve") if name in asked}
-    changes = {name: math.inf if number is None else number for name, number in changes.items()}
-    plan = inputs.replan(budgets=budgets, **changes)
-    difference = plan_difference(inputs, request.plan, plan)
-    again = plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended, view.duration_ms)
-    data = call_data(calls.share(again, share.call), calls.order)
+    plan = OtherBudgets(calls, asked).plan(request)
+    difference = plan_difference(request.inputs, request.plan, plan)
+    data = call_data(calls.share(request.event_of(plan), share.call), calls.order)
     return {
         "picture": data,
         "dropped": _changes("would be left out", difference.dropped),
@@ -209,17 +201,26 @@ def _handle(label: str, least: float, now: float, most: float) -> dict[str, Any]
     return {"label": label, "low": least, "values": values, "at": at, "endless": is_endless}
 
 
-class Dragged:
-    """Calls of a run under other budgets: `asked` has ``total`` and ``budgets``, pairs of tokens by the numbers of layers."""
+class OtherBudgets:
+    """Calls under other budgets: `asked` has ``budgets``, pairs of tokens by the numbers of layers, ``total`` and ``reserve``.
+
+    None is no limit; what is left out stays as it was.
+    """
 
     def __init__(self, calls: Calls, asked: dict[str, Any]) -> None:
-        budgets, total = asked.get("budgets"), asked.get("total")
-        self._total: float | None = total
+        self._tokens = {name: _limit(asked[name]) for name in ("total", "reserve") if name in asked}
         self._by_id: dict[str, tuple[float, float]] = {}
-        for layer_id, number in calls.numbers().items():
-            pair = budgets.get(str(number)) if isinstance(budgets, dict) else None
-            if isinstance(pair, list) and len(pair) == 2:
-                self._by_id[layer_id] = pair[0], math.inf if pair[1] is None else pair[1]
+        ids = {str(number): layer_id for layer_id, number in calls.numbers().items()}
+        given = asked.get("budgets")
+        for number, pair in given.items() if isinstance(given, dict) else ():
+            if number not in ids or not isinstance(pair, list) or len(pair) != 2:
+                raise NoeticConfigError("INVALID_BUDGET", "No layer has this budget.", given=given)
+            self._by_id[ids[number]] = pair[0], _limit(pair[1])
+
+    def plan(self, request: RecordedRequest) -> TurnPlan:
+        """Return the plan of a request; raises as `RecordedRequest.replan`."""
+        given = {name: self._by_id[name] for name, _, _ in request.inputs.limits if name in self._by_id}
+        return request.replan(budgets=given, **self._tokens)
 
     def view(self, request: RecordedRequest) -> ViewAssembled | None:
         """Return the request as it would be sent, the very view where nothing can change; None where that is not known."""
@@ -228,16 +229,12 @@ class Dragged:
             return None
         if self._is_roomy(view):
             return view
-        if not request.can_replan:
-            return None
-        given = {name: self._by_id[name] for name, _, _ in request.inputs.limits if name in self._by_id}
-        plan = request.replan(budgets=given, total=self._total)
-        return plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended, view.duration_ms)
+        return request.event_of(self.plan(request)) if request.can_replan else None
 
     def _is_roomy(self, view: ViewAssembled) -> bool:
         """Tell whether all was sent, and there is no less room for it now."""
         is_whole = not (view.fates or view.unsent or view.hidden or view.window[0])
-        is_less = self._total is not None and self._total < view.total
+        is_less = self._tokens.get("total", view.total) < view.total
         held = [layer for layer in view.layers if layer.used > self._by_id.get(layer.layer_id, (0, math.inf))[1]]
         return is_whole and not is_less and not held
 

@@ -31,7 +31,7 @@ function whatIfIn(parent, { get, shown, drawPicture, choose }) {
     state = { at, most: settings.most, knobs: [] };
     state.knobs.push(knobOf("Total", settings.total, { field: "total", endless: settings.total === null }));
     state.knobs.push(knobOf("Reserve for the answer", settings.reserve, { field: "reserve" }));
-    settings.layers.forEach(([, name, low, high], place) => {
+    settings.layers.forEach(([place, name, low, high]) => {
       state.knobs.push(knobOf(`${name}, least`, low, { place, end: 0 }), knobOf(`${name}, most`, high, { place, end: 1, endless: true }));
     });
     setText(wrong, "");
@@ -167,7 +167,7 @@ function dragIn(parent, { get, now, span, panel, layer, leave, changed }) {
       const high = values[moved.get(key)];
       if (key !== "total" && high !== undefined) budgets[key] = [Math.min(low, high), endless && high === values.at(-1) ? null : high];
     }
-    return { what, first, last, total: moved.has("total") ? valueOf("total") : null, budgets };
+    return { what, first, last, budgets, ...(moved.has("total") && { total: valueOf("total") }) };
   }
   const tell = (wanted) => get(wanted).catch((error) => ({ fault: error.message }));
   const look = newest(tell, (known) => {
