@@ -184,7 +184,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
         return result
     if waiting is not LOOP_NEEDED or threading.current_thread() is _driven.thread:
         coroutine.close()
-        raise RuntimeError("A synchronous call cannot wait here.")
+        raise RuntimeError("A synchronous call cannot block here.")
     return _in_background(_rest(coroutine), _driven, context)
 
 
@@ -278,10 +278,10 @@ def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "t
     42
     """
     if nested not in ("thread", "patch"):
-        raise NoeticConfigError("INVALID_OPTION", "nested is 'thread' or 'patch'.", given=nested)
+        raise NoeticConfigError("INVALID_OPTION", "nested must be 'thread' or 'patch'.", given=nested)
     if not hasattr(awaitable, "__await__"):
         call = "Call it: run_sync(harness.execute('Hi'))." if callable(awaitable) else "It may be the result already."
-        raise ArgumentError("run_sync takes a call that can be awaited", given=awaitable, hint=call)
+        raise ArgumentError("run_sync needs an awaitable call", given=awaitable, hint=call)
     coroutine: Coroutine[Any, Any, T] = awaitable if asyncio.iscoroutine(awaitable) else _as_coroutine(awaitable)
     running = running_loop()
     # What a tool in a thread asks of another agent stays on one loop, to which clients may belong.

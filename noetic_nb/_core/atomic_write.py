@@ -30,7 +30,7 @@ def file_name(path: str | PathLike[str]) -> str:
             return text
     except UnicodeEncodeError:
         pass
-    raise OSError(errno.EINVAL, "no file can have this name")
+    raise OSError(errno.EINVAL, "this is not a valid file name")
 
 
 def owner_only(path: str, flags: int) -> int:
@@ -49,7 +49,7 @@ def regular_file(path: str | PathLike[str], max_bytes: int | None = None) -> Bin
     if not stat.S_ISREG(about.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     if max_bytes is not None and about.st_size > max_bytes:
-        raise OSError(errno.EFBIG, f"it holds more than {max_bytes:,} bytes", str(path))
+        raise OSError(errno.EFBIG, f"it contains more than {max_bytes:,} bytes", str(path))
     return open(path, "rb")
 
 
@@ -80,7 +80,7 @@ def write_whole(path: Path, text: str) -> None:
             file.write(text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         what = f"The file cannot be written: {error.strerror or error}."
-        hint = "Name another one, in a folder that exists."
+        hint = "Use another name, in a folder that exists."
         raise NoeticConfigError("CANNOT_WRITE", what, given=str(path), hint=hint) from error
 
 

@@ -59,7 +59,7 @@ def as_filesystem(value: Any) -> AbstractFileSystem:
         return _local(".", value)
     if isinstance(value, AbstractFileSystem):
         return value
-    raise _refused("This is no filesystem", value, "Pass a folder, a URL, or a filesystem of fsspec.")
+    raise _refused("This is not a filesystem", value, "Pass a folder, a URL, or a filesystem of fsspec.")
 
 
 def _local(path: str, given: object) -> RootedFileSystem:
@@ -83,10 +83,10 @@ def checked_path(path: Any) -> str:
     """
     plain = _plain(path)
     if "\0" in plain or "\\" in plain:
-        raise OutsideRoot("A path has no NUL and no backslash in it.", path)
+        raise OutsideRoot("A path must not contain NUL or a backslash.", path)
     # By Windows' rules everywhere: what is a drive on one machine must not be a name on another.
     if plain.startswith(("/", "~")) or _DRIVE_OR_URL.match(plain):
-        raise OutsideRoot("A path begins at the root: no absolute path, home folder, drive or URL.", path)
+        raise OutsideRoot("A path must be relative to the root: no absolute path, home folder, drive or URL.", path)
     # Windows passes over blanks and dots at the end of a name: ".. " is "..", too.
     if any(not part.strip(" .") for part in plain.split("/") if part):
         raise OutsideRoot("A path must not go up.", path)
@@ -241,16 +241,16 @@ class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
 
     def _below_root(self, path: Any) -> str:
         if not checked_path(path):
-            raise OutsideRoot("The root itself stays where it is.", path)
+            raise OutsideRoot("The root itself cannot be moved.", path)
         return self._full(path, follow=False)
 
     def get(self, *args: Any, **options: Any) -> None:
         """Refused: it copies to places outside of the root."""
-        raise OutsideRoot("Nothing is copied out of the root; read it with `cat_file`.", args[0] if args else None)
+        raise OutsideRoot("Files are not copied out of the root; read them with `cat_file`.", args[0] if args else None)
 
     def put(self, *args: Any, **options: Any) -> None:
         """Refused: it copies from places outside of the root."""
-        raise OutsideRoot("Nothing is copied in from outside; write it with `pipe_file`.", args[0] if args else None)
+        raise OutsideRoot("Files are not copied into the root; write them with `pipe_file`.", args[0] if args else None)
 
     get_file = get
     put_file = put

@@ -44,9 +44,9 @@ class Work:
         if progress is not None and not isinstance(progress, bool) and not callable(progress):
             raise NoeticConfigError(
                 "INVALID_PROGRESS",
-                "progress= is True, False or a function.",
+                "progress= must be True, False or a function.",
                 given=progress,
-                hint="A function gets two numbers: progress(done, of).",
+                hint="A function is called with two numbers: progress(done, total).",
             )
         self._call, self._things, self._of, self._keeps = call, things, of, keeps
         self._show = progress if callable(progress) else None

@@ -32,7 +32,7 @@ class _Clock:
         if timeout is None:
             raise NoeticConfigError(
                 "NO_THREADS",
-                "The call waits for something that only the loop outside can bring, and that loop waits for the call.",
+                "Deadlock: the call waits for the outer event loop, and that loop waits for the call.",
                 hint="Write `await ...` instead of run_sync(...).",
             )
         # Not `time.sleep`: in a browser that may hand over to the page, and so to the loop that is waiting.

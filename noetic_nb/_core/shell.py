@@ -139,11 +139,11 @@ class LocalShell:
         if not Path(cwd).is_dir():
             raise _refused("There is no such folder", os.fspath(cwd), "Make it first.")
         if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int | float) or not 0 < timeout_ms < float("inf"):
-            raise _refused("A time limit is a number of milliseconds above 0", timeout_ms, "Use 60_000.")
+            raise _refused("A time limit must be a number of milliseconds above 0", timeout_ms, "Use 60_000.")
         if isinstance(max_output, bool) or not isinstance(max_output, int) or max_output < 2:
-            raise _refused("An output limit is a number of bytes, 2 at least", max_output, "Use 65_536.")
+            raise _refused("An output limit must be at least 2 bytes", max_output, "Use 65_536.")
         if isinstance(pass_env, str):
-            raise _refused("Names of variables are a list", pass_env, f"Use pass_env=[{pass_env!r}].")
+            raise _refused("Names of variables must be a list", pass_env, f"Use pass_env=[{pass_env!r}].")
         # At once: a notebook may change its working folder later.
         self.cwd = Path(cwd).resolve()
         self.timeout_ms = float(timeout_ms)
@@ -167,9 +167,9 @@ class LocalShell:
             ``INVALID_OPTION`` for a command that is none, or a folder that is not below the shell's own.
         """
         if not command or not (isinstance(command, str) or all(isinstance(part, str) for part in command)):
-            raise _refused("A command is a text, or a list of a program and its arguments", command, "Use 'ls -l'.")
+            raise _refused("A command must be text, or a list of a program and its arguments", command, "Use 'ls -l'.")
         if "\0" in "".join(command):
-            raise _refused("A command has no NUL in it", command, "Take it out.")
+            raise _refused("A command must not contain NUL", command, "Take it out.")
         limit_ms = self.timeout_ms if timeout_ms is None else max(0.0, min(timeout_ms, self.timeout_ms))
         place = self._folder(cwd)
         options: dict[str, Any] = {
@@ -223,7 +223,7 @@ class LocalShell:
         place = None if "\0" in cwd or cwd.startswith("~") else (self.cwd / cwd).resolve()
         if place is None or not place.is_relative_to(self.cwd) or not place.is_dir():
             raise _refused(
-                "A command runs in a folder below the shell's own", cwd, "Use a relative path, such as 'src'."
+                "A command must run in a folder below the shell's own", cwd, "Use a relative path, such as 'src'."
             )
         return place
 
@@ -295,7 +295,7 @@ def checked_shell(shell: Any) -> Shell | None:
     """Return the shell, or None; raises `NoeticConfigError` ``INVALID_OPTION``."""
     if shell is None or (isinstance(shell, Shell) and not isinstance(shell, type)):
         return shell
-    raise _refused("A shell has a method `run`", shell, "Use LocalShell('folder') or ScriptedShell([...]).")
+    raise _refused("A shell needs a method `run`", shell, "Use LocalShell('folder') or ScriptedShell([...]).")
 
 
 Answer: TypeAlias = str | ShellResult | BaseException
@@ -328,7 +328,7 @@ class ScriptedShell:
         self, script: Sequence[Answer] | Mapping[str, Answer] | Callable[[str], Answer | Awaitable[Answer]] = ()
     ) -> None:
         if isinstance(script, str) or not (callable(script) or isinstance(script, Sequence | Mapping)):
-            what = "A scripted shell has a list of answers, a mapping, or a function."
+            what = "A scripted shell needs a list of answers, a mapping, or a function."
             raise NoeticConfigError("INVALID_SCRIPT", what, given=script, hint="Use ScriptedShell(['first answer']).")
         self._script = script
         self.commands: list[Command] = []
@@ -361,13 +361,13 @@ class ScriptedShell:
             answer = self._script[self._answered]
             self._answered += 1
         else:
-            raise self._wrong(f"The script has no answer left after {self._answered}.", command)
+            raise self._wrong(f"The script has no more answers after {self._answered}.", command)
         if isinstance(answer, BaseException):
             raise answer
         if isinstance(answer, str):
             return ShellResult(stdout=answer)
         if not isinstance(answer, ShellResult):
-            raise self._wrong("An answer is a text, a ShellResult, or an exception.", answer)
+            raise self._wrong("An answer must be text, a ShellResult, or an exception.", answer)
         return answer
 
     def _wrong(self, what: str, given: object) -> NoeticConfigError:

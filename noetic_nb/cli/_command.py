@@ -99,7 +99,7 @@ def _cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return JSON data: a value that is no number becomes null, since JSON has no NaN or infinity."""
+    """Return JSON data: a value that is not a number becomes null, since JSON has no NaN or infinity."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

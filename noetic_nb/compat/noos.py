@@ -79,7 +79,7 @@ def spans(value: Any) -> tuple[tuple[int, int], ...] | None:
     """Take a sequence of pairs, or None."""
     if value is None:
         return None
-    # What C calls a sequence: it can be subscribed and is no mapping. A string is one, and refused all the same.
+    # What C calls a sequence: it can be subscribed and is not a mapping. A string is one, and refused all the same.
     if isinstance(value, str | dict | MappingProxyType) or not hasattr(type(value), "__getitem__"):
         raise TypeError("argument 'fragment_spans': must be a sequence of (start, end) tuples")
     read = []
@@ -444,5 +444,5 @@ def install() -> None:
     present = sys.modules.setdefault("noos", this)
     if present is not this:
         what = "Another package named noos is imported already, so its classes are in use."
-        hint = "Call install() first thing in the process, before whatever imports noos."
+        hint = "Call install() first, before any import of noos."
         raise NoeticConfigError("ALREADY_IMPORTED", what, given=getattr(present, "__file__", None), hint=hint)

@@ -152,7 +152,7 @@ def _read(path: Path | None, read: Callable[[], Run], index: int | None) -> Run:
         if isinstance(error, NoeticConfigError):
             raise
         # A source of others may hold anything anywhere: that is a fault of the source, and told with its place.
-        what = f"it is not as its format has it ({type(error).__name__}: {str(error)[:200]})"
+        what = f"it does not follow its format ({type(error).__name__}: {str(error)[:200]})"
         raise refused(Document(None, path), what, index=index) from error
 
 
@@ -244,7 +244,7 @@ def import_run(source: Any, *, format: str | None = None, progress: bool = True)
     Returns
     -------
     Run
-        Without secrets. ``meta["unmapped"]`` lists what has no place in a run, ``meta["estimated"]`` what is no measurement.
+        Without secrets. ``meta["unmapped"]`` lists what has no place in a run, ``meta["estimated"]`` what is not a measurement.
 
     Raises
     ------
@@ -273,7 +273,7 @@ def _only_run(source: Any, format: str | None) -> Run:
     found = list(islice(_runs_of(source, format), 2))
     if len(found) > 1:
         hint = "Read them one by one: for run in nn.import_runs(source)."
-        raise NoeticConfigError("SEVERAL_RUNS", "The source holds several runs.", given=str(source)[:200], hint=hint)
+        raise NoeticConfigError("SEVERAL_RUNS", "The source contains several runs.", given=str(source)[:200], hint=hint)
     if not found:
         raise refused(Document(None), "there is no run in it")
     return _read(*found[0], None)

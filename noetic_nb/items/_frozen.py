@@ -95,7 +95,7 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
     if kind is float:
         if math.isfinite(value):
             return value
-        raise ItemValidationError("A number in an item is not finite.", given=value, hint="JSON has no NaN.")
+        raise ItemValidationError("An item contains a number that is not finite.", given=value, hint="JSON has no NaN.")
     if _depth >= MAX_DEPTH:
         raise ItemValidationError(f"An item is nested more than {MAX_DEPTH} deep.", hint="Is it cyclic?")
     if isinstance(value, MAPPINGS):

@@ -23,7 +23,7 @@ _PART_TEXTS: Final = {
     "refusal": "refusal",
 }
 _PARTS: Final = frozenset({*_PART_TEXTS, "input_image", "input_file", "input_audio", "output_audio"})
-_PART_EXAMPLE: Final = "Such as [{'type': 'input_text', 'text': 'Hello'}]."
+_PART_EXAMPLE: Final = "For example: [{'type': 'input_text', 'text': 'Hello'}]."
 
 # The slot itself, as in `noetic_nb.items._item`: the empty text, or why an item of an earlier version is no good.
 _mark: Final = Item._checked.__set__  # type: ignore[attr-defined]
@@ -154,7 +154,7 @@ def _message(item: Item) -> Item:
 def _check_parts(item: Item, name: str, parts: Any, *, others_pass: bool = False) -> None:
     kind = item["type"]
     if not isinstance(parts, (list, tuple)):
-        raise MalformedItem(kind, f"its {name} is no list of parts.", given=parts, hint=_PART_EXAMPLE)
+        raise MalformedItem(kind, f"its {name} is not a list of parts.", given=parts, hint=_PART_EXAMPLE)
     for part in parts:
         if not isinstance(part, MAPPINGS) or not isinstance(part.get("type"), str) or not part["type"]:
             raise MalformedItem(kind, f"a part of its {name} has no type.", given=part, hint=_PART_EXAMPLE)
@@ -166,7 +166,7 @@ def _check_parts(item: Item, name: str, parts: Any, *, others_pass: bool = False
         if part["type"] == "text":
             what, hint = ("a part of type 'text' is one of a chat message.", "Use 'input_text' or 'output_text'.")
         else:
-            what = f"its {name} has a part of type {part['type']!r}, which there is not."
+            what = f"its {name} has a part of type {part['type']!r}, which does not exist."
             hint = f"Parts are {', '.join(sorted(_PARTS))}, or a provider's own with a colon in its type."
         raise MalformedItem(kind, what, given=part, hint=hint)
 
@@ -174,7 +174,7 @@ def _check_parts(item: Item, name: str, parts: Any, *, others_pass: bool = False
 def _call(item: Item) -> Item:
     for field in ("name", "arguments", "callId"):
         if not isinstance(item.get(field), str) or (field == "callId" and not item[field]):
-            what = f"a call needs text under {field!r}."
+            what = f"a call needs text as {field!r}."
             hint = "Arguments are JSON text." if field == "arguments" else ""
             raise MalformedItem("function_call", what, given=item.get(field), hint=hint)
     return item

@@ -26,7 +26,7 @@ T = TypeVar("T", SchemaSerializer, SchemaValidator)
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _FIELDS: Final = frozenset({"model-field", "dataclass-field", "typed-dict-field"})
 _LEFT_OUT: Final = frozenset({"serialization", "serialization_exclude", "serialization_exclude_if", "metadata"})
-# What a schema holds that is no schema, but may look like one.
+# What a schema holds that is not a schema, but may look like one.
 _VALUES: Final = frozenset({"default", "expected", "members"})
 # A custom class without a serializer, a class itself, a function.
 _NO_JSON: Final = frozenset({"is-instance", "is-subclass", "callable"})
@@ -49,7 +49,7 @@ def json_form(value: Any, *, _depth: int = 0) -> Any:
     if kind is float:
         if math.isfinite(value):
             return value
-        raise ItemValidationError("A number in arguments is not finite.", given=value, hint="JSON has no NaN.")
+        raise ItemValidationError("A number in the arguments is not finite.", given=value, hint="JSON has no NaN.")
     if _depth >= MAX_DEPTH:
         raise ItemValidationError(f"Arguments are nested more than {MAX_DEPTH} deep.", hint="Are they cyclic?")
     if isinstance(value, Mapping):
@@ -97,7 +97,7 @@ def _key(key: Any) -> str:
 
 def _number(value: Decimal) -> int | float:
     if not value.is_finite():
-        raise ItemValidationError("A number in arguments is not finite.", given=value, hint="JSON has no NaN.")
+        raise ItemValidationError("A number in the arguments is not finite.", given=value, hint="JSON has no NaN.")
     # Whole numbers exactly, however large: only a fraction is rounded to what a float can hold.
     if value.adjusted() < MAX_DIGITS and value == value.to_integral_value():
         return int(value)

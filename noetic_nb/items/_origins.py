@@ -84,7 +84,7 @@ def trusted_source(entry: str) -> Trusted:
         return Trusted(entry)
     found = _CONDITION.fullmatch(entry)
     if found is None or any(part != part.strip() for part in found.groups()):
-        raise ValueError(f"whom to trust is written 'tool.field[key=value]', not {entry!r}")
+        raise ValueError(f"write a trusted source as 'tool.field[key=value]', not {entry!r}")
     return Trusted(found["field"], found["key"], found["value"])
 
 

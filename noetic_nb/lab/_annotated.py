@@ -80,7 +80,7 @@ def load_agentrewardbench(path: str | PathLike[str], *, max_bytes: int = MAX_BYT
     if source.is_dir():
         tables = sorted(source.rglob("*.csv"))
         if len(tables) != 1:
-            raise refused(Document(None, source), f"there is not one .csv file in it, but {len(tables)}")
+            raise refused(Document(None, source), f"it must contain one .csv file, but has {len(tables)}")
         table = tables[0]
     document = Document(None, table)
     trajectories: dict[str, list[Path]] = {}
@@ -100,7 +100,7 @@ def _annotated(
 ) -> Run:
     names = [row.get(key) for key in ("benchmark", "model_name", "task_id")]
     if not all(names) or not row.get(_MARKS[0]):
-        raise refused(document, "a row names its benchmark, model_name, task_id and trajectory_success", index=index)
+        raise refused(document, "a row needs benchmark, model_name, task_id and trajectory_success", index=index)
     benchmark, model, task_id = map(str, names)
     success = str(row[_MARKS[0]]).strip().lower()
     meta = {

@@ -85,7 +85,7 @@ def what_if_cached(
     first = _ids("order", order or ())
     for layer_id in (*first, *turns, *late):
         if layer_id not in known:
-            what = "No request of the run shows such a layer."
+            what = "No request of the run has such a layer."
             hint = f"{closest(layer_id, known)}They show {', '.join(map(repr, sorted(known))) or 'none'}."
             raise NoeticConfigError("UNKNOWN_LAYER_REFERENCE", what, given=layer_id, hint=hint)
     frozen = _Frozen(turns)
@@ -124,7 +124,7 @@ def _ids(option: str, given: object) -> tuple[str, ...]:
     ids = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | Mapping) else None
     if ids is None or not all(isinstance(layer_id, str) for layer_id in ids):
         hint = "Write last=['notes'], or last='changing'." if option == "last" else "Write order=['facts', 'notes']."
-        raise NoeticConfigError("INVALID_OPTION", f"`{option}` names layers by their ids.", given=given, hint=hint)
+        raise NoeticConfigError("INVALID_OPTION", f"`{option}` must name layers by their ids.", given=given, hint=hint)
     return ids
 
 
@@ -135,7 +135,7 @@ def _as_turns(given: object) -> Mapping[str, int]:
     if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 1 for n in numbers):
         hint = "Write freeze={'notes': 5}."
         raise NoeticConfigError(
-            "INVALID_OPTION", "`freeze` has a number of turns, at least 1, for each layer.", given=given, hint=hint
+            "INVALID_OPTION", "`freeze` needs a number of turns, at least 1, for each layer.", given=given, hint=hint
         )
     assert isinstance(given, Mapping)
     return given

@@ -15,7 +15,7 @@ T = TypeVar("T")
 def check_run(run: object, what: str, *, code: str = "INVALID_RUN") -> Run:
     """Return a run; raises `NoeticConfigError` ``INVALID_RUN`` for any other object."""
     if not isinstance(run, Run):
-        hint = "nn.record(harness), nn.load_run(path), nn.import_runs(path) and nn.lab.datasets give runs; a Failed is none."
+        hint = "nn.record(harness), nn.load_run(path), nn.import_runs(path) and nn.lab.datasets give runs. A Failed is not a run."
         raise NoeticConfigError(code, what, given=run, hint=hint)
     return run
 
@@ -32,7 +32,7 @@ def check_share(code: str = "INVALID_SHARE", **given: Any) -> None:
     """Refuse options that are no numbers from 0 to 1; raises `NoeticConfigError` with the code."""
     for name, value in given.items():
         if not is_number(value) or not 0 <= value <= 1:
-            raise NoeticConfigError(code, f"{name} is a number from 0 to 1.", given=value, hint=f"Such as {name}=0.5.")
+            raise NoeticConfigError(code, f"{name} must be from 0 to 1.", given=value, hint=f"For example: {name}=0.5.")
 
 
 def is_number(value: object) -> bool:

@@ -48,7 +48,7 @@ def _records(path: str | PathLike[str], max_bytes: int, form: str) -> Iterator[t
                 document = Document(_zipped(document, max_bytes), file)
         found = [document.data] if isinstance(document.data, Mapping) else document.data
         if not isinstance(found, Sequence) or isinstance(found, str):
-            raise refused(document, f"it holds no list of records. {form}")
+            raise refused(document, f"it contains no list of records. {form}")
         listed = Document(found, file, document.by_line)
         for index in range(len(found)):
             yield listed, index, record(listed, index)
@@ -65,10 +65,10 @@ def _rows(file: Path) -> Any:
     try:
         return parsed_json(pandas.read_parquet(file).to_json(orient="records").encode())
     except ImportError as error:
-        what = "A .parquet file is read with pyarrow."
+        what = "Reading a .parquet file needs pyarrow."
         raise NoeticConfigError("MISSING_PACKAGE", what, given=str(file), hint="pip install pyarrow") from error
     except (OSError, ValueError) as error:
-        raise refused(Document(None, file), f"it is no whole table ({error})") from error
+        raise refused(Document(None, file), f"it is not a whole table ({error})") from error
 
 
 def _zipped(document: Document, max_bytes: int) -> list[Any]:
@@ -78,7 +78,7 @@ def _zipped(document: Document, max_bytes: int) -> list[Any]:
         with ZipFile(document.path or "") as archive:
             members = [member for member in archive.infolist() if member.filename.endswith(".json")]
             if sum(member.file_size for member in members) > max_bytes:
-                raise refused(document, f"it holds more than {max_bytes:,} bytes")
+                raise refused(document, f"it contains more than {max_bytes:,} bytes")
             for member in sorted(members, key=lambda member: _by_number(Path(member.filename))):
                 name = Path(member.filename).stem
                 found = parsed_json(archive.read(member))
@@ -94,7 +94,7 @@ def _zipped(document: Document, max_bytes: int) -> list[Any]:
         NotImplementedError,
         zlib.error,
     ) as error:
-        raise refused(document, f"it is no whole archive of samples ({error})") from error
+        raise refused(document, f"it is not a whole archive of samples ({error})") from error
     if not records:
         raise refused(document, "there is no .json file in it")
     return records
@@ -183,7 +183,7 @@ def _sample(
     talk = sample["conversation"] if isinstance(sample.get("conversation"), Mapping) else sample
     speakers = [talk.get("speaker_a"), talk.get("speaker_b")]
     if not all(isinstance(speaker, str) for speaker in speakers):
-        raise refuse("it names no speaker_a and speaker_b")
+        raise refuse("speaker_a or speaker_b is missing")
     numbers = sorted([int(match[1]) for key in talk if (match := _SESSION.fullmatch(key))])
     if not numbers:
         raise refuse("it has no session")
@@ -195,10 +195,10 @@ def _sample(
         items = []
         for at, entry in enumerate(entries):
             if not isinstance(entry, Mapping) or not isinstance(entry.get("text"), str):
-                raise refuse(f"`session_{number}` holds no text: {entry!r:.80}")
+                raise refuse(f"`session_{number}` must contain text, but has {entry!r:.80}")
             if entry.get("speaker") not in speakers:
                 raise refuse(
-                    f"`session_{number}` has a speaker who is none of {speakers}: {entry.get('speaker')!r:.80}"
+                    f"`session_{number}` has a speaker who is not one of {speakers}: {entry.get('speaker')!r:.80}"
                 )
             picture = entry.get("blip_caption")
             shown = f"\n[picture: {picture}]" if isinstance(picture, str) and picture else ""
@@ -275,7 +275,7 @@ def _entry(document: Document, index: int, entry: Mapping[str, Any], form: str) 
     for number, session in enumerate(sessions):
         items: list[Item] = []
         if not isinstance(session, list):
-            raise refused(document, f"session {number} is no list of messages", index=index)
+            raise refused(document, f"session {number} is not a list of messages", index=index)
         for place, message in enumerate(session):
             if not isinstance(message, Mapping) or not isinstance(message.get("content"), str):
                 raise refused(document, f"message {place} of session {number} has no content", index=index)

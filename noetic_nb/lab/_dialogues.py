@@ -83,13 +83,13 @@ def as_dialogues(given: Iterable[Any]) -> tuple[Dialogue, ...]:
         raise _invalid("Dialogues are a list.", given)
     found = tuple(given)
     if not found:
-        hint = "Leave `dialogues` out to have some made."
+        hint = "Omit `dialogues` to use generated ones."
         raise NoeticConfigError("NO_DIALOGUES", "There is no dialogue.", given=given, hint=hint)
     for one in found:
         if not isinstance(one, Dialogue):
-            raise _invalid("That is no dialogue.", one)
+            raise _invalid("That is not a dialogue.", one)
         if not any(one.sessions):
-            raise _invalid("Nothing is said in a dialogue.", one.name)
+            raise _invalid("A dialogue has no messages.", one.name)
         known = {item.get("id") for session in one.sessions for item in session} | {None}
         for question in one.questions:
             named = (*question.evidence, *question.outdated, *question.needs)
@@ -99,7 +99,7 @@ def as_dialogues(given: Iterable[Any]) -> tuple[Dialogue, ...]:
             if any(part.item is None and part.value is None for part in named):
                 raise _invalid(f"Evidence of dialogue {one.name!r} has neither an item nor a value.", question.text)
     if not any(question.evidence for one in found for question in one.questions):
-        what = "No question in these dialogues has evidence."
+        what = "None of the questions has evidence."
         hint = "Give them questions with evidence. The archive of LoCoMo has none: load locomo10.json."
         raise NoeticConfigError("NO_QUESTIONS", what, given=len(found), hint=hint)
     return found

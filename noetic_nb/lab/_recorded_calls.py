@@ -55,7 +55,7 @@ def call_outside(params: BeforeToolCallParams, seq: int = 0) -> RecordedCall:
 def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
     """Return every call of some runs (recorded, loaded, still growing) at which rules are evaluated, in order.
 
-    Raises `NoeticConfigError` ``INVALID_RUN`` for what is no run.
+    Raises `NoeticConfigError` ``INVALID_RUN`` for a value that is not a run.
     """
     found: list[RecordedCall] = []
     for run in [runs] if isinstance(runs, Run) else runs:
@@ -94,7 +94,7 @@ def schemas_of(tools: Any) -> dict[str, Any]:
             spec = make_tool(tool).spec if callable(tool) else spec
         if not isinstance(getattr(spec, "name", None), str):
             hint = "Pass functions, what nn.tool makes of them, names, or a mapping of names to JSON Schemas."
-            raise NoeticConfigError("INVALID_TOOL", "This is no tool.", given=tool, hint=hint)
+            raise NoeticConfigError("INVALID_TOOL", "This is not a tool.", given=tool, hint=hint)
         found[spec.name] = _schema(getattr(spec, "parameters", None))
     return found
 

@@ -149,8 +149,8 @@ def _data_findings(results: _RuleResults) -> Iterator[LintFinding]:
     fired = len(results.fired)
     if not count:
         tools = ", ".join(rule.tools or ("any tool",))
-        why = f"Nothing that it applies to was recorded ({tools})."
-        yield LintFinding(rule.id, "never_fires", why, "Look at its tools, or record runs with them.")
+        why = f"No recorded call matches it ({tools})."
+        yield LintFinding(rule.id, "never_fires", why, "Check its tools, or record runs with them.")
     elif fired == 0:
         why = (
             f"It denies none of {count} recorded calls."
@@ -176,7 +176,7 @@ def _is_ban(rule: SteeringRule) -> bool:
 
 def _text_findings(rule: SteeringRule, facts: StaticFacts, tools: KnownTools) -> Iterator[LintFinding]:
     if facts.silent:
-        why = "It keeps something from happening and gives no reason."
+        why = "It denies calls without a reason."
         yield LintFinding(rule.id, "missing_guidance", why, "Give it guidance: the model will otherwise try again.")
     for what in dict.fromkeys(facts.impure):
         fix = "Decide from the call and its history only; time is in call.ctx.clock, the past in call.history."
@@ -253,7 +253,7 @@ def _contradicts(one: SteeringRule, other: SteeringRule, on_data: _Pair | None) 
         return None
     parts = first.denied & shared, second.denied & shared
     if parts[0] and parts[1] and parts[0] | parts[1] == shared and not parts[0] & parts[1]:
-        return f"between them nothing passes: each of {len(shared)} recorded calls is denied by exactly one of them"
+        return f"together they deny everything: each of {len(shared)} recorded calls is denied by exactly one of them"
     return None
 
 
@@ -270,7 +270,7 @@ def _pair_findings(rules: Sequence[SteeringRule], alone: Sequence[_RuleResults])
                 continue
             if (opposed := _contradicts(earlier, later, pair)) is not None:
                 why = f"It contradicts {earlier.id!r}: {opposed}."
-                yield LintFinding(later.id, "contradiction", why, "Decide which one is meant.")
+                yield LintFinding(later.id, "contradiction", why, "Keep the one that you mean.")
 
 
 def _effects(
@@ -345,7 +345,7 @@ def _unread(rules: Sequence[SteeringRule], tools: KnownTools) -> Iterator[LintFi
         back = [rule for rule, facts in read if _looks_back(facts, name)]
         if not about and not back:
             why = f"No rule is about {name}: every call of it passes."
-            yield LintFinding("", "unread_tool", why, "Leave it so where it can do no harm, or write a rule.")
+            yield LintFinding("", "unread_tool", why, "Keep it so if it can do no harm, or write a rule.")
             continue
         # Which arguments of earlier calls a condition or a function reads is not known.
         if any(facts.reads_all or _denies_all(rule) for rule, facts in about) or any(
@@ -357,7 +357,7 @@ def _unread(rules: Sequence[SteeringRule], tools: KnownTools) -> Iterator[LintFi
         unread = [argument for argument in (schema or {}).get("properties") or () if argument not in heads]
         if unread:
             why = f"No rule reads {', '.join(unread)} of {name}."
-            yield LintFinding("", "unread_argument", why, "Leave it so where it can do no harm, or write a rule.")
+            yield LintFinding("", "unread_argument", why, "Keep it so if it can do no harm, or write a rule.")
 
 
 def lint(
@@ -389,7 +389,7 @@ def lint(
     >>> rules = RuleBook()
     >>> _ = rules.when("tool.args.amont > 3", id="large", tools="pay", guidance="Too much.")
     >>> [str(finding) for finding in lint(rules, tools={"pay": {"properties": {"amount": {}}}})]
-    ["large: unknown_argument: 'amont' is no argument of pay. Did you mean 'amount'?"]
+    ["large: unknown_argument: 'amont' is not an argument of pay. Did you mean 'amount'?"]
     """
     check_order("lint", rules, runs)
     enabled = [rule for rule in as_snapshot(rules) if rule.enabled]

@@ -67,7 +67,7 @@ def as_snapshot(rules: Any) -> RuleSnapshot:
         rules = [rules]
     if not isinstance(rules, Iterable) or isinstance(rules, str):
         raise NoeticConfigError(
-            "INVALID_RULE", "Rules are a rule book, or a list of rules.", given=rules, hint="Pass the RuleBook."
+            "INVALID_RULE", "Rules must be a rule book, or a list of rules.", given=rules, hint="Pass the RuleBook."
         )
     return RuleBook(rules).snapshot
 

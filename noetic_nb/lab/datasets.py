@@ -348,7 +348,7 @@ def agentdojo(suite: str, n: int | None = None) -> list[Run]:
     (False, None, True)
     """
     if suite not in _SUITES:
-        what = f"The package holds the suites {' and '.join(_SUITES)} of AgentDojo."
+        what = f"The package contains the suites {' and '.join(_SUITES)} of AgentDojo."
         hint = "Read the others from a download: datasets.load_agentdojo('runs')."
         raise NoeticConfigError("NOT_PACKAGED", what, given=suite, hint=hint)
     reads = [*_agentdojo.read(_packaged(DATA / f"agentdojo-{suite}.jsonl.gz"), redaction=AS_PUBLISHED)]

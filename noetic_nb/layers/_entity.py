@@ -136,7 +136,7 @@ def entity_memory(
     check_function(extract, "extract", "a text")
     check_function(contradicts, "contradicts", "an old and a new fact", 2)
     if half_life_days is not None and not _is_positive(half_life_days):
-        raise option_error("A half-life is a number of days above 0.", half_life_days, "Use 30, or leave it out.")
+        raise option_error("A half-life must be a number of days above 0.", half_life_days, "Use 30, or leave it out.")
     check_whole(max_entities=max_entities, max_facts=max_facts)
     keep = _Keeping(contradicts, half_life_days is not None, max_entities, max_facts)
 
@@ -279,7 +279,7 @@ def _forget(args: _Forget, state: Any, ctx: object) -> dict[str, Any]:
     entities = (state or _EMPTY)["entities"]
     key = _key(entities, args.name)
     if key not in entities:
-        return {"result": f"Nothing is known of {args.name}."}
+        return {"result": f"Nothing is known about {args.name}."}
     left = {name: entity for name, entity in entities.items() if name != key}
     return {"result": f"{key} is forgotten.", "state": {"entities": left}}
 

@@ -104,7 +104,9 @@ def episodic_memory(
     ('init', 'recall', 'on_complete')
     """
     if retrieval not in get_args(Retrieval):
-        raise option_error("There is no such retrieval.", retrieval, f"Use one of {', '.join(get_args(Retrieval))}.")
+        raise option_error(
+            "There is no retrieval of this name.", retrieval, f"Use one of {', '.join(get_args(Retrieval))}."
+        )
     check_whole(max_episodes=max_episodes)
     check_function(summarise, "summarise", "the items of an execution")
     check_model_name(model)

@@ -155,7 +155,7 @@ def external_memory(
     Raises
     ------
     NoeticConfigError
-        ``INVALID_LAYER_OPTION`` for what is no store.
+        ``INVALID_LAYER_OPTION`` for a value that is not a store.
 
     References
     ----------
@@ -176,7 +176,7 @@ def external_memory(
     is_store = hasattr(store, "search") and callable(getattr(store, "add", None))
     if not is_store and (hasattr(store, "search") or not callable(store)):
         raise option_error(
-            "This is no store.", store, "Give it add(messages, *, session, when) and search(query, *, limit)."
+            "This is not a store.", store, "Give it add(messages, *, session, when) and search(query, *, limit)."
         )
     if not is_store:
         check_function(store, "store", "the id of a resource")
@@ -195,7 +195,7 @@ def external_memory(
         with spending(asked):
             answer = await awaited(asked.search(query, limit=limit))
         if isinstance(answer, str | Mapping) or not isinstance(answer, Sequence):
-            raise NoeticError("tool_failed", "`search` of a store returns a list.", given=answer)
+            raise NoeticError("tool_failed", "`search` of a store must return a list.", given=answer)
         return [_memory(one) for one in answer][:limit]
 
     async def recall(p: RecallParams) -> dict[str, Any] | None:
@@ -282,7 +282,7 @@ def _memory(given: Any) -> _Memory:
         return given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
 
     if not isinstance(part("text"), str):
-        raise NoeticError("tool_failed", "A memory is a text, or a record with `text`.", given=given)
+        raise NoeticError("tool_failed", "A memory must be text, or a record with `text`.", given=given)
     origin = part("origin")
     kind = getattr(origin, "kind", None)
     named = origin if kind is None else " ".join([kind, getattr(origin, "name", None) or ""]).strip()

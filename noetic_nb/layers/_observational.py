@@ -139,5 +139,5 @@ async def _observe(
         found = [line.strip().removeprefix("- ") for line in answer.splitlines()]
     # A text is a sequence of texts as well: each of its letters would be an observation.
     if isinstance(found, str) or not all(isinstance(text, str) for text in found):
-        raise TypeError(f"An observer returns a list of texts, not {found!r:.80}.")
+        raise TypeError(f"An observer must return a list of texts, not {found!r:.80}.")
     return [text.strip() for text in found if text.strip()]

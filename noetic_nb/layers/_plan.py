@@ -48,7 +48,9 @@ def slug_problem(name: str) -> str | None:
     """Return the fault of the name of a workflow, None where there is none."""
     if len(name) <= _SLUG_CHARS and _SLUG.fullmatch(name):
         return None
-    return f"{name!r} is no name: use lowercase letters and digits joined by hyphens, at most {_SLUG_CHARS} characters."
+    return (
+        f"{name!r} is not a name: use lowercase letters and digits joined by hyphens, at most {_SLUG_CHARS} characters."
+    )
 
 
 def read_document(document: Any, *, limit_chars: bool = True) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def read_document(document: Any, *, limit_chars: bool = True) -> dict[str, Any]:
         except (ValueError, RecursionError) as exc:
             raise PlanProblem(f"The document is not JSON: {exc}.") from exc
     if not isinstance(document, Mapping):
-        raise PlanProblem(f"A document is an object with version and root, not {type(document).__name__}.")
+        raise PlanProblem(f"A document must be an object with version and root, not {type(document).__name__}.")
     # A bare node is taken, too: models often leave out the frame around it.
     if "root" not in document and "kind" in document:
         document = {"version": 1, "root": document}

@@ -120,7 +120,7 @@ def regulation(
     'resource'
     """
     if not isinstance(regulator, Regulator) and not callable(regulator):
-        raise _no_regulator("regulation needs a regulator, or a function that makes one for a resource.", regulator)
+        raise _no_regulator("regulation needs a regulator, or a function that creates one for a resource.", regulator)
     if not isinstance(regulator, Regulator):
         check_function(regulator, "regulator", "the id of a resource", code="INVALID_REGULATION")
     check_function(grader, "grader", "the reply", code="INVALID_REGULATION")
@@ -187,7 +187,7 @@ def _no_regulator(happened: str, given: Any) -> NoeticConfigError:
 def _made(factory: RegulatorFactory, resource_id: str) -> Regulator:
     made = factory(resource_id)
     if not isinstance(made, Regulator):
-        raise _no_regulator(f"The function of regulation made no regulator for {resource_id!r}.", made)
+        raise _no_regulator(f"The function of regulation created no regulator for {resource_id!r}.", made)
     return made
 
 
@@ -467,7 +467,7 @@ def _checked(grade: Any) -> float | None:
         return None
     if isinstance(grade, bool) or not isinstance(grade, Real) or not math.isfinite(grade):
         raise TypeError(
-            f"A grader returns a finite number from 0 to 1, or None, not {type(grade).__name__}: {grade!r:.80}."
+            f"A grader must return a finite number from 0 to 1, or None, not {type(grade).__name__}: {grade!r:.80}."
         )
     return float(grade)
 

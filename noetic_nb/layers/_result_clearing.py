@@ -129,7 +129,7 @@ def tool_result_clearing(
     check_whole(0, threshold=threshold, clear_at_least=clear_at_least, keep=keep)
     names = (exclude,) if isinstance(exclude, str) else tuple(exclude)
     if not all(isinstance(name, str) for name in names):
-        raise option_error("`exclude` holds names of tools.", names, "Such as exclude=['search'].")
+        raise option_error("`exclude` must contain names of tools.", names, "For example: exclude=['search'].")
     layer = _ResultClearing(id, threshold, clear_at_least, keep, frozenset(map(skeleton, names)))
     return MemoryLayer(
         id=id,

@@ -48,13 +48,15 @@ def static_content(
     if not isinstance(content, str):  # None, too, is neither a text nor a function
         check_function(object() if content is None else content, "content", "nothing", 0)
     if not tag.isidentifier():
-        raise NoeticConfigError("INVALID_LAYER_OPTION", "A tag is an identifier.", given=tag, hint="Such as 'policy'.")
+        raise NoeticConfigError(
+            "INVALID_LAYER_OPTION", "A tag is an identifier.", given=tag, hint="For example: 'policy'."
+        )
 
     async def init(p: InitParams) -> dict[str, Any]:
         # At `init` rather than at each recall: the text may come from a file or a service.
         text = await awaited(content() if callable(content) else content)
         if not isinstance(text, str):
-            raise TypeError(f"Static content is text, not {type(text).__name__}: {text!r:.80}.")
+            raise TypeError(f"Static content must be text, not {type(text).__name__}: {text!r:.80}.")
         return {"state": text}
 
     def recall(p: RecallParams) -> str | None:

@@ -103,7 +103,7 @@ def durable_task_state(
     ['files', 'record_artifact', 'set_task_data', 'task_data']
     """
     if merge_data not in ("shallow", "namespace"):
-        raise option_error("There is no such way to merge.", merge_data, "Use 'shallow' or 'namespace'.")
+        raise option_error("There is no merge mode of this name.", merge_data, "Use 'shallow' or 'namespace'.")
 
     def on_return(p: ReturnParams) -> dict[str, Any]:
         return {"parent_state": _merged(p, merge_data)}

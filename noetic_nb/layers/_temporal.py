@@ -194,12 +194,16 @@ def _merged(old: Mapping[str, list[str]], found: Any, max_facts: int) -> dict[st
     Raises `TypeError` if what an extractor found is not texts by time.
     """
     if not isinstance(found, Mapping):
-        raise TypeError(f"An extractor returns texts by ISO time, not {type(found).__name__}: {found!r:.80}.")
+        raise TypeError(
+            f"An extractor must return a mapping of ISO times to texts, not {type(found).__name__}: {found!r:.80}."
+        )
     merged = {when: list(facts) for when, facts in old.items()}
     for when, facts in found.items():
         # A text is a sequence of texts as well: each of its letters would be a fact.
         if not isinstance(when, str) or isinstance(facts, str) or not all(isinstance(fact, str) for fact in facts):
-            raise TypeError(f"An extractor returns lists of texts by ISO time, not {when!r}: {facts!r:.80}.")
+            raise TypeError(
+                f"An extractor must return a mapping of ISO times to lists of texts, not {when!r}: {facts!r:.80}."
+            )
         merged[when] = list(dict.fromkeys([*merged.get(when, []), *facts]))
     # ISO times sort as text, also where facts hold at a day and not at a moment.
     newest = [(when, fact) for when in sorted(merged, reverse=True) for fact in merged[when]][:max_facts]

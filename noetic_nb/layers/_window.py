@@ -72,7 +72,7 @@ def history_window(
     """
     if isinstance(max_items, bool) or not isinstance(max_items, int) or not SMALLEST <= max_items <= LARGEST:
         raise option_error(
-            f"A history window holds {SMALLEST} to {LARGEST} items.",
+            f"A history window must have {SMALLEST} to {LARGEST} items.",
             max_items,
             "Use a whole number in that range.",
             code="INVALID_HISTORY_WINDOW_MAX_ITEMS",

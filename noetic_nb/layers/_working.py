@@ -115,14 +115,16 @@ def working_memory(
     """
     if isinstance(schema, Mapping):
         raise option_error(
-            "`schema` is a type, not a JSON Schema.", schema, "Write class Notes(BaseModel): ..., and schema=Notes."
+            "`schema` must be a type, not a JSON Schema.",
+            schema,
+            "Write class Notes(BaseModel): ..., and schema=Notes.",
         )
     check: Check | None = None
     if schema is not None:
         check = schema.check if isinstance(schema, Schema) else TypeAdapter(schema).validate_python
     first: Any = initial if initial is not None else ("" if check is None else {})
     if check is not None and isinstance(first, str):
-        raise NoeticConfigError("INVALID_LAYER_OPTION", "Notes with a schema are an object.", given=initial)
+        raise NoeticConfigError("INVALID_LAYER_OPTION", "Notes with a schema must be an object.", given=initial)
 
     async def init(p: InitParams) -> dict[str, Any]:
         stored = await p.storage.get("state")
@@ -213,7 +215,7 @@ def _fits(stored: Any, check: Check | None) -> bool:
     if not isinstance(stored, str | dict):
         raise NoeticError(
             "storage_failed",
-            f"Stored working memory is text or an object, not {type(stored).__name__}",
+            f"Stored working memory must be text or an object, not {type(stored).__name__}",
             given=stored,
             hint="Delete the key; nothing was changed.",
         )
@@ -237,8 +239,8 @@ def _problem(error: ValueError) -> str:
 def _rejected(layer_id: str, stored: Any, prefix: str) -> NoeticError:
     return NoeticError(
         "storage_failed",
-        f"The stored notes of layer {layer_id!r} do not fit its schema; it begins with empty ones",
+        f"The stored notes of layer {layer_id!r} do not fit its schema; it starts with empty notes",
         given=stored,
-        hint=f"The old notes are kept under {prefix + REJECTED_KEY!r}.",
+        hint=f"The old notes are stored under {prefix + REJECTED_KEY!r}.",
         layer_id=layer_id,
     )

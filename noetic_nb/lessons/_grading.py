@@ -91,7 +91,9 @@ def check(exercise: str, answer: Any) -> Verdict:
     if found is None:
         if str(exercise) in EXERCISES:
             raise ArgumentError(
-                "An exercise is named by text", given=exercise, hint=f"Write check({str(exercise)!r}, ...), in quotes."
+                "The name of an exercise must be text",
+                given=exercise,
+                hint=f"Write check({str(exercise)!r}, ...), in quotes.",
             )
         raise ArgumentError("There is no such exercise", given=exercise, hint=f"There are {', '.join(EXERCISES)}.")
     why = examined(found, answer)

@@ -190,7 +190,7 @@ STEPS: Final = (
     )),
     Exercise("5.3", "charge", _charge, (
         "Give each payment a name in the bank, and look for the name before you append.",
-        "The amount is no name: two payments may have the same. Neither is ctx.id, which is that of the whole turn.",
+        "The amount is not a name: two payments may have the same. Neither is ctx.id, which is that of the whole turn.",
         "ctx.idempotency_key names this very call, also when it is made again.",
     )),
 )  # fmt: skip

@@ -125,7 +125,7 @@ async def _sent_with(answer: Any, steady: list[MemoryLayer], changing: list[Memo
     says = [(_STEADY | _CHANGING)[layer.id][0] for layer in (*steady, *changing)]
     given = answer(list(steady), list(changing))
     if not isinstance(given, dict) or not set(given) <= {"memory", "projection"}:
-        raise TypeError("The answer is a dictionary, {'memory': [...], 'projection': {...}}.")
+        raise TypeError("The answer must be a dictionary, {'memory': [...], 'projection': {...}}.")
     requests: list[_Parts] = [()]
     missing: list[str] = []
 

@@ -120,7 +120,7 @@ def _served(answer: Any) -> str | None:
         expected = [customers[:at].count(customer) < most for at, customer in enumerate(customers)]
         given = answer(guard(refund, rules, on_deny="return"), requests)
         if not isinstance(given, list | tuple) or not all(isinstance(each, str) for each in given):
-            return f"A list with the answer to each request is wanted, yours is {given!r}."
+            return f"Return a list with the answer to each request; yours is {given!r}."
         paid = ["refunded" in each for each in given]
         if paid != expected:
             return (

@@ -52,7 +52,7 @@ class BudgetPlan(NamedTuple):
 
 
 def _refused(field: str, given: object) -> NoeticConfigError:
-    what = f"{field} is not a usable number of tokens."
+    what = f"{field} is not a valid number of tokens."
     hint = "Use finite numbers; only the total may be infinite."
     return NoeticConfigError("INVALID_BUDGET_INPUT", what, given=given, hint=hint, field=field)
 
@@ -156,7 +156,7 @@ class ProjectionPolicy(BaseModel, metaclass=RecordType):
     Raises
     ------
     NoeticConfigError
-        ``INVALID_PROJECTION``: an unknown key or strategy, a budget that is no number, a window where it has no meaning.
+        ``INVALID_PROJECTION``: an unknown key or strategy, a budget that is not a number, a window where it has no meaning.
 
     Examples
     --------
@@ -198,7 +198,7 @@ class ProjectionPolicy(BaseModel, metaclass=RecordType):
     @classmethod
     def _is_a_number(cls, value: object) -> object:
         if isinstance(value, bool):  # which pydantic takes for 1 or 0
-            raise ValueError(f"a number is wanted, not {value}")
+            raise ValueError(f"expected a number, not {value}")
         return value
 
     @explained(positional="Write ProjectionPolicy(token_budget=4_000).")

@@ -87,13 +87,13 @@ def _no_layer(given: Any) -> NoeticConfigError:
             f"If {given.__name__} makes layers, call it: memory=[{given.__name__}()]; a function that recalls is a hook: "
             f"MemoryLayer(..., hooks=MemoryHooks(recall={given.__name__}))."
         )
-    return NoeticConfigError("INVALID_LAYER", "Memory is a list of layers.", given=given, hint=hint)
+    return NoeticConfigError("INVALID_LAYER", "`memory` must be a list of layers.", given=given, hint=hint)
 
 
 def check_layers(layers: Iterable[MemoryLayer]) -> tuple[MemoryLayer, ...]:
     """Return the layers as a tuple.
 
-    Raises `NoeticConfigError` ``DUPLICATE_LAYER_ID`` if two share an id, ``INVALID_LAYER`` for what is no layer.
+    Raises `NoeticConfigError` ``DUPLICATE_LAYER_ID`` if two share an id, ``INVALID_LAYER`` for a value that is not a layer.
     """
     found: dict[str, MemoryLayer] = {}
     # Any: what can make a layer of itself, such as a rule book, stands above this module; alone, it need not be in a list.

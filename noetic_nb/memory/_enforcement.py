@@ -173,7 +173,7 @@ def read_decision(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | N
     if isinstance(stop, Stop):
         decision = SteeringDecision(decision.action, decision.guidance, decision.rule_ids, stop, decision.matched)
     elif stop is not UNSET and stop is not None:
-        raise TypeError(f"`stop` is a Stop(decision, suggestion), not {type(stop).__name__}: {stop!r:.80}.")
+        raise TypeError(f"`stop` must be a Stop(decision, suggestion), not {type(stop).__name__}: {stop!r:.80}.")
     wrong = outcome if isinstance(outcome, str) else None
     return decision, state, wrong, _pairs(faults, str), _times(rules_ms)
 
@@ -368,7 +368,7 @@ async def _not_begun(
     error: Exception = NoeticError(
         "step_failed",
         f"The layer {layer.id!r} enforces rules but is {idle}",
-        hint="Initialise it: run the agent through its harness, and look at why `init` failed.",
+        hint="Initialise it: run the agent through its harness, and check why its `init` failed.",
         step_id=layer.id,
     )
     runner.state.report(ctx.execution_id, layer.id, point, error)

@@ -80,7 +80,7 @@ TRACE: Final = Trace()
 
 def _check(key: str, value: object) -> None:
     if not isinstance(value, str | int | float | bool):
-        raise TypeError(f"A trace holds text, numbers and booleans, not {type(value).__name__} under {key!r}.")
+        raise TypeError(f"A trace can contain text, numbers and booleans, not {type(value).__name__} under {key!r}.")
 
 
 def compacted(note: Compacted) -> None:
@@ -277,11 +277,11 @@ def as_response(value: Any) -> ModelResponse:
         # `items` of a mapping is a method, of a record the items themselves.
         found = getattr(value, "items", None)
         if found is None or callable(found):
-            raise TypeError(f"A model response has items and usage, not {type(value).__name__}: {value!r}.")
+            raise TypeError(f"A model response needs items and usage, not {type(value).__name__}: {value!r}.")
         value = {"items": found} | {name: getattr(value, name, None) for name in ("usage", "cost", "finish_reason")}
     items = value.get("items")
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
-        raise TypeError(f"The items of a model response are a list, not {type(items).__name__}: {items!r}.")
+        raise TypeError(f"The items of a model response must be a list, not {type(items).__name__}: {items!r}.")
     usage = value.get("usage") or {}
     if not isinstance(usage, Usage):
         usage = usage_from(usage)

@@ -151,7 +151,7 @@ def layer_fn(
     if problem is not None:
         raise NoeticConfigError(
             "INVALID_TOOL",
-            f"A layer's function has a parameter without a JSON form: {problem}",
+            f"A parameter of a layer's function has no JSON form: {problem}",
             hint="Use JSON types, dates, enumerations, dataclasses or pydantic models, which rules can judge.",
         )
     return LayerFunction(description, checked, TypeAdapter(output), execute, input, for_model)

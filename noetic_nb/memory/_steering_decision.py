@@ -141,11 +141,11 @@ def as_decision(value: object) -> SteeringDecision:
     if isinstance(value, Mapping) and "action" in value:
         guidance = value.get("guidance")
         if guidance is not None and not isinstance(guidance, str):
-            raise TypeError(f"Guidance is text, not {type(guidance).__name__}: {guidance!r}.")
+            raise TypeError(f"Guidance must be text, not {type(guidance).__name__}: {guidance!r}.")
         rule_ids = value.get("rule_ids", value.get("ruleIds", ()))
         return SteeringDecision(SteeringAction(value["action"]), guidance, tuple(rule_ids), value.get("stop"))
     raise TypeError(
-        f"A steering decision is deny(...), guide(...), allow() or a mapping with 'action', not {type(value).__name__}: "
+        f"A steering decision must be deny(...), guide(...), allow() or a mapping with 'action', not {type(value).__name__}: "
         f"{value!r}."
     )
 

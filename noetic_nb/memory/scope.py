@@ -90,4 +90,4 @@ def resolve_scope_key(scope: MemoryScope, ctx: HasIds) -> str:
 def unknown_scope(scope: object) -> NoeticConfigError:
     """Make the error for a scope that does not exist."""
     hint = f"Use one of {', '.join(SCOPES)}."
-    return NoeticConfigError("UNKNOWN_SCOPE", "There is no such memory scope.", given=scope, hint=hint)
+    return NoeticConfigError("UNKNOWN_SCOPE", "There is no memory scope of this name.", given=scope, hint=hint)

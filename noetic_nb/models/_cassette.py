@@ -111,7 +111,7 @@ class CassetteModel:
 
     def __reduce__(self) -> Any:
         if self.asks or self._recording:
-            raise TypeError("A cassette that records has one file, and cannot be copied or sent to another process.")
+            raise TypeError("A recording cassette writes one file, so it cannot be copied or sent to another process.")
         # From its start: what was played belongs to whoever played it.
         return CassetteModel, (self.path, None)
 
@@ -214,7 +214,7 @@ class CassetteModel:
     async def _keep(self, content: dict[str, Any], answer: ModelResponse) -> ModelResponse:
         if not isinstance(answer, ModelResponse):
             raise failed(
-                f"The recorded model answered a {type(answer).__name__}, which is no response; nothing was recorded",
+                f"The recorded model answered a {type(answer).__name__}, which is not a response; nothing was recorded",
                 reason="garbage",
                 hint="Return a ModelResponse from `complete`.",
             )

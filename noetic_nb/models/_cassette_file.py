@@ -124,7 +124,7 @@ class TapeSecrets:
         if head["version"] == 1:
             return cls(b"", version=1)
         if not all(isinstance(digest, str) for digest in head["secrets"]):
-            raise TypeError("a digest is no text")
+            raise TypeError("a digest is not text")
         return cls(bytes.fromhex(head["salt"]), head["secrets"], version=head["version"])
 
     def same(self, recorded: Any, asked: Any) -> bool:
@@ -238,19 +238,19 @@ def read_cassette(path: Path) -> Tape:
         records.append(record)
     head = records[0] if records else {}
     if head.get("format") != FORMAT or type(head.get("version")) is not int:
-        raise _corrupt(path, 1, f"does not say that it is a tape (format {FORMAT!r})")
+        raise _corrupt(path, 1, f"has no valid header of a tape (format {FORMAT!r})")
     if head["version"] > VERSION:
         raise _corrupt(path, 1, f"says version {head['version']}, newer than {VERSION}, the newest known here")
     try:
         kept = TapeSecrets.of(head)
     except (LookupError, TypeError, ValueError) as exc:
-        raise _corrupt(path, 1, "does not say which secrets it holds") from exc
+        raise _corrupt(path, 1, "does not list its secrets") from exc
     entries = []
     for number, record in enumerate(records[1:], start=2):
         entry = Entry(record.get("request", {}), record.get("answer", {}))
         try:
             if not isinstance(entry.request, dict):
-                raise TypeError("the request is no object")
+                raise TypeError("the request is not an object")
             entry.replay()
         except (ItemValidationError, LookupError, TypeError, ValueError, AttributeError) as exc:
             raise _corrupt(path, number, f"holds no answer ({type(exc).__name__}: {exc})") from exc

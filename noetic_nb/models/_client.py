@@ -74,7 +74,7 @@ def usage_from(counts: Mapping[str, Any]) -> Usage:
     """
     named = {_CAMEL.get(name, name): value for name, value in counts.items() if value is not None}
     if not named.keys() <= set(Usage._fields) or not all(type(n) is int and n >= 0 for n in named.values()):
-        raise ValueError(f"usage is counts of {', '.join(Usage._fields)}, not {dict(counts)!r:.200}")
+        raise ValueError(f"usage must be counts of {', '.join(Usage._fields)}, not {dict(counts)!r:.200}")
     return Usage(**named)
 
 
@@ -208,7 +208,7 @@ def check_clients(model: object) -> None:
     for client in clients:
         if inspect.isclass(client):
             hint = f"Make one: {client.__name__}(...)."
-            raise NoeticConfigError("INVALID_MODEL", "This is the class of a client.", given=client, hint=hint)
+            raise NoeticConfigError("INVALID_MODEL", "This is a class, not a client.", given=client, hint=hint)
         if not isinstance(client, ModelClient):
             what = "A harness needs a model client, or a mapping of names to clients."
             hint = "Use nn.ScriptedModel([...]), nn.OpenAIModel('...'), or anything with `async complete(request)`."

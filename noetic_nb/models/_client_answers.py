@@ -83,7 +83,7 @@ class IdleTimeout:
 
 def not_async(client: ModelClient, request: ModelRequest) -> NoeticConfigError:
     """Return the error for a client whose `complete` blocks."""
-    what = f"The client of model {request.model!r} answers without being awaited: its `complete` is no async function."
+    what = f"The client of model {request.model!r} is not asynchronous: its `complete` is not an async function."
     hint = "Write `async def complete(self, request): return await asyncio.to_thread(ask, request)` around what blocks."
     return NoeticConfigError("INVALID_MODEL", what, given=client, hint=hint)
 

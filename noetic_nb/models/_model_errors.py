@@ -54,7 +54,7 @@ def failed(
 
 def cut_off() -> NoeticError:
     """Make the ``llm_failed`` error of a stream that ended before its answer did."""
-    hint = "Ask again; a proxy between here and the model may cut long answers."
+    hint = "Try again; a proxy between you and the model may cut long answers."
     return failed("The stream ended before the answer did", reason="disconnect", hint=hint)
 
 
@@ -64,7 +64,7 @@ def rate_limited(retry_after_ms: float | None, *, message: str = "", **facts: An
     wait = "" if retry_after_ms is None else f" It asks to wait {retry_after_ms:g} ms."
     return NoeticError(
         "llm_rate_limit",
-        f"The provider turned the request away because of its rate limit{detail}",
+        f"The provider refused the request because of its rate limit{detail}",
         hint=f"Wait, send less, or raise `max_retries`.{wait}",
         retry_after_ms=retry_after_ms,
         status=429,
@@ -197,7 +197,7 @@ def classify(exc: Exception, *, clock: Clock, answering: bool = False) -> Failur
         error = failed(
             f"The connection broke off ({type(exc).__name__}: {message})",
             reason="disconnect",
-            hint="Ask again; a proxy between here and the model may cut long answers.",
+            hint="Try again; a proxy between you and the model may cut long answers.",
         )
         return Failure(error, True)
     return Failure(failed(f"The openai package failed ({type(exc).__name__}: {message})", reason="connection"), False)

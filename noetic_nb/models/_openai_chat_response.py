@@ -75,7 +75,7 @@ class ChatStream:
     def feed(self, chunk: Any) -> list[ModelDelta]:
         """Return the additions of one chunk; raises `NoeticError` ``llm_failed`` with reason ``"garbage"`` if it is none."""
         if not isinstance(chunk, Mapping) or not isinstance(chunk.get("choices", []), list):
-            raise garbage("a piece of the stream is no chunk", chunk)
+            raise garbage("a piece of the stream is not a chunk", chunk)
         self._silent = False
         # Most servers send it once and null before, some with every chunk: the last one counts.
         self._usage = chunk.get("usage") or self._usage
@@ -84,14 +84,14 @@ class ChatStream:
         # One answer is asked for; the last chunk, with the usage, has no choice at all.
         for choice in (chunk.get("choices") or ())[:1]:
             if not isinstance(choice, Mapping):
-                raise garbage("a choice of the stream is no object", chunk)
+                raise garbage("a choice of the stream is not an object", chunk)
             # Once cut off, always cut off: some servers send a second, normal reason with the usage.
             if finish_reason_of(self._finish_reason) not in CUT_OFF:
                 self._finish_reason = choice.get("finish_reason") or self._finish_reason
             self._logprobs += _logprobs(choice)
             delta = choice.get("delta") or {}
             if not isinstance(delta, Mapping):
-                raise garbage("a delta of the stream is no object", chunk)
+                raise garbage("a delta of the stream is not an object", chunk)
             thought, text = _reasoning(delta), _content_text(delta.get("content"), chunk)
             self._texts["refusal"].append(_text(delta.get("refusal")))
             if thought:
@@ -106,7 +106,7 @@ class ChatStream:
 
     def _add_call(self, place: int, piece: Any) -> ModelDelta:
         if not isinstance(piece, Mapping):
-            raise garbage("a call of a tool is no object", piece)
+            raise garbage("a call of a tool is not an object", piece)
         given = piece.get("index")
         given = given if isinstance(given, int) else place
         # Some servers give every call the index 0: what follows without an id is of the last call there.
@@ -175,12 +175,12 @@ class _Call:
     def add(self, piece: Any) -> str:
         """Read a piece of the call; return its addition to the arguments."""
         if not isinstance(piece, Mapping):
-            raise garbage("a call of a tool is no object", piece)
+            raise garbage("a call of a tool is not an object", piece)
         if isinstance(piece.get("id"), str) and piece["id"]:
             self.id = self.given_id = piece["id"]
         function = piece.get("function") or {}
         if not isinstance(function, Mapping):
-            raise garbage("the function of a call is no object", piece)
+            raise garbage("the function of a call is not an object", piece)
         # Kept from the first piece: some servers repeat it with each.
         self.name = self.name or _text(function.get("name"))
         arguments = function.get("arguments")
@@ -238,7 +238,7 @@ def _content_text(content: Any, body: Any) -> str:
         return content or ""
     if isinstance(content, list) and all(isinstance(part, Mapping) for part in content):
         return "".join(_text(part.get("text")) for part in content)
-    raise garbage("the content of its message is no text", body)
+    raise garbage("the content of its message is not text", body)
 
 
 def _reasoning(message: Mapping[str, Any]) -> str:

@@ -198,7 +198,7 @@ class OpenAIModel:
         if type(max_retries) is not int or max_retries < 0:
             raise wrong("`max_retries` counts attempts", max_retries, "Use 0 or more.")
         if not (isinstance(logprobs, bool) or (isinstance(logprobs, int) and 0 <= logprobs <= 20)):
-            raise wrong("`logprobs` is a switch or a number of alternatives", logprobs, "Use True, or 0 to 20.")
+            raise wrong("`logprobs` must be True, False or a number of alternatives", logprobs, "Use True, or 0 to 20.")
         if client is not None and (api_key, base_url, http_client, extra_headers) != (None, None, None, None):
             raise wrong(
                 "A client of your own has its own key, address and headers",

@@ -56,9 +56,7 @@ def responses_body(request: ModelRequest, names: WireNames, options: WireOptions
         }
     if request.params is not None:
         if request.params.stop_sequences:
-            raise unsendable(
-                "stop sequences", request.params.stop_sequences, _API, "Leave them out, or use api='chat'."
-            )
+            raise unsendable("stop sequences", request.params.stop_sequences, _API, "Omit them, or use api='chat'.")
         wanted = {
             "temperature": request.params.temperature,
             "top_p": request.params.top_p,
@@ -76,7 +74,7 @@ def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLo
     """Read a whole answer.
 
     `logprobs` is what a stream reported on the way, used where the response itself holds none. Raises `NoeticError`
-    ``llm_failed`` with reason ``"garbage"`` if `body` is no response, or as the provider's own failure says.
+    ``llm_failed`` with reason ``"garbage"`` if `body` is not a response, or as the provider's own failure says.
     """
     if not isinstance(body, Mapping):
         raise garbage("it is no JSON object", body)
@@ -85,7 +83,7 @@ def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLo
         raise _failure(body.get("error"), usage)
     if body.get("status") in _UNFINISHED:
         raise failed(
-            f"The provider's response is {body['status']!r}: it was not finished",
+            f"The provider's response is {body['status']!r}: it is incomplete",
             reason="status",
             hint="Ask again; responses in the background are not waited for.",
             usage=usage,
@@ -123,7 +121,7 @@ def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLo
 
 def _read_item(raw: Any, names: WireNames, ids: Ids, refusals: list[str], found: list[TokenLogprob]) -> Item:
     if not isinstance(raw, Mapping):
-        raise TypeError("it is no object")
+        raise TypeError("it is not an object")
     kind = raw.get("type")
     fields = dict(raw)
     if not isinstance(fields.get("id"), str) or not fields["id"]:
@@ -188,7 +186,7 @@ class ResponsesStream:
     def feed(self, event: Any) -> list[ModelDelta]:
         """Return the additions of one event; raises `NoeticError` ``llm_failed`` if it is none, or tells of a failure."""
         if not isinstance(event, Mapping) or not isinstance(event.get("type"), str):
-            raise garbage("a piece of the stream is no event", event)
+            raise garbage("a piece of the stream is not an event", event)
         self._silent = False
         kind, place = event["type"], event.get("output_index", 0)
         if kind in _ENDS:

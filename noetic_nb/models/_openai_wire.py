@@ -91,7 +91,7 @@ class Secret:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickles end up in caches and on other machines.
-        raise TypeError("A key is not written anywhere. Make the OpenAIModel where it is used.")
+        raise TypeError("API keys are never saved. Create the OpenAIModel in the process that uses it.")
 
 
 class Headers(dict[str, str]):

@@ -30,7 +30,7 @@ def check_price(price: Price | None) -> None:
     if len(pair) == 2 and all(isinstance(usd, int | float) and math.isfinite(usd) and usd >= 0 for usd in pair):
         return
     hint = "Pass (US dollars per million input tokens, per million output tokens) or a function (model, usage)."
-    raise NoeticConfigError("INVALID_PRICE", "The price of a model is not usable", given=price, hint=hint)
+    raise NoeticConfigError("INVALID_PRICE", "The price of a model is not valid", given=price, hint=hint)
 
 
 @cache

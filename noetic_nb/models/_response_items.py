@@ -108,7 +108,7 @@ def settle(answer: Answer, cost: float | None) -> ModelResponse:
             raise refused("The provider's content filter withheld the answer.", usage=answer.usage, cost=cost)
         if reason == "length":
             raise failed(
-                "The answer was cut off before it said anything: the limit of generated tokens was reached",
+                "The answer is empty: the limit of generated tokens was reached",
                 reason="truncated",
                 hint="Raise `max_tokens`; models that reason spend tokens before the first word.",
                 usage=answer.usage,

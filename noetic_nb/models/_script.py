@@ -99,7 +99,7 @@ def _as_usage(value: object) -> Usage | None:
         with contextlib.suppress(ValueError):
             return usage_from(value)
     hint = "Pass Usage(input_tokens, output_tokens, cached_tokens)."
-    raise _wrong("Usage is counts of tokens.", given=value, hint=hint)
+    raise _wrong("Usage must be counts of tokens.", given=value, hint=hint)
 
 
 def _as_logprob(value: object) -> TokenLogprob:
@@ -168,7 +168,7 @@ class Reply:
         if self.cost is not None and not (
             isinstance(self.cost, int | float) and math.isfinite(self.cost) and self.cost >= 0
         ):
-            raise _wrong("`cost` is US dollars, 0 or more.", given=self.cost, hint="Leave it out when unknown.")
+            raise _wrong("`cost` must be US dollars, 0 or more.", given=self.cost, hint="Leave it out when unknown.")
         object.__setattr__(self, "tool_calls", calls)
         object.__setattr__(self, "usage", _as_usage(self.usage))
         object.__setattr__(self, "logprobs", tuple(_as_logprob(entry) for entry in self.logprobs or ()))
@@ -195,7 +195,7 @@ class Fault:
         - ``"disconnect"``: raises ``llm_failed``; a stream yields `after` deltas first;
         - ``"empty"``: answers without a single item;
         - ``"refusal"``: raises ``llm_refused`` with `message`;
-        - ``"garbage"``: answers `value`, which is no response at all;
+        - ``"garbage"``: answers `value`, which is not a response at all;
         - ``"hang"``: never answers, until the caller gives up; a stream yields `after` deltas first.
     retry_after_ms : float, optional
         What the provider asks to wait.
@@ -206,7 +206,7 @@ class Fault:
     message : str, optional
         What the provider says.
     value : object, optional
-        The garbage; a mapping that is no item by default.
+        The garbage; a mapping that is not an item by default.
 
     Raises
     ------

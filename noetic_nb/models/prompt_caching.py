@@ -174,8 +174,7 @@ def checked_rules(given: object) -> CacheRules | None:
             return rules
     raise NoeticConfigError(
         "INVALID_CACHE_RULES",
-        "Rules of caching are a CacheRules with numbers of at least 0 and blocks of at least 1 token, or the name of a model "
-        "of which they are known.",
+        "Caching rules must be a CacheRules (numbers of at least 0, blocks of at least 1 token) or the name of a known model.",
         given=numbers or given,
-        hint="Such as 'gpt-4o', or replace(cache_rules('gpt-4o'), minimum=0) of dataclasses.",
+        hint="Pass for example 'gpt-4o', or dataclasses.replace(cache_rules('gpt-4o'), minimum=0).",
     )

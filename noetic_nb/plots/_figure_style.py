@@ -193,7 +193,7 @@ def axes_for(ax: Any, theme: Theme | None, x: str = "", y: str = "", *, height: 
         ground = _ground(axes.get_figure()) if theme is None else GROUNDS[theme]
     else:
         hint = "Pass ax=figure.subplots()."
-        raise NoeticConfigError("INVALID_AXES", "That is not one matplotlib Axes.", given=ax, hint=hint)
+        raise NoeticConfigError("INVALID_AXES", "This is not one matplotlib Axes.", given=ax, hint=hint)
     look = look_of(axes, ground)
     style(axes, look)
     if x:
@@ -227,7 +227,7 @@ def figure_of(axes: Axes) -> Figure:
     """Return the outermost figure of axes; raises `NoeticConfigError` ``INVALID_AXES`` where they are in none."""
     figure = axes.get_figure(root=True)
     if not isinstance(figure, Figure):
-        raise NoeticConfigError("INVALID_AXES", "The axes belong to no figure.", given=axes, hint="Take fresh axes.")
+        raise NoeticConfigError("INVALID_AXES", "The axes have no figure.", given=axes, hint="Take fresh axes.")
     return figure
 
 
@@ -271,14 +271,14 @@ def axis_name(frame: Any, column: str) -> str:
 
 
 def needs_columns(frame: Any, *names: str) -> None:
-    """Refuse an object that is no table (``INVALID_FRAME``), or lacks a column (``UNKNOWN_COLUMN``)."""
+    """Refuse an object that is not a table (``INVALID_FRAME``), or lacks a column (``UNKNOWN_COLUMN``)."""
     if not hasattr(frame, "columns") or not hasattr(frame, "attrs"):
-        raise NoeticConfigError("INVALID_FRAME", "That is no table.", given=frame, hint="Pass a pandas.DataFrame.")
+        raise NoeticConfigError("INVALID_FRAME", "That is not a table.", given=frame, hint="Pass a pandas.DataFrame.")
     for name in names:
         if name not in frame.columns:
             known = ", ".join(map(str, frame.columns))
             hint = f"There are {known}."
-            raise NoeticConfigError("UNKNOWN_COLUMN", "The table has no such column.", given=name, hint=hint)
+            raise NoeticConfigError("UNKNOWN_COLUMN", "The table has no column of this name.", given=name, hint=hint)
 
 
 def filled(look: Look, colour: str, hatch: str | None) -> dict[str, Any]:

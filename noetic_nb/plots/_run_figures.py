@@ -79,7 +79,7 @@ def ledger(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, th
     decided = [event for event in events if event.where.thread_id == of_thread]
     if thread_id is not None and not decided and len(recorded.events):
         raise NoeticConfigError(
-            "UNKNOWN_THREAD", "Nothing was decided in such a thread.", given=thread_id, hint="Look at `run.threads`."
+            "UNKNOWN_THREAD", "The run has no decision in this thread.", given=thread_id, hint="Look at `run.threads`."
         )
     axes, look = axes_for(ax, theme, "turn", "decisions")
     if not decided:
@@ -185,11 +185,11 @@ def allocation(
         names = ", ".join([f"turn {number} of thread {name!r}" for name, number in known[:MOST_NAMES]])
         raise NoeticConfigError(
             "UNKNOWN_TURN",
-            "No model was called there.",
+            "The run has no model call there.",
             given={"turn": turn, "thread_id": thread_id},
             hint=f"There are {names}{' and more, see `run.turns`' if len(known) > MOST_NAMES else ''}."
             if known
-            else "This run has no request of a model, as imported ones: their conversation is in `run.turns`.",
+            else "This run has no model requests. Imported runs have none; read their conversation from `run.turns`.",
         )
     axes, look = axes_for(ax, theme, "tokens", height=HEIGHT + HEIGHT_A_LAYER * len(calls.order))
     if calls.all:

@@ -119,7 +119,7 @@ def _latest(run: Any, thread_id: str | None) -> ThreadSignals | None:
         latest = latest if changed is None else changed[0]
     if thread_id is not None and latest is None and len(events):
         hint = "Look at `run.threads`."
-        raise NoeticConfigError("UNKNOWN_THREAD", "The run has no such thread.", given=thread_id, hint=hint)
+        raise NoeticConfigError("UNKNOWN_THREAD", "The run has no thread of this name.", given=thread_id, hint=hint)
     return latest
 
 
@@ -136,7 +136,7 @@ def _panels(ax: Any, theme: Theme | None) -> tuple[Axes, Axes, Axes, Look]:
     given: list[Any] = list(ax) if hasattr(ax, "__len__") else [ax]
     if len(given) != 2:
         hint = "Pass figure.subplots(2, 1)."
-        raise NoeticConfigError("INVALID_AXES", "Quality and tokens need one axes or two.", given=ax, hint=hint)
+        raise NoeticConfigError("INVALID_AXES", "Pass one axes or two, for quality and tokens.", given=ax, hint=hint)
     upper, look = axes_for(given[0], theme)
     lower, _ = axes_for(given[1], theme)
     return upper, upper, lower, look
@@ -215,7 +215,7 @@ def context(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, t
     requests = [each for each in requests_of(recorded).requests if thread_id in (None, each.where.thread_id)]
     if thread_id is not None and not requests and len(recorded.events):
         hint = "Look at `run.threads`."
-        raise NoeticConfigError("UNKNOWN_THREAD", "No model was called in such a thread.", given=thread_id, hint=hint)
+        raise NoeticConfigError("UNKNOWN_THREAD", "This thread has no model call.", given=thread_id, hint=hint)
     parts = ContextParts(getattr(recorded, "meta", None))
     points = getattr(recorded, "known_until", None)
     layers = Calls.of(recorded.events).numbers()
@@ -286,7 +286,7 @@ def timeline(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, 
     spans = Timeline.of(recorded, thread_id)
     if thread_id is not None and not spans.spans and len(recorded.events):
         hint = "Look at `run.threads`."
-        raise NoeticConfigError("UNKNOWN_THREAD", "Nothing ran in such a thread.", given=thread_id, hint=hint)
+        raise NoeticConfigError("UNKNOWN_THREAD", "The run has no span in this thread.", given=thread_id, hint=hint)
     window = Windows(spans).window(bins=BINS, lanes=MOST_LANES, wanted=QUIET)
     scene = timeline_scene(spans, window)
     axes, look = axes_for(ax, theme, scene.axis, height=HEIGHT + HEIGHT_A_LANE * len(scene.panels[0].lanes))

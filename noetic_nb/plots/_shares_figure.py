@@ -150,7 +150,7 @@ def _dots(
     needs_columns(frame, names, *columns, *[end for pair in ends.values() for end in pair])
     axes, look = axes_for(ax, theme, label, height=HEIGHT + HEIGHT_A_NAME * len(frame))
     if not frame[[*columns]].notna().any(axis=None):
-        say_empty(axes, look, "Nothing is known of it" if len(frame) else "The table has no rows")
+        say_empty(axes, look, "Nothing is known about it" if len(frame) else "The table has no rows")
         return axes
     handles = []
     for place, column in enumerate(columns):

@@ -203,7 +203,7 @@ def lines(
 ) -> dict[str, Any]:
     """Draw a line for each combination of the columns `by`, with error bars between the columns `ends`; returns them by name."""
     if not frame[y].notna().any():
-        say_empty(axes, look, f"Nothing is known of {named(y)}" if len(frame) else "The table has no rows")
+        say_empty(axes, look, f"Nothing is known about {named(y)}" if len(frame) else "The table has no rows")
         return {}
     drawn: dict[str, Any] = {}
     keys = [tuple(map(named, row)) for row in frame[by].itertuples(index=False)] if by else [()] * len(frame)
@@ -354,7 +354,7 @@ def roc(calibration: Any, *, ax: Axes | None = None, theme: Theme | None = None)
             "INVALID_CALIBRATION",
             "That is no calibration.",
             given=calibration,
-            hint="Pass what lab.calibrate returned.",
+            hint="Pass the result of lab.calibrate.",
         )
     axes, look = axes_for(ax, theme, "good runs stopped", "failed runs stopped", height=ROC_HEIGHT)
     table = calibration.table
@@ -442,7 +442,7 @@ def economics(
     if len(frame) and domain not in known:
         raise NoeticConfigError(
             "UNKNOWN_DOMAIN",
-            "The table has no such domain.",
+            "The table has no domain of this name.",
             given=domain,
             hint=f"There are {', '.join(map(str, known))}.",
         )

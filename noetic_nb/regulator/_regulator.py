@@ -183,7 +183,7 @@ class Regulator(Readings):
         self, person: Person, settings: Settings = RELEASE_SETTINGS, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         if not isinstance(person, Person):
-            raise TypeError(f"A regulator is of a person. Given: {person!r:.80}. Use Regulator.for_user('ann').")
+            raise TypeError(f"A regulator needs a user id. Given: {person!r:.80}. Use Regulator.for_user('ann').")
         self._clock = clock
         self._person = person
         self._settings = settings
@@ -346,7 +346,7 @@ class Regulator(Readings):
         # The class itself and not isinstance: an unknown subclass may have fields that no one has checked.
         handler = HANDLERS.get(event.__class__)
         if handler is None:
-            raise TypeError(f"A regulator is fed events such as TurnStart(...). Given: {shown(event)}.")
+            raise TypeError(f"A regulator only accepts events such as TurnStart(...). Given: {shown(event)}.")
         # Of a token no more is checked than the types that are used: some models emit lone surrogates.
         if not (isinstance(event, Token) and type(event.logprob) is float and type(event.token) is str):
             event = plain(event)

@@ -51,7 +51,9 @@ def _is_built_in(predicate: Predicate) -> bool:
 def _name_of(thing: object) -> str:
     name = next(filter(None, (getattr(thing, key, None) for key in ("name", "__name__", "kind"))), None)
     if not isinstance(name, str):
-        raise ValueError(f"Only data can be saved: {thing!r:.80} needs a `name`, by which a snapshot refers to it.")
+        raise ValueError(
+            f"Only named predicates can be saved: {thing!r:.80} needs a `name`, by which a snapshot refers to it."
+        )
     return name
 
 
@@ -98,10 +100,10 @@ class Settings:
         for predicate in self.predicates:
             if isinstance(predicate, type):
                 raise TypeError(
-                    f"A predicate is made of its class. Given: {predicate.__name__}. Write {predicate.__name__}()."
+                    f"Pass a predicate object, not its class. Given: {predicate.__name__}. Write {predicate.__name__}()."
                 )
             if not (hasattr(predicate, "check") and hasattr(predicate, "explain") and hasattr(predicate, "kind")):
-                raise TypeError(f"A predicate has `kind`, `check` and `explain`. Given: {predicate!r}.")
+                raise TypeError(f"A predicate needs `kind`, `check` and `explain`. Given: {predicate!r}.")
             # Refused here and not when a snapshot is written, which may be days later.
             if not _is_built_in(predicate) and own.setdefault(_name_of(predicate), predicate) != predicate:
                 raise ValueError(

@@ -121,13 +121,11 @@ class RegulatorState:
             If it is not JSON, or a key is missing, repeated, or of the wrong type or range; the message names the key.
         """
         if not isinstance(text, str):
-            raise TypeError(f"A snapshot is read from a string. Given: {type(text).__name__}.")
+            raise TypeError(f"A snapshot must be a string. Given: {type(text).__name__}.")
         try:
             data = _DECODER.decode(text)
         except RecursionError as exc:
-            raise ValueError(
-                "The snapshot nests too deeply to be read. Give the text that export_json returned."
-            ) from exc
+            raise ValueError("The snapshot is nested too deeply. Give the text that export_json returned.") from exc
         except json.JSONDecodeError as exc:
             raise ValueError(
                 f"The snapshot is not valid JSON: {exc}. Given: {text!r:.80}. Give the text that export_json returned."
@@ -319,7 +317,7 @@ def _read_pattern(value: object, above: str, key: str) -> CorrectionPattern:
 def snapshot(person: Person, settings: Settings, form: SnapshotForm) -> RegulatorState:
     """Return the surviving part of a person, and with the form ``"everything"`` the settings too."""
     if form not in ("release", "everything"):
-        raise ValueError(f"A snapshot keeps 'release' or 'everything'. Given: {form!r}.")
+        raise ValueError(f"`snapshots` must be 'release' or 'everything'. Given: {form!r}.")
     extra: dict[str, Any] | None = None
     if form == "everything":
         store = person.corrections

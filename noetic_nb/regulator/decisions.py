@@ -242,12 +242,12 @@ def from_dict(data: Mapping[str, Any] | str) -> Decision:
     kind, body = _untag(data)
     cls = _DECISIONS.get(kind)
     if cls is None:
-        raise ValueError(f"A decision's kind is one of {sorted(_DECISIONS)}. Given: {kind!r}.")
+        raise ValueError(f"A decision's kind must be one of {sorted(_DECISIONS)}. Given: {kind!r}.")
     values = _values(cls, body)
     if cls is CircuitBreak:
         reason_kind, reason = _untag(values["reason"])
         if reason_kind not in _REASONS:
-            raise ValueError(f"A circuit break's reason is one of {sorted(_REASONS)}. Given: {reason_kind!r}.")
+            raise ValueError(f"A circuit break's reason must be one of {sorted(_REASONS)}. Given: {reason_kind!r}.")
         values["reason"] = _REASONS[reason_kind](**_values(_REASONS[reason_kind], reason))
     elif cls is ProceduralWarning:
         values["patterns"] = tuple(

@@ -278,7 +278,7 @@ def check(event: Event) -> None:
     Raises
     ------
     TypeError
-        If a field has the wrong type, or the value is no event at all.
+        If a field has the wrong type, or the value is not an event at all.
     ValueError
         If a number is out of range, or a text holds a lone surrogate.
 
@@ -301,7 +301,7 @@ def plain(event: E) -> E:
     [2, 4]
     """
     if not isinstance(event, EVENT_TYPES):
-        raise TypeError(f"A regulator is fed events such as TurnStart(...). Given: {shown(event)}.")
+        raise TypeError(f"A regulator only accepts events such as TurnStart(...). Given: {shown(event)}.")
     changes: dict[str, Any] = {}
     for name in _NAMES[event.kind]:
         value = getattr(event, name)
@@ -365,7 +365,7 @@ def from_dict(data: Mapping[str, Any]) -> Event:
     Cost(tokens_in=1, tokens_out=2, wallclock_ms=3, provider=None, usd=None)
     """
     if not isinstance(data, Mapping):
-        raise TypeError(f"An event is read from a mapping. Given: {shown(data)}.")
+        raise TypeError(f"An event must be a mapping. Given: {shown(data)}.")
     if "kind" in data:
         cls, body = _BY_KIND.get(data["kind"]) if isinstance(data["kind"], str) else None, data
     else:
@@ -373,7 +373,7 @@ def from_dict(data: Mapping[str, Any]) -> Event:
         cls = _BY_TAG.get(tag) if isinstance(tag, str) and len(data) == 1 else None
     if cls is None:
         raise ValueError(
-            f"An event needs a `kind` out of {sorted(_BY_KIND)}, or one CamelCase tag. Given: {shown(data)}."
+            f"An event needs a `kind`, one of {sorted(_BY_KIND)}, or one CamelCase tag. Given: {shown(data)}."
         )
     if not isinstance(body, Mapping):
         raise TypeError(f"{cls.__name__} needs a mapping of its fields. Given: {shown(body)}.")

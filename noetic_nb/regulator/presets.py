@@ -188,7 +188,7 @@ def describe(detector: str = "recommended") -> str:
     found = figures(detector)
     if not found:
         known = ", ".join(map(repr, (*PRESETS, *MEASURED)))
-        raise ValueError(f"There are figures of {known}. Given: {detector!r:.80}.")
+        raise ValueError(f"Figures exist for {known}. Given: {detector!r:.80}.")
     verb = "stops" if detector in PRESETS else "falls on"
     ordered = sorted(found, key=lambda figure: figure.chosen_here)
     lines = [f"{detector} {verb} (95 % intervals over tasks)", *(f"  {figure}" for figure in ordered)]

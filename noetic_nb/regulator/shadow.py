@@ -48,7 +48,7 @@ class LogLine:
 def read_log(lines: Iterable[str], on_skip: Callable[[int, str], None]) -> list[LogLine]:
     """Return the events of a log of JSON Lines; blank lines are passed over.
 
-    `on_skip` is called with the number (from 1) and the reason of every line that is no event.
+    `on_skip` is called with the number (from 1) and the reason of every line that is not an event.
     """
     found: list[LogLine] = []
     for number, line in enumerate(lines, 1):
@@ -63,12 +63,12 @@ def read_log(lines: Iterable[str], on_skip: Callable[[int, str], None]) -> list[
 
 def _parse(record: Any) -> LogLine:
     if not isinstance(record, dict):
-        raise ValueError("A line holds one JSON object.")
+        raise ValueError("Each line must contain one JSON object.")
     turn_id, place, kind = record.get("turn_id"), record.get("event_idx"), record.get("event_type")
     if not isinstance(turn_id, str) or isinstance(place, bool) or not isinstance(place, int) or place < 0:
         raise ValueError("A line needs `turn_id`, a string, and `event_idx`, an integer from 0.")
     if not isinstance(kind, str) or kind not in _TYPES:
-        raise ValueError(f"`event_type` is one of {sorted(_TYPES)}. Given: {kind!r:.60}.")
+        raise ValueError(f"`event_type` must be one of {sorted(_TYPES)}. Given: {kind!r:.60}.")
     user_id = record.get("user_id")
     return LogLine(
         turn_id, place, kind, from_dict({kind: record.get("payload")}), user_id if isinstance(user_id, str) else None
@@ -219,7 +219,7 @@ def _number(name: str, text: str | None, read: type[int] | type[float], most: in
         number = -1
     if 0 <= number <= most:  # NaN fails here too
         return number
-    print(f"shadow: {name}={text} is ignored, as it is no number from 0 to {most}", file=problems)
+    print(f"shadow: {name}={text} is ignored, as it is not a number from 0 to {most}", file=problems)
     return None
 
 

@@ -222,7 +222,7 @@ def place_asked(events: Sequence[RunEvent], given: Any, seq: Any) -> int:
         found = int(seq) if _is_whole(seq) else -1
         if 0 <= found < len(events) and isinstance(events[found], SteeringDecided | ToolCalled):
             return found
-        raise NoeticConfigError("UNKNOWN_DECISION", "No decision or tool call has that seq.", given=seq, hint=_HINT)
+        raise NoeticConfigError("UNKNOWN_DECISION", "No decision or tool call has this seq.", given=seq, hint=_HINT)
     if isinstance(given, SteeringDecided | ToolCalled):
         # By identity first: two calls may be equal.
         for same in (lambda one: one is given, lambda one: one == given):
@@ -231,7 +231,7 @@ def place_asked(events: Sequence[RunEvent], given: Any, seq: Any) -> int:
                     return at
         is_call = isinstance(given, ToolCalled)
         code, what = ("UNKNOWN_CALL", "call") if is_call else ("UNKNOWN_DECISION", "decision")
-        raise NoeticConfigError(code, f"That is no {what} of this run.", given=given, hint=_HINT)
+        raise NoeticConfigError(code, f"This is not a {what} of this run.", given=given, hint=_HINT)
     calls = [at for at, event in enumerate(events) if isinstance(event, ToolCalled)]
     if _is_whole(given) and -len(calls) <= int(given) < len(calls):
         return calls[int(given)]

@@ -112,7 +112,7 @@ class LabelledEvents(GrowingEvents):
         for given, what in ((name, "name"), (by, "rater")):
             if not isinstance(given, str) or not given.strip():
                 raise _invalid(
-                    f"The {what} of a label is a text.", given, "Such as run.label('verdict', True, by='ann')."
+                    f"The {what} of a label is a text.", given, "For example: run.label('verdict', True, by='ann')."
                 )
         if not isinstance(value, str | bool | int | float | None) or (
             isinstance(value, float) and not math.isfinite(value)

@@ -25,7 +25,7 @@ FILE: Final = "codebook.json"
 _PARTS: Final = ("run", "turn", "call", "item")
 _MOST_BYTES: Final = 2**20
 _HINT: Final = (
-    "Such as {'verdict': {'values': ['right', 'wrong'], 'description': '...', 'of': 'call', 'good': ['right']}}."
+    "For example: {'verdict': {'values': ['right', 'wrong'], 'description': '...', 'of': 'call', 'good': ['right']}}."
 )
 
 
@@ -108,7 +108,7 @@ class Codebook(Mapping[str, Code]):
         code = self._codes.get(name)
         if code is None:
             hint = f"It has {', '.join(map(repr, self._codes))}. {closest(name, self._codes)}".rstrip()
-            raise NoeticConfigError("UNKNOWN_LABEL", "The codebook has no such name.", given=name, hint=hint)
+            raise NoeticConfigError("UNKNOWN_LABEL", "The codebook has no such label name.", given=name, hint=hint)
         if value is not None and code.values and not any(_same(value, known) for known in code.values):
             what = f"The codebook has no such value of {name!r}."
             hint = f"Use one of {', '.join(map(repr, code.values))}."
@@ -149,7 +149,7 @@ def _file(path: str | PathLike[str]) -> Path:
 
 def _code(name: str, code: Any) -> Code:
     if not name or not isinstance(code, Mapping):
-        raise _refused(f"The entry of {name!r} is no mapping.", code)
+        raise _refused(f"The entry of {name!r} is not a mapping.", code)
     if unknown := set(code) - {"values", "description", "of", "good"}:
         raise _refused(f"The entry of {name!r} has unknown keys.", sorted(unknown))
     values, good = code.get("values") or [], code.get("good") or []
@@ -276,11 +276,11 @@ def _parsed(line: bytes) -> tuple[str, Label]:
     texts = (data["run"], label.name, label.by)
     places = (label.turn, label.call, label.item)
     if not all(isinstance(text, str) for text in texts) or not isinstance(label.thread_id, str | None):
-        raise ValueError("run, name and by are texts")
+        raise ValueError("run, name and by must be text")
     if not all(place is None or type(place) is int for place in places) or not isinstance(label.t_ms, int | float):
-        raise ValueError("turn, call and item are whole numbers, t_ms is a number")
+        raise ValueError("turn, call and item must be whole numbers, t_ms a number")
     if not isinstance(label.value, str | bool | int | float | None):
-        raise ValueError("a value is a text, a number, true or false")
+        raise ValueError("a value must be text, a number, true or false")
     return data["run"], label
 
 

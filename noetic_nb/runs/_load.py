@@ -94,10 +94,10 @@ class _File:
             self.fail("there is no such file.", "Check the path.", error)
         except EOFError as error:
             if not self._is_unfinished():
-                self.fail("it ends too early.", "It was cut off; copy or download it again.", error)
+                self.fail("it ends too early.", "It is truncated; copy or download it again.", error)
         except gzip.BadGzipFile as error:
             if not self._is_unfinished():
-                self.fail(f"it is no gzip file, or a damaged one ({error}).", _NOT_OURS, error)
+                self.fail(f"it is not a gzip file, or it is damaged ({error}).", _NOT_OURS, error)
         except zlib.error as error:
             self.fail(f"its compressed data is damaged ({error}).", "Copy or download it again.", error)
         except OSError as error:
@@ -155,10 +155,10 @@ def _head_of(file: _File, header: Any) -> tuple[str, dict[str, Any], dict[str, A
     run_id, meta, count = header.get("run_id"), header.get("meta"), header.get("events")
     for name, value, kind in (("run_id", run_id, str), ("meta", meta, dict), ("events", count, int)):
         if type(value) is not kind:
-            file.fail(f"its header lacks a good `{name}` ({value!r:.80}).", _NOT_OURS)
+            file.fail(f"its header has no valid `{name}` ({value!r:.80}).", _NOT_OURS)
     bundle = header.get("bundle")
     if bundle is not None and type(bundle) is not dict:
-        file.fail(f"its header lacks a good `bundle` ({bundle!r:.80}).", _NOT_OURS)
+        file.fail(f"its header has no valid `bundle` ({bundle!r:.80}).", _NOT_OURS)
     # Of these types by the checks above.
     return str(run_id), file.data(meta), None if bundle is None else file.data(bundle), int(count)  # type: ignore[arg-type]
 
@@ -183,7 +183,7 @@ class RunFile:
     parts: list[Part]
     """What was appended, in the order of the file; a change of meta is a part without events."""
     ends: list[int]
-    """Where the members of the file end, up to the last whole part; empty where it is no file of one part each."""
+    """Where the members of the file end, up to the last whole part; empty where it is not a file of one part each."""
 
 
 def read_run(
@@ -271,6 +271,6 @@ def _part_of(file: _File, data: Any) -> Part | None:
         if not (isinstance(each, list) and len(each) == 2 and all(type(n) is int and 0 <= n < _MOST for n in each)):
             file.fail("its list of events is damaged.", "The file was edited; get it again.")
         if len(numbers) + each[1] > _MOST_IN_PART:
-            file.fail("a part of it announces too many events.", "The file was edited; get it again.")
+            file.fail("one of its parts announces too many events.", "The file was edited; get it again.")
         numbers.extend(range(each[0], each[0] + each[1]))
     return Part(turn, numbers)

@@ -174,7 +174,7 @@ class Run(AskedEvents):
         -------
         Run
             One thread, with a turn for each time the user writes. Secrets are replaced. ``meta["unmapped"]`` lists what has no
-            place in a run, ``meta["estimated"]`` what is no measurement.
+            place in a run, ``meta["estimated"]`` what is not a measurement.
 
         Raises
         ------
@@ -302,7 +302,7 @@ class Run(AskedEvents):
     @notes.setter
     def notes(self, text: str) -> None:
         if not isinstance(text, str):
-            raise NoeticConfigError("INVALID_NOTES", "Notes are a text.", given=text, hint="Such as run.notes = 'Odd.'")
+            raise NoeticConfigError("INVALID_NOTES", "Notes are a text.", given=text, hint="Write run.notes = 'Odd.'")
         self.meta["notes"] = text
 
     # Keeping

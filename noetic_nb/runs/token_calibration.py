@@ -92,7 +92,7 @@ def token_calibration(runs: Run | Iterable[Run], base: str | Tokenizer = estimat
     Raises
     ------
     NoeticConfigError
-        ``INVALID_RUNS`` for what is no run, and what `get` raises.
+        ``INVALID_RUNS`` for a value that is not a run, and what `get` raises.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def token_calibration(runs: Run | Iterable[Run], base: str | Tokenizer = estimat
     given: Any = [runs] if hasattr(runs, "events") else runs
     for run in given:
         if not hasattr(run, "events"):
-            raise NoeticConfigError("INVALID_RUNS", "A calibration learns from runs.", given=run)
+            raise NoeticConfigError("INVALID_RUNS", "A calibration needs runs.", given=run)
         for call in counted_calls(run, calibration):
             calibration.observe(call.model, call.tally, call.reported, before=call.before)
     calibration.learn()

@@ -196,6 +196,6 @@ def _dropped(config: AgentConfig) -> Iterator[SetupFinding]:
             yield SetupFinding(
                 "warning",
                 "UNKNOWN_LAYER",
-                f"Step {step.id!r} drops {', '.join(map(repr, unknown))}, which is no layer.",
+                f"Step {step.id!r} drops {', '.join(map(repr, unknown))}, which is not a layer.",
                 f"Layers are {', '.join(sorted(known)) or 'none'}.",
             )

@@ -261,7 +261,7 @@ class AgentHarness(HarnessThreads):
         Raises
         ------
         NoeticError
-            ``step_failed`` at once for what is no message. What goes wrong in the turn is raised to whoever follows it.
+            ``step_failed`` at once for a value that is not a message. An error of the turn is raised to its caller.
         NoeticConfigError
             ``INVALID_OPTION``, ``INVALID_LIMITS`` or ``INVALID_THREAD``, at once.
 
@@ -395,9 +395,9 @@ class AgentHarness(HarnessThreads):
         if not callable(getattr(sink, "emit", None)):
             raise NoeticConfigError(
                 "INVALID_OPTION",
-                "A sink has a method emit(event).",
+                "A sink needs a method emit(event).",
                 given=sink,
-                hint="A function listens to a run: nn.record(harness).subscribe(function).",
+                hint="To call a function for each event, use nn.record(harness).subscribe(function).",
             )
         self._hub.add(sink)
         return lambda: self._hub.remove(sink)

@@ -52,10 +52,10 @@ class HarnessThreads:
         Raises
         ------
         NoeticConfigError
-            ``INVALID_FEEDBACK`` for what is not a finite number.
+            ``INVALID_FEEDBACK`` for a value that is not a finite number.
         """
         if isinstance(quality, bool) or not isinstance(quality, int | float) or not math.isfinite(quality):
-            raise NoeticConfigError("INVALID_FEEDBACK", "Quality is a finite number from 0 to 1.", given=quality)
+            raise NoeticConfigError("INVALID_FEEDBACK", "Quality must be a finite number from 0 to 1.", given=quality)
         ctx = await self._last_context(thread_id)
         if self._engine.sink is not None:
             now = self._engine.clock.now_ms()
@@ -188,7 +188,7 @@ class HarnessThreads:
         NoeticError
             ``step_failed`` where a turn of the thread is running, ``item_schema_mismatch`` for an unknown type.
         ItemValidationError
-            For what is no item, or not as its type must be; nothing is changed then.
+            For a value that is not an item, or not as its type must be; nothing is changed then.
 
         Examples
         --------
@@ -214,7 +214,7 @@ class HarnessThreads:
         NoeticError
             ``step_failed`` where a turn of the thread is running, ``item_schema_mismatch`` for an unknown type.
         ItemValidationError
-            For what is no item, not as its type must be, or has the id of another item; nothing is added then.
+            For a value that is not an item, not as its type must be, or has the id of another item; nothing is added then.
         """
         return self._threads.append(thread_id, items)
 
@@ -322,5 +322,5 @@ class HarnessThreads:
     def _kept(self) -> DurableThreads:
         if self._durable is None:
             hint = "Pass checkpoints=True and a storage."
-            raise NoeticConfigError("NO_CHECKPOINT", "This harness keeps no checkpoints.", hint=hint)
+            raise NoeticConfigError("NO_CHECKPOINT", "This harness has no checkpoints.", hint=hint)
         return self._durable

@@ -71,10 +71,10 @@ _CALL: Final = {"name": "text", "status": "text", "callId": "text", "executionId
 _RECORDS["calls"] = _RECORDS["made"] = (("name", "status"), {**_CALL, "output": "text"})
 _WANTED: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "text": ("text", lambda value: isinstance(value, str)),
-    "number": ("finite number", lambda value: _is_number(value)),
-    "texts": ("list of texts", lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value)),
-    "records": ("list of objects", lambda value: isinstance(value, list) and all(isinstance(v, dict) for v in value)),
-    "object": ("object", lambda value: isinstance(value, dict)),
+    "number": ("a finite number", lambda value: _is_number(value)),
+    "texts": ("a list of texts", lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value)),
+    "records": ("a list of objects", lambda value: isinstance(value, list) and all(isinstance(v, dict) for v in value)),
+    "object": ("an object", lambda value: isinstance(value, dict)),
 }
 # As deep as items and events may be nested.
 _MAX_DEPTH: Final = 200
@@ -82,21 +82,21 @@ _MAX_DEPTH: Final = 200
 
 def _problem(stored: Any) -> str | None:
     if not isinstance(stored, dict):
-        return "it is no object"
+        return "it is not an object"
     if _depth(stored) > _MAX_DEPTH:
         return f"it is nested more than {_MAX_DEPTH} deep"
     if "ledger" not in stored:
         return "`ledger` is missing"
     if not isinstance(stored.get("earlier", ""), str):
-        return "earlier is no text"
+        return "earlier is not text"
     for name, (required, known) in _RECORDS.items():
         records = stored.get(name, [])
         if not isinstance(records, list):
-            return f"{name} is no list"
+            return f"{name} is not a list"
         for place, record in enumerate(records):
             # A dict, as JSON gives it: this is done for every entry of a ledger at every turn, and a mapping is found slowly.
             if not isinstance(record, dict):
-                return f"{name}[{place}] is no object"
+                return f"{name}[{place}] is not an object"
             for key in required:
                 if key not in record:
                     return f"{name}[{place}].{key} is missing"
@@ -107,7 +107,7 @@ def _problem(stored: Any) -> str | None:
                     continue
                 wanted, holds = _WANTED[kind]
                 if not holds(value):
-                    return f"{name}[{place}].{key} is no {wanted}"
+                    return f"{name}[{place}].{key} is not {wanted}"
     return None
 
 

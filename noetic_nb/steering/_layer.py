@@ -201,7 +201,7 @@ class ThreadLeftBehind(RuntimeError):
 
     def __init__(self, rule_id: str) -> None:
         super().__init__(
-            f"Rule {rule_id!r} took too long and was abandoned; its thread cannot be stopped and was left behind. "
+            f"Rule {rule_id!r} took too long and was abandoned; its thread cannot be stopped and was abandoned. "
             "Give the predicate a limit of its own, or write it as a condition with isolate=True."
         )
 
@@ -271,7 +271,7 @@ def steering(
     """
     if (rulebook is None) == (rules is None):
         raise NoeticConfigError(
-            "INVALID_STEERING", "steering takes a rule book, or rules=[...].", given=(rulebook, rules), hint="Pass one."
+            "INVALID_STEERING", "steering needs a rule book, or rules=[...].", given=(rulebook, rules), hint="Pass one."
         )
     book = rulebook if isinstance(rulebook, RuleBook) else RuleBook(rulebook or rules or ())
     book.mark_used()

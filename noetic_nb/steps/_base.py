@@ -121,7 +121,7 @@ class Frozen(BaseModel, metaclass=RecordType):
             # What an `Annotated` type within a union is about is its origin.
             kinds = {getattr(kind, "__origin__", kind) for kind in (field.annotation, *get_args(field.annotation))}
             if kinds & {int, float} and bool not in kinds:
-                what = f"{cls.__name__}, {name}: a number is wanted, not {value}"
+                what = f"{cls.__name__}, {name}: expected a number, not {value}"
                 raise NoeticConfigError(cls.error_code, what, given=value, hint="Pass a number.", field=name)
 
 

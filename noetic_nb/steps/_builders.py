@@ -202,7 +202,7 @@ def loop(
     needs_output : bool
         False lets the loop end where its last iteration made nothing, None; else it fails with ``step_failed`` then.
     text_between : bool
-        True hands on text from one step to the next: None as ``""``, and what is no text as JSON.
+        True hands on text from one step to the next: None as ``""``, and what is not text as JSON.
 
     Raises
     ------
@@ -245,7 +245,7 @@ class step:
     def __init__(self, *given: object, **fields: object) -> None:
         what = given[0] if given else fields
         hint = "Write step.llm(id, model=...), step.tool(id, tool) or step.run(id, function)."
-        raise ArgumentError("A step is made by one of the builders in `step`", given=what, hint=hint)
+        raise ArgumentError("Create steps with the builders in `step`", given=what, hint=hint)
 
     @staticmethod
     @explained(execute="A step has a name and a function: step.run('clean', lambda value, ctx: ...).")

@@ -86,7 +86,7 @@ class Channel(Frozen):
                 "step_failed",
                 f"A message does not fit channel {self.name!r}: {exc}",
                 given=value,
-                hint="Send what its schema says.",
+                hint="Send a message that fits its schema.",
                 step_id=self.name,
                 channel_name=self.name,
                 reason="invalid_payload",

@@ -91,7 +91,7 @@ def make_tool(
     if not callable(function):
         raise NoeticConfigError(
             "INVALID_TOOL",
-            "A tool is made of a function",
+            "A tool must be a function",
             given=function,
             hint="Pass the function itself: tools=[search].",
         )

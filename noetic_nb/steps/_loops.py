@@ -350,7 +350,7 @@ def _text_or_none(value: object) -> str | None:
 
 def _verified(value: Any) -> Verdict:
     if isinstance(value, Mapping):
-        # `pass` is no name in Python, so a verifier that returns an object has `passed`.
+        # `pass` is not a name in Python, so a verifier that returns an object has `passed`.
         passed, feedback = value.get("pass", value.get("passed")), value.get("feedback")
     elif isinstance(value, tuple) and len(value) == 2:
         passed, feedback = value
@@ -358,7 +358,7 @@ def _verified(value: Any) -> Verdict:
         passed, feedback = getattr(value, "passed", value), getattr(value, "feedback", None)
     # Truth of other values is not taken: a verifier that forgot its `return` would reject for ever in silence.
     if not isinstance(passed, bool):
-        raise TypeError(f"A verifier answers a bool, (pass, feedback) or a mapping with 'pass', not {value!r:.80}.")
+        raise TypeError(f"A verifier must return a bool, (pass, feedback) or a mapping with 'pass', not {value!r:.80}.")
     return Verdict(passed, "Verified" if passed else None, _text_or_none(feedback))
 
 
@@ -369,7 +369,7 @@ def _verdict(value: Any) -> Verdict:
         return Verdict(value)
     if isinstance(value, Mapping) and isinstance(value.get("stop"), bool):
         return Verdict(value["stop"], _text_or_none(value.get("reason")), _text_or_none(value.get("feedback")))
-    raise TypeError(f"A predicate answers a Verdict, a bool or a mapping with 'stop', not {value!r:.80}.")
+    raise TypeError(f"A predicate must return a Verdict, a bool or a mapping with 'stop', not {value!r:.80}.")
 
 
 def _cosine(a: Sequence[float], b: Sequence[float]) -> float:

@@ -208,7 +208,9 @@ def recursive_llm(
     '5'
     """
     if isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0:
-        raise NoeticConfigError("INVALID_STEP", "A depth is a whole number.", given=max_depth, hint="max_depth >= 0.")
+        raise NoeticConfigError(
+            "INVALID_STEP", "Depth must be a whole number.", given=max_depth, hint="max_depth >= 0."
+        )
 
     def level(depth: int) -> BranchStep:
         async def route(value: Any, ctx: Any) -> Step:

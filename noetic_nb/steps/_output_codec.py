@@ -128,7 +128,7 @@ class CodecOutput:
                 "llm_parse_error",
                 f"The output of step {step_id!r} cannot be read by its codec: {problem}",
                 given=text,
-                hint="Tell the model the form it must answer in, or use a codec that takes more.",
+                hint="Tell the model the required form, or use a codec that accepts more.",
                 step_id=step_id,
                 raw=text,
                 schema=None,

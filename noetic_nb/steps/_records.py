@@ -414,7 +414,7 @@ class LoopStep(StepRecord):
     )
 
     expects = {
-        "until": ("a predicate", "Such as until.max_steps(3), until.no_tool_calls(), or until.custom(function).")
+        "until": ("a predicate", "For example: until.max_steps(3), until.no_tool_calls(), or until.custom(function).")
     }
 
     kind: Literal["loop"] = "loop"
@@ -452,12 +452,12 @@ def as_step(value: Any, whose: str) -> Step:
         try:
             step: Step = STEP_ADAPTER.validate_python(value)
         except ValidationError as exc:  # of a kind there is not: what is wrong with a record of one says so itself
-            what = f"{whose[0].upper()}{whose[1:]} is no step: {exc.errors()[0]['msg']}."
+            what = f"{whose[0].upper()}{whose[1:]} is not a step: {exc.errors()[0]['msg']}."
             hint = "Kinds are run, llm, tool, branch, fork, spawn and loop."
             raise NoeticConfigError("NOT_A_STEP", what, given=value, hint=hint) from exc
         return step
     if not isinstance(getattr(value, "kind", None), str) or not hasattr(value, "id"):
         hint = "Return what step.run, step.llm, step.tool, branch, fork, spawn or loop made."
-        raise NoeticConfigError("NOT_A_STEP", f"{whose[0].upper()}{whose[1:]} is no step.", given=value, hint=hint)
+        raise NoeticConfigError("NOT_A_STEP", f"{whose[0].upper()}{whose[1:]} is not a step.", given=value, hint=hint)
     kept: Step = value
     return kept

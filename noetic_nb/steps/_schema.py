@@ -71,7 +71,7 @@ class OutputSchema:
             self.json_schema = self._adapter.json_schema()
         except Exception as exc:  # pydantic raises several unrelated kinds here
             hint = "Pass a type, a pydantic model, or a JSON Schema as a mapping."
-            raise NoeticConfigError("INVALID_SCHEMA", f"This is no schema: {exc}", given=given, hint=hint) from exc
+            raise NoeticConfigError("INVALID_SCHEMA", f"This is not a schema: {exc}", given=given, hint=hint) from exc
 
     def check(self, value: Any, *, strict: bool = False) -> Any:
         """Return a value that fits, converted where the schema is a Python type and `strict` is not set.
@@ -106,7 +106,7 @@ class OutputSchema:
             "llm_parse_error",
             f"The output of step {step_id!r} does not fit its schema: {problem}",
             given=raw,
-            hint="Tell the model the form it must answer in, or loosen the schema.",
+            hint="Tell the model the required form, or loosen the schema.",
             step_id=step_id,
             raw=raw,
             schema=self.json_schema,

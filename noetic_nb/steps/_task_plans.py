@@ -186,7 +186,7 @@ def adaptive_plan(
     # True is an int to Python.
     if isinstance(max_revisions, bool) or not isinstance(max_revisions, int) or max_revisions < 1:
         hint = "max_revisions >= 1."
-        raise NoeticConfigError("INVALID_STEP", "At least one plan is tried.", given=max_revisions, hint=hint)
+        raise NoeticConfigError("INVALID_STEP", "Try at least one plan.", given=max_revisions, hint=hint)
 
     async def execute(task: Any, ctx: Any) -> Any:
         prompt: Any = task
@@ -201,7 +201,7 @@ def adaptive_plan(
                 if exc.kind in ("cancelled", "budget_exceeded") or attempt + 1 == max_revisions:
                     raise
                 prompt = f"{task}\n\nThe last plan failed: {exc}\nMake another one."
-        raise AssertionError("at least one plan is tried")
+        raise AssertionError("try at least one plan")
 
     return step.run("adaptive-plan", execute)
 

@@ -39,7 +39,7 @@ class FakeClock:
     def advance(self, ms: float) -> None:
         """Move on by so many milliseconds; a clock never goes back."""
         if ms < 0:
-            raise ValueError(f"A clock cannot go back by {-ms} ms.")
+            raise ValueError(f"A clock cannot be set back by {-ms} ms.")
         self._elapsed += ms
 
     def now_ms(self) -> float:

@@ -72,7 +72,7 @@ def check_layer(layer: Any, *, fs: Any = None, shell: Shell | None = None) -> Co
     Raises
     ------
     NoeticConfigError
-        ``INVALID_LAYER`` for what is no layer.
+        ``INVALID_LAYER`` for a value that is not a layer.
 
     References
     ----------

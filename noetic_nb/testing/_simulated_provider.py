@@ -122,7 +122,7 @@ class SimulatedProvider:
         rules = self._rules or cache_rules(model)
         if not model.startswith(SIMULATED) or rules is None:
             what = f"A simulated provider serves models whose names say so, {SIMULATED}..., and whose rules are known."
-            hint = f"Such as react(model='{SIMULATED}gpt-4o'), or pass rules=CacheRules(...)."
+            hint = f"For example: react(model='{SIMULATED}gpt-4o'), or pass rules=CacheRules(...)."
             raise NoeticConfigError("INVALID_MODEL", what, given=model, hint=hint)
         return rules
 

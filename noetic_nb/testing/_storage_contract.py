@@ -66,7 +66,7 @@ def check_storage(adapter: Any) -> ContractCheck:
     missing = [name for name in METHODS if not callable(getattr(adapter, name, None))]
     if len(missing) == len(METHODS):
         hint = f"It needs async {', '.join(METHODS)}."
-        raise NoeticConfigError("INVALID_STORAGE", "This is no store.", given=adapter, hint=hint)
+        raise NoeticConfigError("INVALID_STORAGE", "This is not a store.", given=adapter, hint=hint)
 
     async def run() -> tuple[Finding, ...]:
         notes = Notes()

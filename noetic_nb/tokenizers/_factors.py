@@ -85,7 +85,7 @@ class Factors(NamedTuple):
         by_kind = {str(kind): _factor(value) for kind, value in data["byKind"].items()}
         error = data["knownError"]
         if error is not None and not (is_number(error) and error >= 0):
-            raise ValueError(f"a known error is a number of at least 0, not {error!r}")
+            raise ValueError(f"a known error must be a number of at least 0, not {error!r}")
         return cls(by_kind, _factor(data["others"]), whole(data["calls"]), error)
 
 
@@ -97,13 +97,13 @@ def is_number(value: object) -> bool:
 def whole(value: Any) -> int:
     """Return a value of JSON that is a whole number of at least 0; raises `ValueError` for anything else."""
     if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no whole number of at least 0")
+        raise ValueError(f"{value!r} is not a whole number of at least 0")
     return value
 
 
 def _factor(value: Any) -> float:
     if not is_number(value) or not LEAST_FACTOR <= value <= MOST_FACTOR:
-        raise ValueError(f"a factor is from {LEAST_FACTOR:g} to {MOST_FACTOR:g}, not {value!r}")
+        raise ValueError(f"a factor must be from {LEAST_FACTOR:g} to {MOST_FACTOR:g}, not {value!r}")
     return float(value)
 
 

@@ -119,7 +119,7 @@ def encoding_of(name: str) -> Encoding:
     Raises `NoeticConfigError` ``UNKNOWN_TOKENIZER`` with the nearest names.
     """
     if not isinstance(name, str):
-        raise NoeticConfigError("UNKNOWN_TOKENIZER", "A tokenizer is named by a text.", given=name, hint=_known())
+        raise NoeticConfigError("UNKNOWN_TOKENIZER", "The name of a tokenizer must be text.", given=name, hint=_known())
     model = name.rpartition("/")[2]
     prefixes = sorted((prefix for prefix in PREFIXES if model.startswith(prefix)), key=len)
     found = MODELS.get(model) or (PREFIXES[prefixes[-1]] if prefixes else name)

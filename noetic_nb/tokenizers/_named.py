@@ -146,7 +146,7 @@ def asked_tokenizer(given: str | TokenCalibration | Tokenizer | None) -> Tokeniz
     if given is not None and not callable(given):
         raise NoeticConfigError(
             "INVALID_TOKENIZER",
-            "A tokenizer is a function of a text, or the name of one.",
+            "A tokenizer must be a function of a text, or the name of a tokenizer.",
             given=given,
             hint="Pass the one that the harness was given.",
         )

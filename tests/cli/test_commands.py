@@ -129,7 +129,7 @@ def test_a_limit_on_what_nobody_can_count_is_not_kept(command: Command) -> None:
     # The sample of telecom has labels, and no attack and no call that was attacked: nothing is unknown but this.
     answer = command("evaluate", "rules.yaml", "--data", "agentdojo:banking", "--min-caught", "2")
     assert answer.code == 2
-    assert "no rate" in answer.err
+    assert "not a rate" in answer.err
 
 
 def test_runs_without_labels_are_refused(command: Command, folder: Path) -> None:
@@ -193,8 +193,8 @@ def test_a_notebook_shows_the_run_beside_it(command: Command, folder: Path) -> N
         (["view", "--data", "airline", "--no-open"], "SEVERAL_RUNS"),
         (["import", "--data", "airline", "-o", "rules.yaml"], "CANNOT_WRITE"),
         (["evaluate", "rules.yaml", "--data", "airline", "--outcome", "no such"], "NO_LABELS"),
-        (["evaluate", "rules.yaml", "--data", "airline", "--max-blocked", "nan"], "no rate"),
-        (["report", "--data", "airline", "--most", "0"], "no number"),
+        (["evaluate", "rules.yaml", "--data", "airline", "--max-blocked", "nan"], "not a rate"),
+        (["report", "--data", "airline", "--most", "0"], "not a number"),
         (["no-such"], "invalid choice"),
         ([], "required"),
     ],

@@ -157,7 +157,7 @@ def test_a_value_that_the_language_does_not_know_leaves_the_rest_readable(hostil
         ("turns > 1 and true", "Write &&"),
         ("turns", "not true or false"),
         ("turns > 'one'", "fails for run"),
-        ("origin(turns)", "no function"),
+        ("origin(turns)", "not a function"),
         ("turns >", "cannot be read"),
         ("meta['domian'] == 'shop'", "Did you mean 'domain'"),
         ("labels['verdict'] == 'good'", "No run has labels.verdict"),
@@ -349,7 +349,7 @@ def test_a_set_is_frozen_with_its_reasons_and_hashes(folder: Path, tmp_path: Pat
         with pytest.raises(nn.NoeticConfigError, match="INVALID_SET"):
             refused()
     (tmp_path / "y.runset.json").write_text("[]")
-    with pytest.raises(nn.NoeticConfigError, match="no set"):
+    with pytest.raises(nn.NoeticConfigError, match="not a set"):
         runs.freeze(tmp_path / "y", why="y")
 
 

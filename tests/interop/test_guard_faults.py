@@ -174,7 +174,7 @@ def test_cancelling_the_agent_while_a_rule_thinks_runs_nothing_and_leaves_a_row(
     asyncio.run(run())
 
     assert DONE == [2]
-    assert earlier == [0, 0]  # what was never decided on to the end is no call
+    assert earlier == [0, 0]  # what was never decided on to the end is not a call
     rows = [event for event in guarded.run.events if isinstance(event, SteeringDecided)]
     assert [(row.action, row.outcome) for row in rows] == [("deny", "cancelled"), ("allow", None)]
 

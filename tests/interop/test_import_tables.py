@@ -94,15 +94,15 @@ def test_what_cannot_be_read_is_named(name: str) -> None:
 
 FILES: dict[str, tuple[str, bytes, str]] = {
     "cp1252": ("talk.json", '[{"role": "user", "content": "schön"}]'.encode("cp1252"), "encoding='cp1252'"),
-    "cut": ("talk.json", json.dumps(TALK).encode()[:-10], "It ends in the middle"),
-    "cut in a text": ("talk.json", b'[{"role": "us', "It ends in the middle"),
+    "cut": ("talk.json", json.dumps(TALK).encode()[:-10], "It is truncated"),
+    "cut in a text": ("talk.json", b'[{"role": "us', "It is truncated"),
     "cut line": (
         "talk.jsonl",
         (json.dumps(TALK[0]) + "\n" + json.dumps(TALK[3])[:-9]).encode(),
-        "It ends in the middle",
+        "It is truncated",
     ),
     "table": ("talk.csv", b"role,content\nuser,Hi\n", "pandas.read_csv(path)"),
-    "wrong in the middle": ("talk.json", b'[{"role": "user" "content": "Hi"}, {"role": "user"}]', "Correct it there"),
+    "wrong in the middle": ("talk.json", b'[{"role": "user" "content": "Hi"}, {"role": "user"}]', "Correct the file"),
 }
 
 

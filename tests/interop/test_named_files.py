@@ -132,12 +132,12 @@ def test_the_size_is_known_before_a_file_is_opened(tmp_path: Path, monkeypatch: 
     with large.open("wb") as file:
         file.write(gzip.compress(b"{}"))
         file.truncate(2**40)  # a file with a hole in it, which takes no room
-    with pytest.raises(NoeticError, match="packed, and too large"):
+    with pytest.raises(NoeticError, match="compressed, and too large"):
         nn.import_run(str(large))
     opened: list[Any] = []
     monkeypatch.setattr("noetic_nb._core.atomic_write.open", lambda path, mode: opened.append(path), raising=False)
 
     for read in (nn.load_run, runs_from_spans):
-        with pytest.raises(NoeticError, match="holds more than"):
+        with pytest.raises(NoeticError, match="contains more than"):
             read(str(large))
     assert opened == []

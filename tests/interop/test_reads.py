@@ -239,7 +239,7 @@ def test_a_reader_reads_what_it_declares_and_nothing_else(
     found = facts(run)
     monkeypatch.setattr(_importing, "MAX_BYTES", 100)
     monkeypatch.setattr(message_files, "_PIECE", 64)
-    # A line and more: one line alone is no list of records.
+    # A line and more: one line alone is not a list of records.
     if len(path.read_text().splitlines()) == 1:
         path.write_text("[" + path.read_text() + "]")
     found |= {"any size"} if nn.import_run(path).events[:] == run.events[:] else set()

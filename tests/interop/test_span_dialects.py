@@ -571,7 +571,7 @@ def test_what_is_no_spans_is_refused_or_empty(content: bytes, tmp_path: Path) ->
     if content == b"":
         assert runs_from_spans(path) == ()
     else:
-        with pytest.raises(NoeticError, match=r"cannot be read|is no span"):
+        with pytest.raises(NoeticError, match=r"cannot be read|is not a span"):
             runs_from_spans(path)
 
 

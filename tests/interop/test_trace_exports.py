@@ -418,7 +418,7 @@ def test_tokens_and_costs_that_langfuse_does_not_know_are_none_or_estimated() ->
 
 
 def test_a_trace_of_langfuse_without_its_observations_says_so() -> None:
-    with pytest.raises(NoeticError, match="observations in full") as caught:
+    with pytest.raises(NoeticError, match="full observations") as caught:
         nn.import_run({**langfuse_trace(), "observations": ["o0", "o1"]})
 
     assert caught.value.kind == "invalid_run_file"

@@ -169,7 +169,7 @@ def test_a_sub_agent_that_no_call_names_is_listed(tmp_path: Path) -> None:
     run = nn.import_run(path)
 
     assert [
-        each["value"] for each in run.meta["unmapped"] if each["what"] == "the log of a sub-agent that no call names"
+        each["value"] for each in run.meta["unmapped"] if each["what"] == "the log of a sub-agent without a call"
     ] == ["a88"]
 
 

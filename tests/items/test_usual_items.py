@@ -33,7 +33,7 @@ VALUES = st.fixed_dictionaries(
         "call_id": st.just("c1"),
         "callId": st.just("c2"),
         "output": LEAVES | st.lists(LEAVES, max_size=2),
-        1: st.just("a key that is no text"),
+        1: st.just("a key that is not text"),
     },
 )
 

@@ -254,7 +254,7 @@ def replaced(place: int, message: dict[str, Any]) -> dict[str, Any]:
     ("make", "says"),
     [
         (lambda: {"runs": []}, "no list"),
-        (lambda: ["run"], "no trajectory"),
+        (lambda: ["run"], "not a trajectory"),
         (lambda: [without("traj")], "`traj`"),
         (lambda: [entry(traj=["hi"])], "`traj`"),
         (lambda: [without("reward")], "`reward`"),
@@ -262,7 +262,7 @@ def replaced(place: int, message: dict[str, Any]) -> dict[str, Any]:
         (lambda: [entry(index="1")], "`index`"),
         (lambda: [entry(traj=entry()["traj"][2:])], "begins with the role 'assistant'"),
         (lambda: [replaced(1, {"role": "robot", "content": "hi"})], "'robot'"),
-        (lambda: [replaced(1, {"role": "user", "content": ["hi"]})], "no text"),
+        (lambda: [replaced(1, {"role": "user", "content": ["hi"]})], "must be text"),
         (lambda: [replaced(2, {"role": "assistant", "tool_calls": [{"id": "c1"}]})], "lacks its id, name or arguments"),
         (
             lambda: [

@@ -263,7 +263,7 @@ def test_another_limit_that_is_exceeded_stops_at_every_threshold() -> None:
         (ToolLoop(), Story(dropped=[{"thread_id": "t", "first": 0, "last": 3}]).start().call().run(), "dropped"),
         (lambda run: float("nan"), looping(), "NaN"),
         (lambda run: 1 / 0, looping(), "ZeroDivisionError"),
-        (lambda run: "3", looping(), "gives a number"),
+        (lambda run: "3", looping(), "must return a number"),
         (lambda run: None, looping(), "TypeError"),
     ],
 )

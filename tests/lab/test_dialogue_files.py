@@ -121,7 +121,7 @@ def test_an_archive_and_a_folder_hold_a_file_for_each_dialogue(tmp_path: Path) -
         lab.memory_bench({"plain": []}, datasets.load_locomo(path), budgets=[250])
     for damaged in (path.read_bytes()[:-30], b"PK\x03\x04"):
         path.write_bytes(damaged)
-        with pytest.raises(NoeticError, match="no whole archive"):
+        with pytest.raises(NoeticError, match="not a whole archive"):
             datasets.load_locomo(path)
 
 

@@ -487,7 +487,7 @@ def test_tools_may_be_plain_functions_as_everywhere() -> None:
     for tools in ([pay], pay, (nn.tool(pay),), "pay"):
         found = [finding.code for finding in lint(rules, tools=tools)]
         assert found == ([] if tools == "pay" else ["unknown_argument"])
-    with pytest.raises(NoeticConfigError, match="no tool") as caught:
+    with pytest.raises(NoeticConfigError, match="not a tool") as caught:
         lint(rules, tools=[3])
     assert caught.value.code == "INVALID_TOOL"
 
@@ -568,7 +568,7 @@ def test_sentences_read_what_they_name() -> None:
     assert unread(rules) == ["No rule reads path of read."]
     rules.judge("Fair?", id="fair")
     assert unread(rules) == []
-    # A name that is no tool comes first: it may be meant for one of these.
+    # A name that is not a tool comes first: it may be meant for one of these.
     misspelt = cel_of("tool.args.too == ''", tools="pay")
     assert [finding.code for finding in lint(misspelt, tools={"pay": {"properties": {"to": {}}}})] == [
         "unknown_argument"

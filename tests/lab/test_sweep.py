@@ -273,7 +273,7 @@ def test_a_closed_sweep_replays_as_alone_and_teaches_no_regulator() -> None:
 
 
 def test_an_imported_run_cannot_be_swept_closed() -> None:
-    with pytest.raises(NoeticConfigError, match=r"OPEN_LOOP_ONLY|made by another system") as refused:
+    with pytest.raises(NoeticConfigError, match=r"OPEN_LOOP_ONLY|imported from another system") as refused:
         sweep({"call_budget.total": [5]}, _airline(2), metrics={"s": stopped}, regulator=ANN, mode="closed", n_jobs=1)
     assert refused.value.code == "NOTHING_REPLAYED"
 
@@ -488,7 +488,7 @@ def test_a_file_of_another_sweep_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoeticConfigError):
         sweep(SPACE, _airline(3), **options)
     path.write_text("a shopping list\n")
-    with pytest.raises(NoeticConfigError, match="no file of a sweep"):
+    with pytest.raises(NoeticConfigError, match="not the file of a sweep"):
         sweep(SPACE, _airline(2), **options)
     assert path.read_text() == "a shopping list\n"
 
@@ -580,12 +580,12 @@ def test_a_live_model_needs_a_ceiling_and_stops_at_it() -> None:
             sweep({"word": ["a", "b"]}, _airline(2), max_cost=ceiling, **options)
         assert refused.value.code == "COST_CEILING"
     assert not live.asked
-    with pytest.warns(RuntimeWarning, match="ceiling"):
+    with pytest.warns(RuntimeWarning, match="limit"):
         frame = sweep({"word": list("abcdef")}, _airline(2), max_cost=2.0, **options)
     assert (len(frame), live.asked) == (2, 4)
-    with pytest.warns(RuntimeWarning, match="ceiling"):
+    with pytest.warns(RuntimeWarning, match="limit"):
         assert len(sweep({"word": list("abcdef")}, _airline(2), max_cost={"tokens": 45}, **options)) == 1
-    with pytest.raises(NoeticConfigError, match="price of this model is not known"):
+    with pytest.raises(NoeticConfigError, match="price of this model is unknown"):
         sweep({"word": list("ab")}, _airline(2), max_cost=2.0, **{**options, "model": _Live(None)})
 
 
@@ -593,7 +593,7 @@ def test_what_was_paid_for_is_kept_when_threads_reach_the_ceiling(tmp_path: Path
     live, path = _Live(), tmp_path / "sweep.jsonl"
     options: dict[str, Any] = {"metrics": {"m": lambda run: 1}, "apply": _ask, "model": live, "resume": path}
     space = {"word": list("abcdefghijklmnopqrstuvwxyz")}
-    with pytest.warns(RuntimeWarning, match="ceiling"):
+    with pytest.warns(RuntimeWarning, match="limit"):
         part = sweep(space, _airline(1), max_cost=6.0, n_jobs=2, **options)
     # The ceiling is reached with the twelfth answer; the row of one other may be under way then.
     assert 11 <= len(part) <= live.asked <= 13
@@ -618,7 +618,7 @@ def test_a_live_model_goes_on_closed_under_the_ceiling() -> None:
     frame = sweep(space, _native(), max_cost=100.0, **options)
     assert frame["ran"].tolist() == [2.0, 1.0, 2.0]
     assert live.asked > 0
-    with pytest.warns(RuntimeWarning, match="ceiling"):
+    with pytest.warns(RuntimeWarning, match="limit"):
         cut = sweep(space, _native(), max_cost=0.5, **options)
     assert set(cut["ran"]) <= {2.0}  # what asked for nothing
     assert len(cut) < 3

@@ -220,7 +220,7 @@ async def test_a_forgotten_entity_is_not_shown() -> None:
     await talk.call("entity-memory", "remember", name="Ann", fact="She likes tea.")
 
     assert await talk.call("entity-memory", "forget", name="ANN") == "Ann is forgotten."
-    assert await talk.call("entity-memory", "forget", name="Bob") == "Nothing is known of Bob."
+    assert await talk.call("entity-memory", "forget", name="Bob") == "Nothing is known about Bob."
     assert await talk.shown("Ann") == ""
 
 

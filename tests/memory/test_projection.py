@@ -211,7 +211,7 @@ def test_a_log_that_fits_is_planned_as_any_other_history(
     policy = ProjectionPolicy(token_budget=budget, response_reserve=10, order=order)
 
     quick = plan_turn(log, layers, policy, recalled, instructions="Be brief.")
-    # A list is no log: nothing of it is known, and it goes the long way.
+    # A list is not a log: nothing of it is known, and it goes the long way.
     slow = plan_turn(list(log), layers, policy, recalled, instructions="Be brief.")
 
     assert list(quick.items) == list(slow.items)

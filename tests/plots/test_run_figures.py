@@ -212,7 +212,7 @@ def test_a_turn_that_is_not_there_is_answered_with_those_that_are() -> None:
 
 
 def test_a_turn_of_a_run_without_model_calls_is_told_that_there_are_none() -> None:
-    with pytest.raises(NoeticConfigError, match="This run has no request"):
+    with pytest.raises(NoeticConfigError, match="This run has no model request"):
         plots.allocation(Run(), turn=3)
 
 

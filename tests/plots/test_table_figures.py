@@ -121,7 +121,7 @@ def test_a_table_without_rows_says_so() -> None:
     assert said(plots.sweep(empty, "cap", "s")) == "The table has no rows"
     assert said(plots.pareto(empty, "t", "s")) == "The table has no rows"
     assert lab.pareto(empty, maximise="s").columns.tolist() == empty.columns.tolist()
-    assert said(plots.sweep(tried().iloc[3:], "cap", "s")) == "Nothing is known of s"
+    assert said(plots.sweep(tried().iloc[3:], "cap", "s")) == "Nothing is known about s"
     assert said(plots.pareto(tried().iloc[3:], "t", "s")) == "No row has both numbers"
 
 

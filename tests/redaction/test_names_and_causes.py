@@ -115,7 +115,7 @@ def raised(error: Exception, cause: Exception, *, is_named: bool) -> Exception:
     [
         lambda: NoeticError("tool_failed", "It failed."),
         lambda: NoeticConfigError("WRONG", "It is wrong."),
-        lambda: ItemValidationError("It is no item."),
+        lambda: ItemValidationError("It is not an item."),
     ],
 )
 def test_the_traceback_of_an_error_shows_no_secret_of_its_cause(make: Any, cause: str, is_named: bool) -> None:

@@ -240,7 +240,7 @@ HUGE = 10**5000
         (ToolResult("a", True, HUGE), ValueError, "duration_ms must be at least 0 and at most"),
         (TurnStart(HUGE), TypeError, "user_message must be a string. Given: int with a number of too many digits"),
         (ToolResult("a", HUGE, 0), TypeError, "success must be True or False. Given: int with a number"),
-        (HUGE, TypeError, "A regulator is fed events"),
+        (HUGE, TypeError, "A regulator only accepts events"),
     ],
     ids=lambda value: "" if isinstance(value, str) else value.__name__ if isinstance(value, type) else "event",
 )

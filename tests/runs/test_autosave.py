@@ -425,7 +425,7 @@ def test_a_file_with_another_run_and_a_folder_that_is_not_there_are_refused(path
     with pytest.raises(NoeticError, match="cannot be saved"):
         record(Desk(), autosave=path.parent / "none" / "run.jsonl.gz")
     path.write_text("no run")
-    with pytest.raises(NoeticError, match="no gzip file"):
+    with pytest.raises(NoeticError, match="not a gzip file"):
         record(Desk(), autosave=path)
 
 

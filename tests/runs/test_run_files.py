@@ -327,7 +327,7 @@ def test_what_is_not_gzip_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl.gz"
     path.write_text('{"schema": "noetic_nb/run"}\n')
 
-    assert "no gzip file" in str(refused(path))
+    assert "not a gzip file" in str(refused(path))
 
 
 def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ def test_a_bad_event_is_refused_at_its_line(change: Callable[[Any], Any], expect
 @pytest.mark.parametrize(
     ("place", "change", "expected"),
     [
-        (2, {"items": [{"role": "user"}]}, "`items[0]` is no item"),
+        (2, {"items": [{"role": "user"}]}, "`items[0]` is not an item"),
         (2, {"items": {}}, "`items` must be a list"),
         (2, {"items": ["hi"]}, "`items[0]` must be an item"),
         (2, {"origin": 5}, "`origin` must be text"),

@@ -498,7 +498,7 @@ async def test_a_turn_that_was_given_up_cannot_be_resumed() -> None:
     await second.execute("c")
     await store.set(key, snapshot)  # as where its removal was cut off
 
-    with pytest.raises(nn.NoeticConfigError, match="its thread has gone on since") as caught:
+    with pytest.raises(nn.NoeticConfigError, match="its thread has continued since") as caught:
         await second.resume(execution_id)
 
     assert caught.value.code == "NO_CHECKPOINT"

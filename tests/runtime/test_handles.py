@@ -532,7 +532,7 @@ def test_no_step_is_nothing_to_start() -> None:
         async with harness.execution() as ctx:
             ctx.start("a step")
 
-    with pytest.raises(nn.NoeticConfigError, match="no step"):
+    with pytest.raises(nn.NoeticConfigError, match="not a step"):
         drive_loop(whole())
 
 

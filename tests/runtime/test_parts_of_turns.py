@@ -32,7 +32,7 @@ def test_no_id_reaches_into_the_keys_of_another_thread() -> None:
 
 def test_a_stored_number_is_whole_and_not_absurd() -> None:
     assert count(3, "turn") == 3
-    with pytest.raises(ValueError, match="'turn' is no whole number from 0 to"):
+    with pytest.raises(ValueError, match="'turn' is not a whole number from 0 to"):
         count(10**400, "turn")
 
 

@@ -181,7 +181,7 @@ async def test_states_that_are_too_long_ago_are_removed_and_said_to_be(monkeypat
     second = desk(store, counter(), counter("slow", every=4))
 
     numbers = [int(key[-2:]) for key in await store.list("thread:t:states:")]
-    with pytest.raises(nn.NoeticConfigError, match="too long ago") as caught:
+    with pytest.raises(nn.NoeticConfigError, match="too old") as caught:
         await second.memory("t").rewind(2)
 
     assert numbers == [3, 4, 5, 6]
@@ -227,7 +227,7 @@ async def test_a_state_that_is_no_data_does_not_keep_a_turn_from_being_saved() -
     reply = await desk(store, odd, checkpoints=nn.Checkpoints(on_error="warn")).execute("a", thread_id="t")
     second = desk(store, odd)
 
-    with pytest.raises(nn.NoeticConfigError, match="no JSON data") as caught:
+    with pytest.raises(nn.NoeticConfigError, match="not JSON data") as caught:
         await second.memory("t").rewind(1)
 
     assert (reply.saved, caught.value.code) == (False, "UNKNOWN_TURN")
@@ -254,7 +254,7 @@ async def test_a_state_that_is_no_longer_remembered_is_not_taken_for_none(monkey
     await talk(harness, "abcde")
     await talk(kept, "abcde")
 
-    with pytest.raises(nn.NoeticConfigError, match="no longer remembered"):
+    with pytest.raises(nn.NoeticConfigError, match="no longer stored"):
         await harness.memory("t").rewind(1)
 
     assert await states(harness, await harness.memory("t").rewind(4)) == {"count": {"n": 4}}
@@ -271,6 +271,6 @@ async def test_the_states_that_are_remembered_are_bounded_in_bytes(monkeypatch: 
     remembered = [change for thread_id in ("t", "other") for change in history.changes("count", thread_id)]
     assert 100_000 < sum(state_size.size_of(change.state) for change in remembered) <= 200_000
     assert {change.scope_key for change in remembered} == {"t", "other"}
-    with pytest.raises(nn.NoeticConfigError, match="no longer remembered"):
+    with pytest.raises(nn.NoeticConfigError, match="no longer stored"):
         await harness.memory("t").rewind(1)
     assert (await states(harness, await harness.memory("other").rewind(8)))["count"]["n"] == 8

@@ -173,7 +173,7 @@ async def test_garbage_from_a_model_is_one_clear_error(value: Any) -> None:
         await harness.execute("hi")
 
     assert caught.value.kind == "llm_failed"
-    assert "no response" in str(caught.value)
+    assert "not a response" in str(caught.value)
 
 
 async def test_an_unknown_item_type_from_a_model_is_refused() -> None:

@@ -68,8 +68,8 @@ FAULTS: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "python answers a list": ({"predicate": returns([])}, None),
     "python answers no action": ({"predicate": returns({})}, None),
     "python answers an unknown action": ({"predicate": returns({"action": "permit"})}, None),
-    "python answers guidance that is no text": ({"predicate": returns({"action": "guide", "guidance": 3})}, None),
-    "python makes guidance that is no text": ({"predicate": lambda params: nn.guide(3)}, None),  # type: ignore[arg-type]
+    "python answers guidance that is not text": ({"predicate": returns({"action": "guide", "guidance": 3})}, None),
+    "python makes guidance that is not text": ({"predicate": lambda params: nn.guide(3)}, None),  # type: ignore[arg-type]
     "python takes no argument": ({"predicate": lambda: None}, None),
     "async python raises": ({"predicate": raises_later}, None),
     "async python answers nonsense": ({"predicate": answers_nonsense_later}, None),

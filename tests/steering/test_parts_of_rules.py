@@ -67,5 +67,5 @@ def test_a_layer_knows_its_book_and_its_policy() -> None:
 
 
 def test_a_damaged_ledger_is_reported_with_its_place() -> None:
-    with pytest.raises(NoeticError, match=r"'steering' is damaged: ledger\[0\].timestamp is no finite number"):
+    with pytest.raises(NoeticError, match=r"'steering' is damaged: ledger\[0\].timestamp is not a finite number"):
         checked_ledger({"ledger": [{"timestamp": "noon"}]}, "layers/steering/t1/state")

@@ -180,7 +180,7 @@ def test_a_rule_about_no_tool_is_refused(decider: str, format: Any) -> None:
     if format == "json":
         text = json.dumps(yaml.safe_load(text))
 
-    with pytest.raises(NoeticConfigError, match="no tool") as caught:
+    with pytest.raises(NoeticConfigError, match="guards nothing") as caught:
         parse_rules(text, format=format)
 
     assert caught.value.code == "INVALID_RULE_FILE"
@@ -188,9 +188,9 @@ def test_a_rule_about_no_tool_is_refused(decider: str, format: Any) -> None:
 
 
 def test_a_rule_in_code_names_a_tool_or_none_at_all() -> None:
-    with pytest.raises(NoeticConfigError, match="no tool"):
+    with pytest.raises(NoeticConfigError, match="guards nothing"):
         nn.SteeringRule(id="a", applies_to="before_tool_call", tools=[], predicate=lambda call: None)
-    with pytest.raises(NoeticConfigError, match="no tool"):
+    with pytest.raises(NoeticConfigError, match="guards nothing"):
         nn.RuleBook().when("true", id="a", tools=())
 
 
@@ -202,15 +202,15 @@ def test_a_rule_in_code_names_a_tool_or_none_at_all() -> None:
         (HEAD + "- {id: a, wen: 'true'}", "Did you mean 'when'"),
         (HEAD + "- {id: a, judge: {promt: x}}", "Did you mean 'prompt'"),
         (HEAD + "- {id: a, zzzzzz: x}", "Known are id"),
-        (HEAD + "- {id: a}", "nothing decides it"),
+        (HEAD + "- {id: a}", "it has no condition"),
         (HEAD + "- {id: a, when: 'true', at_most: 3, tools: [x]}", "when and at_most"),
         (HEAD + "- {id: a, at_most: 3}", "`tools`"),
         (HEAD + "- {id: a, at_most: '3', tools: [x]}", "rules[0].at_most"),
         (HEAD + "- {id: a, when: 'true', action: permit}", "rules[0].action"),
         (HEAD + "- {id: a, when: 'true', enabled: maybe}", "rules[0].enabled"),
-        (HEAD + "- {id: a, when: 'true', id: b}", "'id' stands there twice"),
+        (HEAD + "- {id: a, when: 'true', id: b}", "'id' appears twice"),
         (HEAD + "- {id: a, when: 'tool.nme == 1'}", "Did you mean 'name'"),
-        (HEAD + "- {1: a}", "the key 1 is no text"),
+        (HEAD + "- {1: a}", "the key 1 is not text"),
         ("version: 2\nrules: []", "version"),
         ("- a", "the file"),
         ("", "the file"),

@@ -154,7 +154,7 @@ async def test_what_others_wrote_meanwhile_counts(tmp_path: Path) -> None:
         await others.delete(KEY)
         assert await turn(layer, mine, "e4") == ["allow"]
         await others.set(KEY, {"ledger": [{"timestamp": "noon"}], "pendingAsync": []})
-        with pytest.raises(NoeticError, match=r"ledger\[0\].timestamp is no finite number"):
+        with pytest.raises(NoeticError, match=r"ledger\[0\].timestamp is not a finite number"):
             await turn(layer, mine, "e5")
 
 

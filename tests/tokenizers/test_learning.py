@@ -165,7 +165,7 @@ def test_a_saved_calibration_on_top_of_ones_own_function_needs_it(tmp_path: Path
         ({"base": 3}, "learned on top of 3"),
         ({"models": {"m": {}}}, "observed"),
         ({"models": {"m": {"seen": -1, "observed": [], **Factors().as_data()}}}, "whole number"),
-        ({"models": {"m": {"seen": 8, "observed": [], **Factors().as_data(), "others": 99}}}, "a factor is from"),
+        ({"models": {"m": {"seen": 8, "observed": [], **Factors().as_data(), "others": 99}}}, "a factor must be from"),
         ({"models": {"m": {"seen": 8, "observed": [], **Factors().as_data(), "knownError": -1}}}, "known error"),
         ({"models": {"m": {"seen": 8, "observed": [[{"user": 1.5}, 4, 9, None]], **Factors().as_data()}}}, "1.5"),
         (None, "JSONDecodeError"),
@@ -215,7 +215,7 @@ def test_learned_on_some_tasks_it_counts_others_better() -> None:
 def test_runs_without_usage_teach_nothing_and_what_is_no_run_is_refused() -> None:
     assert token_calibration([]).models == ()
     assert token_calibration(telecom(1)[0]).models == ("gpt-4.1",)
-    with pytest.raises(NoeticConfigError, match="learns from runs"):
+    with pytest.raises(NoeticConfigError, match="needs runs"):
         token_calibration([3])  # type: ignore[list-item]
 
 

@@ -44,7 +44,7 @@ def test_a_path_below_a_root_is_joined() -> None:
 
 
 def test_a_name_with_nul_and_a_device_are_no_files() -> None:
-    with pytest.raises(OSError, match="no file can have this name"):
+    with pytest.raises(OSError, match="this is not a valid file name"):
         file_name("a\0")
     with pytest.raises(OSError, match="it is not a regular file"):
         regular_file(os.devnull)

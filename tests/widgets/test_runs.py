@@ -101,9 +101,9 @@ def test_pages_searches_filters_and_orders_are_those_of_the_collection() -> None
     [
         ({"where": "outcom == true"}, "Did you mean 'outcome'"),
         ({"where": "turns +"}, "cannot be read"),
-        ({"text": '"'}, "no word to search for"),
+        ({"text": '"'}, "contains no word"),
         ({"sort": "meta"}, "no order"),
-        ({"start": "x"}, "does not answer"),
+        ({"start": "x"}, "does not know"),
     ],
 )
 def test_a_fault_is_a_sentence_and_changes_nothing(wrong: dict[str, Any], said: str) -> None:

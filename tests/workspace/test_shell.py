@@ -157,13 +157,13 @@ async def test_a_script_answers_in_order_by_command_or_by_a_function() -> None:
     assert (await listed.run("b")).exit_code == 1
     with pytest.raises(RuntimeError, match="three"):
         await listed.run("c")
-    with pytest.raises(NoeticConfigError, match="no answer left after 3"):
+    with pytest.raises(NoeticConfigError, match="no more answers after 3"):
         await listed.run("d")
     assert listed.commands == ["a", "b", "c", "d"]
     assert (await named.run(["git", "status"])).stdout == "clean"
     assert (await named.run("rm -r .")).exit_code == 127
     assert (await ScriptedShell(function).run("ls")).stdout == "LS"
-    with pytest.raises(NoeticConfigError, match="An answer is a text"):
+    with pytest.raises(NoeticConfigError, match="An answer must be text"):
         await ScriptedShell([3]).run("ls")  # type: ignore[list-item]
     with pytest.raises(NoeticConfigError, match="list of answers"):
         ScriptedShell("one")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from noetic_nb.lab._statistics.intervals import Count
     from noetic_nb.runs import Run
 
-_HINT: Final = "Such as --agent my_agent:make, where make() returns an AgentHarness or a RuleBook."
+_HINT: Final = "For example: --agent my_agent:make, where make() returns an AgentHarness or a RuleBook."
 # Rows of `compare` that say what an agent did; the others are counts that follow from them.
 _DONE: Final = ("tool call", "tool result", "reply", "outcome")
 
@@ -40,7 +40,7 @@ def named_object(name: str) -> Any:
     """Return the object of ``module:name``, from the working directory as well. Raises `NoeticConfigError` ``INVALID_AGENT``."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
-        raise NoeticConfigError("INVALID_AGENT", "It is written as module:name.", given=name, hint=_HINT)
+        raise NoeticConfigError("INVALID_AGENT", "Write it as module:name.", given=name, hint=_HINT)
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
     try:
@@ -79,7 +79,7 @@ def checked_runs(name: str, *, agent: str | None, rules: str | None, outcome: st
             elif isinstance(made, AgentHarness):
                 _repeat(checked, run, row.get("outcome"), made, grade)
             else:
-                raise NoeticConfigError("INVALID_AGENT", "It makes no agent and no rules.", given=made, hint=_HINT)
+                raise NoeticConfigError("INVALID_AGENT", "It is neither an agent nor rules.", given=made, hint=_HINT)
         yield checked
 
 
@@ -100,7 +100,7 @@ def _judge(checked: Checked, run: Run, outcome: object, rules: Any) -> None:
     if is_denied and outcome is not False and not was_denied:
         checked.worse.append("the rules deny a call of a run that did not fail")
     if was_denied and outcome is False and not is_denied:
-        checked.worse.append("the rules let a failed run pass that was denied a call")
+        checked.worse.append("the rules no longer deny a call of a failed run")
     checked.worse += [f"a rule failed: {error}" for error in sorted({str(each) for each in table["error"] if each})]
 
 
@@ -170,7 +170,7 @@ def _lint_tools(path: str | None) -> Any:
     if isinstance(found, dict) or (isinstance(found, list) and all(isinstance(name, str) for name in found)):
         return found
     hint = "Write them as {name: JSON Schema}."
-    raise NoeticConfigError("INVALID_TOOLS", "Tools are a mapping or a list of names.", given=path, hint=hint)
+    raise NoeticConfigError("INVALID_TOOLS", "Tools must be a mapping or a list of names.", given=path, hint=hint)
 
 
 def _run_lint(given: Namespace, output: Output) -> int:
@@ -197,9 +197,9 @@ def _run_lint(given: Namespace, output: Output) -> int:
 
 LINT = Command(
     "lint",
-    "Look a rule file over: rules that never fire, misspelt names, rules that overlap, and what no rule reads.",
+    "Check a rule file for rules that never fire, misspelt names, overlapping rules, and arguments that no rule reads.",
     "rules.yaml --data airline",
-    "0: nothing was found but what no rule reads, or where rules overlap; 1: there are other findings.",
+    "0: no findings, except overlaps and arguments that no rule reads; 1: there are other findings.",
     _lint_arguments,
     _run_lint,
 )
@@ -244,7 +244,7 @@ def _run_backtest(given: Namespace, output: Output) -> int:
     )
     skipped = list(table.attrs.get("skipped") or ())
     if skipped:
-        output.note(f"not evaluated, as there is no judge: {', '.join(map(str, skipped))}")
+        output.note(f"not evaluated, because there is no judge: {', '.join(map(str, skipped))}")
     output.answer(
         {
             "runs": len(runs),
@@ -260,7 +260,7 @@ def _run_backtest(given: Namespace, output: Output) -> int:
 
 BACKTEST = Command(
     "backtest",
-    "Say which recorded decisions other rules would have changed.",
+    "Show which recorded decisions other rules would have changed.",
     "rules.yaml --data airline",
     "0: no more changes than --max-changes; 1: more.",
     _backtest_arguments,
@@ -277,7 +277,7 @@ def _rate(text: str) -> float:
     except ValueError:
         rate = -1.0
     if not 0 <= rate <= 1:
-        raise ArgumentTypeError(f"{text!r} is no rate: a number from 0 to 1")
+        raise ArgumentTypeError(f"{text!r} is not a rate: pass a number from 0 to 1")
     return rate
 
 
@@ -347,9 +347,9 @@ def _run_evaluate(given: Namespace, output: Output) -> int:
 
 EVALUATE = Command(
     "evaluate",
-    "Score rules against labelled runs: attacks caught, solved runs stopped, calls rejected in vain.",
+    "Score rules against labelled runs: attacks caught, solved runs stopped, calls rejected without need.",
     "rules.yaml --data agentdojo:banking --max-blocked 0.1",
-    "0: every limit is kept; 1: one is not, or a rule raised.",
+    "0: every limit is met; 1: one is not, or a rule raised.",
     _evaluate_arguments,
     _run_evaluate,
 )
@@ -460,9 +460,9 @@ def _run_check(given: Namespace, output: Output) -> int:
 
 CHECK = Command(
     "check",
-    "Say whether files of runs, rules and configurations can be used, or an agent is as good as in a set of runs.",
+    "Check that run, rule and configuration files are valid, or that an agent does as well as in a set of runs.",
     "rules.yaml",
-    "0: all can be used, and no run of a set got worse; 1: one cannot or did, or with --strict there are warnings.",
+    "0: all files are valid, and no run of a set got worse; 1: otherwise, or with --strict if there are warnings.",
     _check_arguments,
     _run_check,
 )

@@ -45,7 +45,7 @@ def _run_grade(given: Namespace, output: Output) -> int:
 
 GRADE = Command(
     "grade",
-    "Run the notebooks of a class again and check their answers. Runs their code: use a container for the work of strangers.",
+    "Run the notebooks of a class again and check their answers. This runs their code: use a container for untrusted work.",
     "handed-in",
     "0: every notebook ran; 1: one could not be read or run to its end.",
     _add_grade,
@@ -119,7 +119,7 @@ IMPORT = Command(
     "import",
     "Read recordings of any agent, list them, and keep them as run files.",
     "--data airline",
-    "0: all was read; 1: some records could not be read.",
+    "0: everything was read; 1: some records could not be read.",
     _import_arguments,
     _run_import,
 )
@@ -162,7 +162,7 @@ EXPORT = Command(
     "export",
     "Write recordings of any agent in the format of other tools: ATIF, or chat messages.",
     "--data telecom --format atif -o exported",
-    "0: all was written; 1: some records could not be read.",
+    "0: everything was written; 1: some records could not be read.",
     _export_arguments,
     _run_export,
 )
@@ -185,7 +185,7 @@ a { color: #0072B2; } section { margin: 0 0 20px; }
 
 def _most(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise ArgumentTypeError(f"{text!r} is no number of runs: a whole number from 1")
+        raise ArgumentTypeError(f"{text!r} is not a number of runs: pass a whole number of at least 1")
     return int(text)
 
 
@@ -249,7 +249,7 @@ REPORT = Command(
     "report",
     "Write every view of some runs as one HTML file that needs no network.",
     "--data airline --run 0",
-    "0: the file is written; 1: it is, but some records could not be read.",
+    "0: the file was written; 1: it was written, but some records could not be read.",
     _report_arguments,
     _run_report,
 )
@@ -293,8 +293,8 @@ def _run_view(given: Namespace, output: Output) -> int:
     (run,), _ = runs_of(given, output, only=given.only, one=True)
     run_file = given.output.with_suffix(".jsonl.gz")
     if given.output.exists():
-        hint = "Name another one with --output."
-        raise NoeticConfigError("FILE_EXISTS", "The notebook is there already.", given=str(given.output), hint=hint)
+        hint = "Choose another name with --output."
+        raise NoeticConfigError("FILE_EXISTS", "The notebook exists already.", given=str(given.output), hint=hint)
     run.save(run_file)
     write_whole(given.output, json.dumps(notebook(run_file.name), indent=1) + "\n")
     output.text(f"{given.output}: shows {run_file.name}; run its cells")
@@ -307,7 +307,7 @@ VIEW = Command(
     "view",
     "Open the workbench of a run in JupyterLab.",
     "--data airline --run 0 --no-open",
-    "0: the notebook is written; otherwise what JupyterLab exits with.",
+    "0: the notebook was written; otherwise the exit code of JupyterLab.",
     _view_arguments,
     _run_view,
 )

@@ -195,8 +195,8 @@ class RunIndex:
             (version,) = db.execute("PRAGMA user_version").fetchone()
             (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if tables and application != _APPLICATION_ID:
-                hint = "Name a file of its own for the index."
-                what = "The file is no index of runs."
+                hint = "Use a separate file for the index."
+                what = "The file is not an index of runs."
                 raise NoeticConfigError("INVALID_INDEX", what, given=str(self.path), hint=hint)
             live, last = 0, 0
             if version == SCHEMA_VERSION and tables:
@@ -285,8 +285,8 @@ class RunIndex:
             f'"{part.rstrip("*").replace(chr(34), "")}"' + ("*" if part.endswith("*") else "") for part in parts if part
         ]
         if not any(re.search(r"\w", part) for part in asked):
-            hint = "Such as search('refund gift card'), search('\"gift card\"') or search('refund*')."
-            raise NoeticConfigError("INVALID_SEARCH", "There is no word to search for.", given=text, hint=hint)
+            hint = "For example: search('refund gift card'), search('\"gift card\"') or search('refund*')."
+            raise NoeticConfigError("INVALID_SEARCH", "The search text contains no word.", given=text, hint=hint)
         query = "SELECT path, place FROM runs WHERE id IN (SELECT rowid FROM words WHERE words MATCH ?)"
         return {(path, at) for path, at in self._rows(query, (_storable(" ".join(asked)),))}
 

@@ -49,7 +49,9 @@ def write_set(
 ) -> Path:
     """Write a version of a set; see `RunCollection.freeze`."""
     if not isinstance(why, str) or not why.strip():
-        raise _invalid("A set has a reason.", why, "Such as freeze('refunds', why='Calls that went wrong in May.').")
+        raise _invalid(
+            "A set has a reason.", why, "For example: freeze('refunds', why='Calls that went wrong in May.')."
+        )
     file = set_path(name)
     folder = file.parent
     versions = read_versions(file) if file.exists() else []
@@ -65,7 +67,7 @@ def write_set(
         where = Path(os.path.relpath(path, folder)).as_posix()
         rows.append({"path": where, "place": place, "sha256": hashes[path], **{name: facts[name] for name in _KEPT}})
     if not rows:
-        raise _invalid("A set has at least one run.", str(name), "Look at the collection: len(collection).")
+        raise _invalid("A set needs at least one run.", str(name), "Look at the collection: len(collection).")
     version = {"version": len(versions) + 1, "why": redact_text(why), "frozen_ms": SYSTEM_CLOCK.now_ms(), "runs": rows}
     form = {"form": _FORM, "name": file.name.removesuffix(RUN_SET), "versions": [*versions, version]}
     write_whole(file, json.dumps(form, indent=1, ensure_ascii=False) + "\n")
@@ -84,7 +86,7 @@ def read_versions(file: Path) -> list[dict[str, Any]]:
     if not isinstance(versions, list) or not all(
         isinstance(each, dict) and _is_list(each.get("runs")) for each in versions
     ):
-        raise _invalid("The file is no set of runs.", str(file), "collection.freeze(name, why=...) writes one.")
+        raise _invalid("The file is not a set of runs.", str(file), "collection.freeze(name, why=...) writes one.")
     return versions
 
 

@@ -65,7 +65,7 @@ class Expression:
     def __init__(self, text: str) -> None:
         if not isinstance(text, str) or not text.strip():
             raise _invalid(
-                "An expression is a text.", text, "Such as where(\"outcome == false && 'refund' in tools\")."
+                "An expression is a text.", text, "For example where(\"outcome == false && 'refund' in tools\")."
             )
         self.text = text
         self._names = self._checked()
@@ -79,7 +79,7 @@ class Expression:
         except ValueError as error:
             what = f"The expression cannot be read: {str(error).splitlines()[0][:200]}"
             raise _invalid(
-                what, text, "It is written as the condition of a rule: tokens > 1000 && outcome == false."
+                what, text, "Write it like the condition of a rule: tokens > 1000 && outcome == false."
             ) from error
 
     def _checked(self) -> set[tuple[str, str | None]]:
@@ -109,7 +109,7 @@ class Expression:
             return
         near = nearest(word, names)
         hint = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(names))}."
-        raise _invalid(f"{word!r} is no {kind}", self.text, PYTHON.get(word, hint))
+        raise _invalid(f"{word!r} is not a {kind}", self.text, PYTHON.get(word, hint))
 
     def values(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Return the value for each row; None where it asks for a fact that nobody knows."""
@@ -266,7 +266,7 @@ class RunCollection(Sequence[Run]):
         """
         if type(n) is not int or n < 0:
             raise NoeticConfigError(
-                "INVALID_OPTION", "n is a whole number from 0 on.", given=n, hint="Such as sample(20)."
+                "INVALID_OPTION", "n must be a whole number of at least 0.", given=n, hint="For example: sample(20)."
             )
         chance = random.Random(seed)
         places = list(range(len(self)))
@@ -290,7 +290,9 @@ class RunCollection(Sequence[Run]):
         A run where it is not known stands for itself.
         """
         if not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise NoeticConfigError("INVALID_OPTION", "share is from 0 to 1.", given=share, hint="Such as split(0.8).")
+            raise NoeticConfigError(
+                "INVALID_OPTION", "share is from 0 to 1.", given=share, hint="For example: split(0.8)."
+            )
         groups = self._groups(by, apart=True)
         random.Random(seed).shuffle(groups)
         first: set[int] = set()
@@ -349,7 +351,7 @@ class RunCollection(Sequence[Run]):
         Raises
         ------
         NoeticConfigError
-            ``INVALID_SET`` without a reason, for no runs, or where the file is no set.
+            ``INVALID_SET`` without a reason, for no runs, or where the file is not a set.
 
         Examples
         --------

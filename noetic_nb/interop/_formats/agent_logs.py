@@ -77,7 +77,7 @@ def input_parts(content: Any, notes: Notes, place: str) -> tuple[FrozenDict, ...
             parts.append(FrozenDict(type="input_image", imageUrl=url, detail="auto"))
         else:
             parts.append(msg.input_text(f"[{kind}]"))
-            notes.add(f"{place}[{number}]", part, "a part that a message of a run has no form for")
+            notes.add(f"{place}[{number}]", part, "a message part that a run cannot represent")
     return tuple(parts)
 
 

@@ -40,10 +40,10 @@ def _run(document: Document, index: int | None, redaction: Redaction) -> Run:
     if index is not None:
         entry = record(document, index) if document.by_line else document.data[index]
     if not isinstance(entry, Mapping):
-        refuse("it is no run")
+        refuse("it is not a run")
     names = [entry.get(key) for key in _NAMES]
     if any(not isinstance(name, str) and (name is not None or place < 3) for place, name in enumerate(names)):
-        refuse("it names no suite, pipeline and user task")
+        refuse("its suite, pipeline or user task is missing")
     suite, model, user_task, attack, injection_task = names
     done, security = entry.get("utility"), entry.get("security")
     if any(each is not None and not isinstance(each, bool) for each in (done, security)):
@@ -82,7 +82,7 @@ def _message(
         failed = bool(error) if "error" in message else None
         return calls.result(message.get("tool_call_id"), f"Error: {error}" if error else text, failed)
     if role != "assistant":
-        refuse(f"a message has the role {role!r:.80}, which is none of system, user, assistant, tool")
+        refuse(f"a message has the role {role!r:.80}; known roles are system, user, assistant and tool")
     given = message.get("tool_calls") or ()
     if not isinstance(given, list | tuple):
         refuse(f"`tool_calls` must be a list, but is {given!r:.80}")

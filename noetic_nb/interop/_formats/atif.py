@@ -85,7 +85,7 @@ def _run(document: Document, place: int) -> Run:
     data = document.data
     entry = record(document, place) if document.by_line else data[place] if isinstance(data, list | tuple) else data
     if not isinstance(entry, Mapping) or not isinstance(entry.get("steps"), list):
-        raise refused(document, "a trajectory has a list of `steps`", index=place)
+        raise refused(document, "a trajectory needs a list of `steps`", index=place)
     notes, agent = logs.Notes(), mapping(entry.get("agent"))
     reader = _Reader(document, entry, notes)
     talk = reader.talk(entry)
@@ -200,7 +200,7 @@ class _Reader:
             return
         count = step.get("llm_call_count")
         if type(count) is int and count > 1:
-            self.notes.add(f"{place}.llm_call_count", count, "several model calls are told as one")
+            self.notes.add(f"{place}.llm_call_count", count, "several model calls are reported as one")
         yield logs.answer(
             text,
             calls,
@@ -271,7 +271,7 @@ class _Reader:
             entry = self._beside(path)
             self.notes.rest(path, entry, _KEYS)
         if entry is None or name in self.open or len(self.open) >= _DEEPEST:
-            self.notes.add(f"{place}.subagent_trajectory_ref", reference, "a trajectory that is not there")
+            self.notes.add(f"{place}.subagent_trajectory_ref", reference, "a missing trajectory")
             return None
         self.open.add(name)
         self.told.add(name)

@@ -101,10 +101,10 @@ def _run(document: Document, lines: list[Mapping[str, Any]], notes: logs.Notes) 
     }
     if costs:
         notes.add(
-            "cost-state.modelUsage", costs[-1].get("modelUsage"), "sums of the program, calls without a line included"
+            "cost-state.modelUsage", costs[-1].get("modelUsage"), "totals of the program, with calls that have no line"
         )
     for kind, number in reader.skipped.items():
-        notes.add(kind, number, "lines of a type that has no place in a run")
+        notes.add(kind, number, "lines of a type that a run cannot represent")
     return logs.agent_run(
         logs.text_of(said.get("sessionId")), talk, {key: value for key, value in meta.items() if value}, notes
     )
@@ -179,9 +179,7 @@ class _Reader:
                 elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
                     calls.append(msg.call(str(block.get("name")), block.get("input"), str(block.get("id"))))
                 else:
-                    self.notes.add(
-                        f"message {_message_id(line)}", block, "a block that a message of a run has no form for"
-                    )
+                    self.notes.add(f"message {_message_id(line)}", block, "a message block that a run cannot represent")
         last = lines[-1]
         message = msg.mapping(last.get("message"))
         model = logs.text_of(message.get("model"))
@@ -261,7 +259,7 @@ class _Reader:
         if self.path is not None:
             names |= {file.stem[6:] for file in (_folder(self.path) / "subagents").glob("agent-*.jsonl")}
         for name in sorted(names - self.told):
-            self.notes.add("subagents", name, "the log of a sub-agent that no call names")
+            self.notes.add("subagents", name, "the log of a sub-agent without a call")
 
     def _child(self, about: Mapping[str, Any], call_id: str) -> msg.Child | None:
         agent_id = logs.text_of(about.get("agentId"))
@@ -275,8 +273,8 @@ class _Reader:
             file = next((file for file in found if file.is_file() and file != self.path), None)
             lines = [] if file is None else list(lines_of(read_document(file), self.notes.add))
         if not lines:
-            self.notes.add(f"tool {call_id}", agent_id, "the log of a sub-agent that is not there")
-            self.notes.add(f"tool {call_id}.usage", about.get("usage"), "tokens of a sub-agent that is not there")
+            self.notes.add(f"tool {call_id}", agent_id, "the missing log of a sub-agent")
+            self.notes.add(f"tool {call_id}.usage", about.get("usage"), "tokens of a sub-agent whose log is missing")
             return None
         self.depth += 1
         try:

@@ -126,7 +126,7 @@ def _run(document: Document, lines: list[Mapping[str, Any]], notes: logs.Notes) 
         "agent_version": logs.text_of(about.get("cli_version")),
     }
     for kind, number in reader.skipped.items():
-        reader.notes.add(kind, number, "lines of a type that has no place in a run")
+        reader.notes.add(kind, number, "lines of a type that a run cannot represent")
     known = {key: value for key, value in meta.items() if value}
     return logs.agent_run(logs.text_of(about.get("id")), talk, known, reader.notes, policy=policy or "")
 
@@ -220,7 +220,7 @@ class _Reader:
             self._flush()
             self._talk.append(msg.Compaction("codex", opaque=item.get("encrypted_content") is not None, t_ms=t_ms))
         else:
-            self.notes.add(place, item, "an item that a run has no form for")
+            self.notes.add(place, item, "an item that a run cannot represent")
 
     def _said(self, item: Mapping[str, Any], t_ms: float | None, place: str) -> msg.Message:
         content = item.get("content")
@@ -338,7 +338,7 @@ class _Reader:
             return None
         file = _rollout_of(agent_id, self.path)
         if file is None:
-            self.notes.add(f"tool {call_id}", agent_id, "the log of a sub-agent that is not there")
+            self.notes.add(f"tool {call_id}", agent_id, "the missing log of a sub-agent")
             return None
         inner = _Reader(file, self.notes, self.depth + 1)
         talk = inner.talk(list(lines_of(read_document(file), self.notes.add)))

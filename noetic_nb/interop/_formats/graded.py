@@ -46,7 +46,7 @@ def talk_of(entry: Mapping[str, Any], key: str, refuse: Callable[[str], NoReturn
 def said(content: object, refuse: Callable[[str], NoReturn]) -> str:
     """Return the text of a message."""
     if content is not None and not isinstance(content, str):
-        refuse(f"a message's content is no text: {content!r:.80}")
+        refuse(f"a message's content must be text, but is {content!r:.80}")
     return content or ""
 
 

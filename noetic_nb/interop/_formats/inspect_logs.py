@@ -397,7 +397,7 @@ def looks_like(document: Document) -> bool:
 
 
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for each sample; raises `NoeticError` ``invalid_run_file`` if it is no log.
+    """Yield a reader for each sample; raises `NoeticError` ``invalid_run_file`` if it is not a log.
 
     An archive where Inspect is not installed raises `NoeticConfigError` ``MISSING_PACKAGE``.
     """
@@ -411,7 +411,7 @@ def read(document: Document, format: str | None = None) -> Iterator[Callable[[],
         data = {"eval": {}, "samples": [data]} if is_sample else data
     about, samples = (data.get(key) for key in ("eval", "samples")) if isinstance(data, Mapping) else (None, None)
     if not isinstance(about, Mapping) or not isinstance(samples, list | tuple):
-        what = "it is a log without samples" if isinstance(about, Mapping) else "it is no log of Inspect"
+        what = "it is a log without samples" if isinstance(about, Mapping) else "it is not a log of Inspect"
         raise refused(document, what)
     for place, sample in enumerate(samples):
         yield partial(_run, document, sample, data, place)
@@ -433,7 +433,7 @@ def _archive(document: Document) -> Iterator[Callable[[], Run]]:
         for place, sample in enumerate(samples):
             yield partial(_run, document, sample.model_dump(mode="json", exclude_none=True), log, place)
     except (OSError, ValueError, KeyError, RuntimeError, NotImplementedError, EOFError) as error:
-        what = f"it is no whole log of Inspect ({type(error).__name__}: {str(error)[:200]})"
+        what = f"it is not a whole log of Inspect ({type(error).__name__}: {str(error)[:200]})"
         raise refused(document, what) from error
     except Exception as error:  # a damaged archive raises what the unpacking package likes to
         if type(error).__name__ not in ("BadZipFile", "error", "IncompleteReadError", "ValidationError"):
@@ -444,7 +444,7 @@ def _archive(document: Document) -> Iterator[Callable[[], Run]]:
 def _run(document: Document, sample: Any, log: Mapping[str, Any], place: int) -> Run:
     about = msg.mapping(log.get("eval"))
     if not isinstance(sample, Mapping) or not isinstance(sample.get("messages"), list):
-        raise refused(document, "a sample holds no messages", index=place)
+        raise refused(document, "a sample contains no messages", index=place)
     kept = sample.get("attachments")
     texts: Mapping[str, Any] = kept if isinstance(kept, Mapping) else {}
     unmapped: list[dict[str, Any]] = []

@@ -48,7 +48,7 @@ def large_document(path: Path) -> Document:
     with regular_file(path, _MOST) as file:
         start = file.read(_PIECE)
         if start[:2] in (b"\x1f\x8b", b"PK"):
-            raise refused(document, "it is packed, and too large to be read at once", hint=_UNPACK)
+            raise refused(document, "it is compressed, and too large to be read at once", hint=_UNPACK)
         file.seek(0)
         first = start.lstrip(b"\xef\xbb\xbf" + _BLANK)[:1]
         records = _Records(path)
@@ -57,7 +57,9 @@ def large_document(path: Path) -> Document:
                 records.starts.append(begin)
                 records.stops.append(end)
         except ValueError as error:
-            raise refused(document, f"it is too large to be read at once, and no list ({error})", hint=_WAYS) from error
+            raise refused(
+                document, f"it is too large to be read at once, and not a list ({error})", hint=_WAYS
+            ) from error
     if first != b"[" and (len(records) < 2 or all(line.parsed() is None for line in records[:_LOOKED_AT])):
         raise refused(document, "it is one JSON value, and too large to be read at once", hint=_WAYS)
     return Document(records, path, by_line=True)
@@ -229,7 +231,7 @@ def _entry(document: Document, entry: Any, place: int | None, format: str | None
         talk = [], {}
     if talk is None:
         hint = f"Formats: {', '.join(FORMATS)}."
-        raise refused(document, "it holds no messages of a known format", index=place, hint=hint)
+        raise refused(document, "it contains no messages of a known format", index=place, hint=hint)
     return _run(document, talk, format, place)
 
 

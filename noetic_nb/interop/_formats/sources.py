@@ -258,8 +258,8 @@ def _advice(error: Exception, content: bytes, path: Path | None) -> str:
         return "It is nested too deep for a conversation."
     is_at_the_end = getattr(error, "pos", -1) >= len(content.decode(errors="replace").rstrip())
     if is_at_the_end or "Unterminated string" in str(error):
-        return "It ends in the middle: copy or download it again."
-    return "Correct it there, or pass the messages as Python data."
+        return "It is truncated: copy or download it again."
+    return "Correct the file, or pass the messages as Python data."
 
 
 def as_rows(source: Any) -> Any:
@@ -301,7 +301,7 @@ def _is_json(text: bytes) -> bool:
 
 
 def first_value(document: Document) -> Any:
-    """Return the first record of a document, the document itself where it is no list of them."""
+    """Return the first record of a document, the document itself where it is not a list of them."""
     data = document.data
     return record(document, 0) if document.by_line else data[0] if isinstance(data, list | tuple) and data else data
 
@@ -377,5 +377,5 @@ def record(document: Document, index: int) -> Mapping[str, Any]:
             hint = _advice(error, value.text, document.path)
             raise refused(document, f"it is not JSON ({error})", index=index, hint=hint) from error
     if not isinstance(value, Mapping):
-        raise refused(document, f"a record is a mapping, not {type(value).__name__}", index=index)
+        raise refused(document, f"a record must be a mapping, not {type(value).__name__}", index=index)
     return value

@@ -49,13 +49,13 @@ def trajectory(
     refuse = graded.refuser(document, place, _HINT)
     entry = record(document, place) if document.by_line else entries(document)[place]
     if not isinstance(entry, Mapping):
-        refuse("it is no trajectory")
+        refuse("it is not a trajectory")
     index = entry.get("index", place)
     if type(index) is not int:
         refuse(f"its `index` must be a whole number, but is {index!r:.80}")
     messages = graded.talk_of(entry, "traj", refuse)
     if "reward" not in entry:
-        refuse("it has no `reward`; null is one that nobody knows")
+        refuse("`reward` is missing; write null if it is unknown")
     info = entry.get("info")
     task = info.get("task") if isinstance(info, dict) else None
     source = "tau-bench" if domain is None else "tau-bench airline" if domain == "airline" else domain
@@ -81,7 +81,7 @@ def _message(
     if role == "tool":
         return calls.result(message.get("tool_call_id"), text, message.get("error"))
     if role != "assistant":
-        refuse(f"a message has the role {role!r:.80}, which is none of system, user, assistant, tool")
+        refuse(f"a message has the role {role!r:.80}; known roles are system, user, assistant and tool")
     given = message.get("tool_calls") or []
     if not isinstance(given, list):
         refuse(f"`tool_calls` must be a list, but is {given!r:.80}")

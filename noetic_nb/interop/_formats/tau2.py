@@ -161,7 +161,7 @@ def _messages(
                 graded.assistant(graded.said(content, refuse), own, model=model, usage=counted, cost=cost, t_ms=t_ms)
             )
         elif role != "system":
-            refuse(f"a message has the role {role!r:.80}, which is none of system, user, assistant, tool")
+            refuse(f"a message has the role {role!r:.80}; known roles are system, user, assistant and tool")
     return made, beside
 
 

@@ -176,7 +176,7 @@ def _by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise TypeError(f"{name!r} is given twice, by place and by name")
+            raise TypeError(f"{name!r} is given twice, by position and by name")
         found[name] = value
     return found
 

@@ -247,7 +247,7 @@ def mcp_call(function: Any, guard: Guard) -> Any:
     name_key = next((each for each in ("name", "tool_name") if each in known), None)
     args_key = next((each for each in ("arguments", "tool_args", "args") if each in known), None)
     if name_key is None or args_key is None:
-        what = f"Which tool {function.__name__!r} calls cannot be told."
+        what = f"Which tool {function.__name__!r} calls is unknown."
         hint = "It needs a parameter `name` and a parameter `arguments`, as session.call_tool has."
         raise NoeticConfigError("INVALID_TOOL", what, given=known, hint=hint)
     signature = inspect.signature(function)
@@ -260,7 +260,9 @@ def mcp_call(function: Any, guard: Guard) -> Any:
         except (TypeError, KeyError, NoeticError, NoeticConfigError) as exc:
             raise NoeticError("tool_failed", f"no call of a tool: {exc}", reason="invalid") from exc
         if not isinstance(given, FrozenDict) or not isinstance(tool_name, str):
-            raise NoeticError("tool_failed", "the arguments are no object", reason="invalid", tool_name=tool_name)
+            raise NoeticError(
+                "tool_failed", "the arguments are not a JSON object", reason="invalid", tool_name=tool_name
+            )
         if args_key in bound.arguments:
             # A copy: what is judged cannot be changed by whoever holds the mapping while a rule waits.
             bound.arguments[args_key] = None if bound.arguments[args_key] is None else thaw(given)

@@ -117,7 +117,7 @@ class Guard:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if on_deny not in ("raise", "return", None):
-            raise NoeticConfigError("INVALID_OPTION", "on_deny is 'raise', 'return' or None.", given=on_deny)
+            raise NoeticConfigError("INVALID_OPTION", "on_deny must be 'raise', 'return' or None.", given=on_deny)
         if not isinstance(rules, RuleBook):
             rules = RuleBook([rules] if isinstance(rules, SteeringRule) else rules or ())
         self.book = rules

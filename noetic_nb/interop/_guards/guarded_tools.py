@@ -75,7 +75,7 @@ _NO_NAME: Final = "LangGraph"
 
 
 def runnable(tool: Any, guard: Guard, guarded: Callable[[Any, Guard], Any]) -> Any:
-    """Guard something with an `invoke` or an `ainvoke` that is no tool; `guarded` guards the function that it calls in the end.
+    """Guard something with an `invoke` or an `ainvoke` that is not a tool; `guarded` guards the function that it finally calls.
 
     Raises `NoeticConfigError` ``INVALID_TOOL`` where it can be called in ways that are not known, or has no name for rules.
     """
@@ -100,7 +100,7 @@ def _plain(tool: Any, guard: Guard) -> Any:
     """Guard an object that is like a runnable as far as it can be seen."""
     others = [each for each in OTHER_WAYS if callable(getattr(tool, each, None))]
     if others:
-        what = f"A {type(tool).__name__} can be called in ways that cannot be guarded: {', '.join(others)}."
+        what = f"A {type(tool).__name__} has methods that cannot be guarded: {', '.join(others)}."
         hint = "Guard a function that calls it, or the tools inside it."
         raise NoeticConfigError("INVALID_TOOL", what, given=tool, hint=hint)
     twin, name = copy.copy(tool), getattr(tool, "name", None) or type(tool).__name__
@@ -283,7 +283,7 @@ def guard(
     Raises
     ------
     NoeticConfigError
-        ``INVALID_OPTION``, ``SWAPPED_ARGUMENTS``, ``INVALID_TOOL`` where something is no tool, can be called in a way that
+        ``INVALID_OPTION``, ``SWAPPED_ARGUMENTS``, ``INVALID_TOOL`` where something is not a tool, can be called in a way that
         cannot be guarded, or has no name while rules name tools, or what the rules raise.
 
     Warns
@@ -338,7 +338,7 @@ def _guarded(tool: Any, guard: Guard) -> Any:
         return guarded(tool, guard)
     if not callable(tool):
         hint = "Pass a function, a tool of LangChain, pydantic-ai or OpenAI Agents, or session.call_tool."
-        raise NoeticConfigError("INVALID_TOOL", "This is no tool that can be guarded.", given=tool, hint=hint)
+        raise NoeticConfigError("INVALID_TOOL", "This tool cannot be guarded.", given=tool, hint=hint)
     # Its own name says nothing: the function is guarded, with all it is given.
     if isinstance(tool, functools.partial):
         return _again(functools.partial(_guarded(tool.func, guard), *tool.args, **tool.keywords), tool.func, guard)

@@ -155,7 +155,7 @@ class ModelUse:
 
 @dataclass(slots=True)
 class ToolUse:
-    """One tool call; `given` is the text on the span where it is no mapping of arguments."""
+    """One tool call; `given` is the text on the span where it is not a mapping of arguments."""
 
     span: Span
     name: str

@@ -166,7 +166,7 @@ class _Text:
             return False
         self.total += len(piece)
         if self.total > self.max_bytes:
-            self.fail(f"it holds more than {self.max_bytes:,} characters", hint=_TOO_LARGE, is_last=True)
+            self.fail(f"it contains more than {self.max_bytes:,} characters", hint=_TOO_LARGE, is_last=True)
         self.buffer, self.at = self.buffer[self.at :] + piece, 0
         return True
 
@@ -204,7 +204,7 @@ class _Text:
                 is_cut = len(self.buffer) - error.pos < _NEAR_END or error.msg.startswith("Unterminated")
                 if is_cut and self.more():
                     continue
-                self.fail(f"it is cut off or no JSON ({error.msg})", error)
+                self.fail(f"it is truncated or not JSON ({error.msg})", error)
             # A number that touches the end of a piece may go on in the next.
             if end == len(self.buffer) and not isinstance(found, dict | list | str) and self.more():
                 continue
@@ -336,7 +336,7 @@ def _holds_spans(value: Any) -> bool:
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
     """Yield a reader for each run of a document."""
     if document.is_large:
-        raise refused(document, "spans of a file as large cannot be read one run at a time", hint=_TOO_LARGE)
+        raise refused(document, "this file is too large to read its spans run by run", hint=_TOO_LARGE)
     yield from _runs(_records_of_lines(document) if document.by_line else records_of(document.data), ())
 
 
@@ -409,7 +409,7 @@ def _runs(given: Iterable[tuple[str, Any]], logs: Iterable[tuple[str, Any]]) -> 
             spans.append(span)
         else:
             hint = "A span has a context with its ids (SDK), or spanId and traceId (OTLP)."
-            error = NoeticError("invalid_run_file", f"Record {place} is no span.", hint=hint, index=place)
+            error = NoeticError("invalid_run_file", f"Record {place} is not a span.", hint=hint, index=place)
             faults.append((near, error, value))
     if faults and not spans:
         raise faults[0][1]

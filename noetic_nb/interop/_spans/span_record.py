@@ -83,7 +83,7 @@ class LogRecord:
 
 
 def span_record(value: Any, place: int) -> Span | None:
-    """Return a span in our form, None for an object that is no span."""
+    """Return a span in our form, None for an object that is not a span."""
     if isinstance(value, Mapping):
         if "spanId" in value or "span_id" in value or "traceId" in value:
             return _otlp(value, place)

@@ -101,7 +101,7 @@ class RunWriter(TurnWriter):
             self.beside(log, entry)
 
     def beside(self, log: Log, entry: Any) -> None:
-        """Write a span that is no call: an operation of a memory, a plan, a check."""
+        """Write a span that is not a call: an operation of a memory, a plan, a check."""
         if isinstance(entry, ModelUse):
             self.summary(log, entry)
         elif isinstance(entry, CheckUse):

@@ -47,7 +47,7 @@ def run_of_own(spans: Sequence[Span], *, run_id: str, unmapped: Sequence[Mapping
                 event = parse_event(redaction.data(wire))
                 found.append((float(event.t_ms), int(number), event))
             except (TypeError, ValueError, OverflowError, RecursionError) as error:
-                what = "an event cannot be read" if isinstance(error, WireError) else "this is no event"
+                what = "an event cannot be read" if isinstance(error, WireError) else "this is not an event"
                 strange.append({"place": f"span {span.place}", "what": what, "value": str(error)[:2_000]})
     found.sort(key=lambda each: each[:2])
     events = [event for _, _, event in found]

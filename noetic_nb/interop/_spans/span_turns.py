@@ -158,7 +158,7 @@ class TurnWriter:
         self.turn: _Turn | None = None
         self.turns = self.calls = self.children = self.plans = 0
         self.held: list[tuple[Any, Execution]] = []
-        """What came before the call that begins its turn, and is no call."""
+        """What came before the call that begins its turn, and is not a call."""
         self.now = 0.0
 
     def meta(self) -> dict[str, Any]:

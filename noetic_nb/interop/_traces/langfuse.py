@@ -79,7 +79,7 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
     found = [_camel(each) for each in given if isinstance(each, Mapping)]
     trace_id = text_of(about["id"])
     if trace_id is None or (about["observations"] and not given):
-        raise ValueError("a trace has an id, and its observations in full: fetch it with GET /api/public/traces/{id}")
+        raise ValueError("a trace needs its id and its full observations: fetch it with GET /api/public/traces/{id}")
     tops = [each for each in found if not each.get("parentObservationId")]
     top = trace.add(
         Record(

@@ -41,7 +41,7 @@ def _is_run(entry: Mapping[str, Any]) -> bool:
 def _add(trace: Trace, entry: Mapping[str, Any], trace_id: str | None = None, depth: int = 0) -> None:
     run_id = text_of(entry["id"])
     if run_id is None or depth > _DEEPEST:
-        raise ValueError("a run has an id, and is not nested without end")
+        raise ValueError("a run needs an id, and must not contain itself")
     trace_id = text_of(entry.get("trace_id")) or trace_id or run_id
     extra = mapping(parsed(entry.get("extra")))
     metadata = {**mapping(parsed(entry.get("metadata"))), **mapping(extra.get("metadata"))}

@@ -70,7 +70,7 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
         return
     info, spans = entry["info"], mapping(entry["data"]).get("spans")
     if not isinstance(info, Mapping) or not isinstance(spans, list):
-        raise ValueError("a trace has `info`, and `data` with its spans")
+        raise ValueError("a trace needs `info`, and `data` with its spans")
     metadata = mapping(info.get("trace_metadata", info.get("request_metadata")))
     session = text_of(metadata.get("mlflow.trace.session"))
     found = [trace.attempt(f"spans[{place}]", each, _span, session) for place, each in enumerate(spans)]
@@ -106,7 +106,7 @@ def _score(given: Mapping[str, Any]) -> dict[str, Any]:
 def _span(trace: Trace, entry: Mapping[str, Any], session: str | None) -> Record:
     base = span_record(entry, len(trace.records))
     if base is None:
-        raise ValueError("a span has the ids of itself and of its trace")
+        raise ValueError("a span needs its own id and the id of its trace")
     # Values of attributes are JSON texts.
     about = {key: parsed(value) for key, value in base.attributes.items()}
     inputs = about.get("mlflow.spanInputs")

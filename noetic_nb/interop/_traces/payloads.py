@@ -148,7 +148,7 @@ def _names_itself(value: Any) -> bool:
 
 
 def _kind(value: Mapping[str, Any], name: str = "type") -> str:
-    """Return the type or role of a message, "" for one that is no text."""
+    """Return the type or role of a message, "" for one that is not text."""
     return kind if isinstance(kind := value.get(name), str) else ""
 
 

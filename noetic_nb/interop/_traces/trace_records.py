@@ -82,7 +82,7 @@ class Trace:
                 raise value
             value = payloads.plain(value)
             if not isinstance(value, Mapping):
-                raise TypeError(f"a record is a mapping, not {type(value).__name__}")
+                raise TypeError(f"a record must be a mapping, not {type(value).__name__}")
             return read(self, value, *more)
         except (*WRONG, NoeticError) as error:
             self.faults.append((self.place, len(self.records), error, value))
@@ -315,13 +315,13 @@ def _read(
     try:
         found = list(trace.runs())
     except WRONG as error:
-        raise refused(document, f"it is not as its format has it ({fault(error)})", index=0) from error
+        raise refused(document, f"it does not follow its format ({fault(error)})", index=0) from error
     if not found and trace.faults:  # nothing else is there to be read
         where, _, first, _ = trace.faults[0]
         if isinstance(first, NoeticError):
             raise first
         index = int(where.partition(".")[0].split()[1]) - document.by_line
-        raise refused(document, f"it is not as its format has it ({fault(first)})", index=index) from first
+        raise refused(document, f"it does not follow its format ({fault(first)})", index=index) from first
     yield from found
 
 

@@ -53,7 +53,7 @@ def _is_ours(entry: Mapping[str, Any]) -> bool:
 def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
     trace_id, call_id = text_of(entry["trace_id"]), text_of(entry["id"])
     if trace_id is None or call_id is None:
-        raise ValueError("a call has its id and that of its trace")
+        raise ValueError("a call needs its own id and the id of its trace")
     attributes, summary = mapping(entry.get("attributes")), mapping(entry.get("summary"))
     own, server = mapping(attributes.get("weave")), mapping(summary.get("weave"))
     # weave:///team/project/op/NAME:version

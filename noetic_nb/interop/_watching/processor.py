@@ -65,7 +65,7 @@ def watch(*, run: Run | None = None, rules: Any = None, regulator: Any = None) -
     ()
     """
     if run is not None and not isinstance(run, Run):
-        raise NoeticConfigError("INVALID_RUN", "Spans are written to a run.", given=run, hint="Use nn.Run().")
+        raise NoeticConfigError("INVALID_RUN", "The spans must be written to a Run.", given=run, hint="Use nn.Run().")
     return RunSpanProcessor(run, rules=rules, regulator=regulator)
 
 
@@ -156,7 +156,7 @@ class RunSpanProcessor:
         self._errors += 1
         if self._errors > MOST_ERRORS:
             return
-        _LOG.warning("A span could not be read; the agent goes on.", exc_info=error)
+        _LOG.warning("A span could not be read; the agent continues.", exc_info=error)
         message = redact_text(f"{type(error).__name__}: {error}")[:2_000]
         at = self.run.events[-1].t_ms if self.run.events else 0.0
         self.run.append(ErrorRaised(_OUTSIDE, at, "watch_failed", message))

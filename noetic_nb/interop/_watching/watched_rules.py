@@ -142,7 +142,7 @@ class Judging:
                 return result
             if any(rule.id == result.waiting_for and rule.form in ("cel", "sequence") for rule in rules):
                 # This call is too large to be judged at once; the next one may not be.
-                fault = TimeoutError("The arguments are too large to be judged while nobody can wait.")
+                fault = TimeoutError("The arguments are too large to be checked without waiting.")
                 result.faults += (RuleFault(result.waiting_for, fault, "error"),)
                 result.decision = SteeringDecision(SteeringAction.DENY, FAILED_GUIDANCE, (result.waiting_for,))
                 return result

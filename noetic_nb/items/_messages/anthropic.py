@@ -50,7 +50,7 @@ def decode(value: Mapping[str, Any], reading: msg.Reading) -> None:
         return
     reading.skip_keys(value, _KNOWN)
     if not isinstance(content, str | list | tuple):
-        reading.skip("content", "the content of a message is text or a list of blocks", value)
+        reading.skip("content", "the content of a message must be text or a list of blocks", value)
         return
     t_ms = msg.time_ms(value.get("timestamp", value.get("created_at")))
     items: list[Item] = []

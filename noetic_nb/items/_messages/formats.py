@@ -117,7 +117,7 @@ def decode_messages(
     found = format or recognise(given)
     if found is None:
         if given:
-            what = "These messages are of no format that is known."
+            what = "The format of these messages is unknown."
             hint = f"Name the format: {', '.join(get_args(MessageFormat))}."
             raise NoeticConfigError("UNKNOWN_FORMAT", what, given=given[0], hint=hint)
         found = "openai"
@@ -158,7 +158,7 @@ def decode_into(message: Any, format: MessageFormat, reading: Reading, waiting: 
         elif is_mapping and openai_chat.looks_like(message):
             openai_chat.decode(message, reading, waiting)
         else:
-            reading.skip("", "it is no message", message)
+            reading.skip("", "it is not a message", message)
     except ItemValidationError as error:
         if reading.strict:
             raise
@@ -209,7 +209,7 @@ def _system(system: Any, reading: Reading) -> None:
     parts = tuple([input_text(text) for text in texts if isinstance(text, str)])
     reading.place = "system"
     if len(parts) != len(texts) or not parts:
-        reading.skip("", "a system prompt is text or a list of texts", system)
+        reading.skip("", "a system prompt must be text or a list of texts", system)
     if parts:
         reading.messages.append(Message("system", (text_message("system", parts),)))
 

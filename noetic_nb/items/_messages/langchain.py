@@ -197,7 +197,7 @@ def _content(content: Any, role: str, reading: msg.Reading, errors: dict[str, st
 
 
 def _item(block: Any, errors: dict[str, str]) -> Item | None:
-    """Return a block of an answer that is no text: a thought, or the result of the provider's own tools."""
+    """Return a block of an answer that is not text: a thought, or the result of the provider's own tools."""
     if not isinstance(block, Mapping):
         return None
     kind, extras = block.get("type"), msg.mapping(block.get("extras"))

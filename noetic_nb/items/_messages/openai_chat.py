@@ -60,7 +60,7 @@ def decode(value: Mapping[str, Any], reading: msg.Reading, waiting: list[str]) -
         return
     content = value.get("content")
     if not isinstance(content, str | list | tuple) and (content is not None or role != "assistant"):
-        reading.skip("content", "the content of a chat message is text or a list of parts", content)
+        reading.skip("content", "the content of a chat message must be text or a list of parts", content)
         content = None
     parts = _parts(content, str(given), reading)
     calls = _calls(value, reading, waiting)
@@ -75,7 +75,7 @@ def decode(value: Mapping[str, Any], reading: msg.Reading, waiting: list[str]) -
     if isinstance(spoken := value.get("audio"), Mapping):
         if not parts and isinstance(spoken.get("transcript"), str):
             parts.append(msg.output_text(spoken["transcript"]))
-        reading.note("audio", "of an answer that was spoken only the words are kept", spoken)
+        reading.note("audio", "only the words of a spoken answer are kept", spoken)
     notes = value.get("annotations")
     if isinstance(notes, list | tuple) and notes and parts and "text" in parts[-1]:
         parts[-1] = FrozenDict({**parts[-1], "annotations": freeze(notes)})
@@ -127,7 +127,7 @@ def _output(value: Mapping[str, Any], reading: msg.Reading, waiting: list[str], 
         if isinstance(text, str):
             texts.append(text)
         else:
-            reading.skip(f"content[{number}]", "what a tool answered is no text", part)
+            reading.skip(f"content[{number}]", "the answer of a tool is not text", part)
     output, error = "".join(texts), value.get("error")
     # Some record a failure as true, others as its text.
     failed = error if isinstance(error, str) and error else output if error is True else None

@@ -23,7 +23,7 @@ _API: Final = "responses"
 # The API refuses a longer id of a call; others give out longer ones.
 _LONGEST_ID: Final = 64
 _ENDS: Final = frozenset({"response.completed", "response.incomplete"})
-# Of a call: what is no argument of it.
+# Of a call: what is not an argument of it.
 _RESULTS: Final = ("error", "output", "outputs", "results", "result")
 _ABOUT_CALLS: Final = frozenset(
     {"type", "id", "call_id", "name", "status", "server_label", "caller", "namespace", "execution", "environment"}
@@ -154,7 +154,7 @@ def _items(value: Mapping[str, Any], reading: msg.Reading, errors: dict[str, str
         if isinstance(content, str):
             value = {**value, "content": [(msg.output_text if role == "assistant" else msg.input_text)(content)]}
         elif not isinstance(content, list | tuple) or not all(isinstance(part, Mapping) for part in content):
-            reading.skip("content", "the content of a message is text or a list of parts", value)
+            reading.skip("content", "the content of a message must be text or a list of parts", value)
             return ()
     try:
         item = parse_shape(value)
@@ -165,7 +165,7 @@ def _items(value: Mapping[str, Any], reading: msg.Reading, errors: dict[str, str
         reading.skip("id", "an id is text", value)
         return ()
     if kind == "reasoning" and not all(map(_is_parts, (item.get("summary"), item.get("content")))):
-        reading.skip("", "a thought is a list of parts", value)
+        reading.skip("", "a thought must be a list of parts", value)
         return ()
     if kind == "function_call" and not all(
         isinstance(item.get(key), str) and item[key] for key in ("name", "arguments", "callId")
@@ -216,7 +216,7 @@ def _shell_text(parts: Sequence[Any]) -> tuple[str, str | None]:
 
 
 def _tool(value: Mapping[str, Any], reading: msg.Reading, errors: dict[str, str]) -> tuple[Item, ...]:
-    """Read a call of a tool that is no function: custom, of an MCP server, or of the provider's own."""
+    """Read a call of a tool that is not a function: custom, of an MCP server, or of the provider's own."""
     kind = value["type"]
     call_id, name = value.get("call_id") or value.get("id"), value.get("name") or kind.removesuffix("_call")
     if not isinstance(call_id, str) or not call_id or not isinstance(name, str):
@@ -257,7 +257,7 @@ def _response(value: Mapping[str, Any], reading: msg.Reading) -> None:
         if isinstance(raw, Mapping):
             items += _items(raw, reading, errors)
         else:
-            reading.skip("", "it is no item", raw)
+            reading.skip("", "it is not an item", raw)
     reading.place = outer
     counted = value.get("usage")
     error, why = value.get("error"), value.get("incomplete_details")

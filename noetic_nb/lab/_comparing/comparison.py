@@ -158,7 +158,7 @@ def compare(
     Raises
     ------
     NoeticConfigError
-        ``INVALID_RUN`` for what is no run, ``UNPAIRED_RUNS`` for lists that do not fit together, ``INVALID_METRIC``.
+        ``INVALID_RUN`` for a value that is not a run, ``UNPAIRED_RUNS`` for lists that do not fit together, ``INVALID_METRIC``.
 
     References
     ----------
@@ -178,11 +178,11 @@ def compare(
     for side in (a, b):
         if isinstance(side, RuleBook):
             hint = "Write compare(lab.evaluate(a, runs), lab.evaluate(b, runs))."
-            raise NoeticConfigError("INVALID_RUN", "Rule books differ in what they do to runs.", given=side, hint=hint)
+            raise NoeticConfigError("INVALID_RUN", "To compare rule books, pass runs as well.", given=side, hint=hint)
     if not any(isinstance(side, Run | Evaluation) for side in (a, b)):
         return compare_paired(a, b, metrics=metrics, by=by)
     for run in (a, b):
-        check_run(run, "Two runs are compared, two lists of runs, or two evaluations.")
+        check_run(run, "Compare two runs, two lists of runs, or two evaluations.")
     if metrics is not None:
         raise _no_metrics(metrics)
     return Comparison(a, b, tuple(_rows(a, b)))
@@ -190,7 +190,7 @@ def compare(
 
 def _no_metrics(given: object) -> NoeticConfigError:
     hint = "Pass compare([a], [b], metrics=...)."
-    return NoeticConfigError("INVALID_METRIC", "Metrics are for lists of runs.", given=given, hint=hint)
+    return NoeticConfigError("INVALID_METRIC", "Metrics only apply to lists of runs.", given=given, hint=hint)
 
 
 def _rows(a: Run, b: Run) -> Iterator[tuple[int, str, Any, Any]]:

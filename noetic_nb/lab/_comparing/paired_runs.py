@@ -255,8 +255,8 @@ def _number(metric: Callable[[Run], Any], name: str, run: Run) -> float:
         value = metric(run)
         return nan if value is None else float(value)
     except Exception as error:
-        what = f"Metric {name!r} of {run.run_id} could not be had: {type(error).__name__}: {error}"
-        hint = "It is a function of a run that returns a number, or None where it is not known."
+        what = f"Metric {name!r} of {run.run_id} could not be computed: {type(error).__name__}: {error}"
+        hint = "It must be a function of a run that returns a number, or None if it is unknown."
         raise NoeticConfigError("INVALID_METRIC", what, given=metric, hint=hint) from error
 
 
@@ -268,7 +268,7 @@ def _paired(left: Sequence[Run], right: Sequence[Run]) -> tuple[list[tuple[Run, 
         alone += [run.run_id for key, run in others.items() if key not in keys]
         if pairs:
             return pairs, "task and trial", tuple(alone)
-        raise _unpaired(left, right, "No task and trial is in both lists.")
+        raise _unpaired(left, right, "The lists have no task and trial in common.")
     if len(left) != len(right):
         raise _unpaired(left, right, "Runs without a task id are paired by position, and one list is longer.")
     return list(zip(left, right, strict=True)), "position", ()

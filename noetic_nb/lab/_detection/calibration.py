@@ -54,7 +54,7 @@ class Failure(NamedTuple):
 def none_scored(first: Failure, **given: Any) -> NoeticConfigError:
     """Return the error of runs of which a detector could score none."""
     what = f"{first.detector} could not score any run; the first, {first.run_id}: {first.why}"
-    hint = "Call it on that run, or pass runs that know what it looks at."
+    hint = "Call it on that run, or pass runs that contain its data."
     return NoeticConfigError("DETECTOR_FAILED", what, given=given, hint=hint)
 
 
@@ -318,8 +318,8 @@ class Calibration:
                 _tried=tuple([Detecting(name, _given(settings, named)) for name, settings in data["tried"]]),
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
-            what = f"The file holds no calibration that can be read: {exc}"
-            hint = "Use what Calibration.save wrote, and pass predicates of your own as named={name: predicate}."
+            what = f"The file does not contain a valid calibration: {exc}"
+            hint = "Use a file that Calibration.save wrote, and pass predicates of your own as named={name: predicate}."
             raise NoeticConfigError("INVALID_CALIBRATION", what, given=str(path), hint=hint) from exc
 
 

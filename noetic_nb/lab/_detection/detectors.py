@@ -197,7 +197,7 @@ class Detecting:
         Raises `NoeticConfigError` ``NOT_A_PREDICATE`` for a function.
         """
         if not self.is_steering:
-            what = f"{self.name} is a function of a run, which no regulator can evaluate while the run lasts."
+            what = f"{self.name} is a function of a run; a regulator cannot evaluate it during the run."
             hint = "Calibrate a predicate of noetic_nb.regulator, or a Regulator."
             raise NoeticConfigError("NOT_A_PREDICATE", what, given=self.name, hint=hint)
         if score is None:
@@ -217,7 +217,7 @@ def detectors_of(given: Any) -> tuple[Detecting, ...]:
     for name, each in named.items():
         is_known = isinstance(each, reg.Regulator) or _is_predicate(each) or callable(each)
         if not isinstance(name, str) or isinstance(each, type) or not is_known:
-            what = "A detector is a function of a run, a predicate of a regulator, or a regulator."
+            what = "A detector must be a function of a run, a predicate of a regulator, or a regulator."
             hint = "Pass ToolLoop(), lambda run: len(run.turns), a Regulator, or a dict of names to several of them."
             raise NoeticConfigError("INVALID_DETECTOR", what, given=each if isinstance(name, str) else name, hint=hint)
     if not named:
@@ -317,7 +317,7 @@ def _called(function: Callable[[Run], float], run: Run) -> float:
     try:
         found: Any = function(run)
         if isinstance(found, str | bytes):
-            raise TypeError(f"A detector gives a number, not {found!r:.60}.")
+            raise TypeError(f"A detector must return a number, not {found!r:.60}.")
         score = float(found)
     except Exception as exc:
         raise Unscored(plain(f"{type(exc).__name__}: {exc}", 200)) from exc
@@ -339,8 +339,8 @@ def _check_known(predicate: Predicate, run: Run) -> None:
     if (caps & {"tokens_out", "tokens_in"} or not caps) and not all(
         call.input_tokens or call.output_tokens for call in calls
     ):
-        raise Unscored("the usage of some of its calls is not known")
+        raise Unscored("the usage of some calls is unknown")
     if "usd" in caps and any(call.cost is None for call in calls):
-        raise Unscored("the price of some of its calls is not known")
+        raise Unscored("the price of some calls is unknown")
     if "wallclock_ms" in caps and any(call.duration_ms is None for call in calls):
-        raise Unscored("the duration of some of its calls is not known")
+        raise Unscored("the duration of some calls is unknown")

@@ -193,7 +193,7 @@ def _check_prices(price: _Price) -> None:
         return
     if cost_of(Usage(1_000, 1_000), model=price) is None:
         hint = "Run: pip install 'noetic_nb[prices]', or pass US dollars per million (input, output) tokens."
-        raise NoeticConfigError("INVALID_PRICE", "No price of this model is known.", given=price, hint=hint)
+        raise NoeticConfigError("INVALID_PRICE", "The price of this model is unknown.", given=price, hint=hint)
 
 
 def economics(
@@ -259,7 +259,7 @@ def economics(
     """
     detecting = detectors_of(detector)
     if len(detecting) > 1:
-        what = "The worth of one detector is computed at a time."
+        what = "The value of only one detector can be computed at a time."
         hint = "Call economics for each of them."
         raise NoeticConfigError("INVALID_DETECTOR", what, given=[each.name for each in detecting], hint=hint)
     _check_prices(price)

@@ -222,8 +222,8 @@ def calibrate(
     groups = groups_of(found, by)
     clusters = [cluster for cluster in clusters_of(found, by) if cluster is not None]
     if not _are_enough(groups, failed):
-        what = "Thresholds are fitted on some tasks and reported on others, but all runs are of one."
-        hint = 'Add runs of other tasks, or say by="run" where each run is a task of its own.'
+        what = "Thresholds are fitted on some tasks and reported on others, but all runs belong to one task."
+        hint = 'Add runs of other tasks, or pass by="run" if each run is its own task.'
         raise NoeticConfigError("TOO_FEW_TASKS", what, given={"runs": len(found), "tasks": 1}, hint=hint)
     # Loaded here, as numpy and scikit-learn are slow to load.
     import numpy as np

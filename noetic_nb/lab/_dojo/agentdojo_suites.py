@@ -137,7 +137,7 @@ class AgentDojoSuite:
                 if (value := planted.get(f"{place}.{field}")) is not None:
                     was = _at(data, [*path[:-1], field])
                     if field in _BY_OTHERS.get(self.name, ()) and value in _texts_at(self._data, field):
-                        raise ValueError(f"nobody can write another's {field}")
+                        raise ValueError(f"nobody can write the value of another {field}")
                     data = _with(data, [*path[:-1], field], [value] if isinstance(was, list) else value)
         state = self._suite.environment_type.model_validate(data)
         task = self._suite.user_tasks.get(user_task)

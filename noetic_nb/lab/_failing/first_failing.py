@@ -97,7 +97,7 @@ def not_recovered(thread: Thread) -> Iterator[Evidence]:
             yield Evidence(
                 step,
                 "an error ignored",
-                f"{step.name} failed, and nothing after it did the same: {step.result.text:.100}",
+                f"{step.name} failed, and no later call did the same: {step.result.text:.100}",
             )
 
 

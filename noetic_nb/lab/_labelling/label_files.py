@@ -127,8 +127,8 @@ def _run_of(row: _Found, runs: tuple[Run, ...]) -> Run:
         known = [run for run in runs if value is not None and _fact(run, name, value)]
         if len(known) == 1:
             return known[0]
-    what = "A label is about none of the runs, or about several."
-    hint = "Pass the runs that it is about; they are told by run_id, thread, or task_id and trial."
+    what = "A label matches none of the runs, or several."
+    hint = "Pass its runs; they are identified by run_id, thread, or task_id and trial."
     raise NoeticConfigError("UNKNOWN_RUN", what, given=dict(row.facts), hint=hint)
 
 

@@ -127,7 +127,7 @@ def agreement(collection: Run | Iterable[Run], name: str, *, level: str = "nomin
     raters = sorted({by for unit in units for by in unit.values} - {CONSENSUS})
     kinds = {kind for unit in units for kind, _ in unit.values.values()}
     if level != "nominal" and "str" in kinds:
-        hint = "Label what has an order with numbers."
+        hint = "Use numbers as the labels of ordered values."
         raise NoeticConfigError("INVALID_LEVEL", "Texts have no order.", given=sorted(kinds), hint=hint)
     groups: list[tuple[str, ...]] = [*combinations(raters, 2), *([tuple(raters)] if len(raters) > 2 else [])]
     rows = [_row(units, group, level) for group in groups]

@@ -101,7 +101,7 @@ class Losses(tuple[Loss, ...]):
         """Return the losses, and whether there may be others that nobody can know."""
         if not self.unknown:
             return super().__repr__()
-        return f"<{len(self)} losses known {super().__repr__()}; {self.unknown} compactions that nobody can read>"
+        return f"<{len(self)} losses known {super().__repr__()}; {self.unknown} unreadable compactions>"
 
     def to_frame(self) -> pandas.DataFrame:
         """Return one row for each loss.
@@ -161,14 +161,14 @@ def lost(run: Run, call: CallName, *, thread_id: str | None = None) -> Losses:
     >>> [(loss.fact, loss.kind, loss.asked_later) for loss in lost(run, -1)]
     [('A17-B', 'id', 3)]
     """
-    index = ContextIndex(check_run(run, "Losses are looked for in a run."))
+    index = ContextIndex(check_run(run, "`lost` needs a run."))
     request = index.requests.find(call, thread_id=thread_id)
     if not index.knows(request):
         raise NoeticConfigError(
             "NOT_RECORDED",
-            "Nobody knows what this call was sent.",
+            "The request of this call is unknown.",
             given=request.place,
-            hint="The run has answers, and neither requests nor compactions, as runs of others; record one with nn.record.",
+            hint="Imported runs have answers, but neither requests nor compactions. Record a run with nn.record.",
         )
     context = index.context(request)
     absent, known, found = frozenset(context.absent), KnownFacts(context.texts), facts_in(context.log)

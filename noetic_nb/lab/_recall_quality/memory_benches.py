@@ -136,7 +136,7 @@ def memory_bench(
     sets = sets_of_layers(layers)
     totals = _budgets(budgets)
     if not (is_number(price) and price >= 0 and is_number(cached_share) and 0 <= cached_share <= 1):
-        what = "A price is at least 0, and the share of it for cached tokens is from 0 to 1."
+        what = "A price must be at least 0, and its share for cached tokens from 0 to 1."
         hint = "Use price=1.0, cached_share=0.1."
         raise NoeticConfigError("INVALID_PRICE", what, given={"price": price, "cached_share": cached_share}, hint=hint)
     played_to = made_dialogues(seed=seed) if dialogues is None else as_dialogues(dialogues)
@@ -253,7 +253,7 @@ def sets_of_layers(given: Any) -> dict[str, Callable[[], Sequence[MemoryLayer]]]
     names = [name for name, _ in named]
     if not named or len(set(names)) < len(names):
         hint = "Pass {name: [layer, ...]}."
-        raise NoeticConfigError("INVALID_LAYERS", "Sets of layers have names of their own.", given=names, hint=hint)
+        raise NoeticConfigError("INVALID_LAYERS", "Each set of layers needs a name of its own.", given=names, hint=hint)
     for _, one in named:
         made_layers(one)
     return {name: partial(made_layers, one) for name, one in named}
@@ -270,13 +270,13 @@ def made_layers(given: Any) -> Sequence[MemoryLayer]:
 
 def _no_layers(given: object) -> NoeticConfigError:
     hint = "Pass {'window': [nn.history_window(6)], 'plain': []}."
-    return NoeticConfigError("INVALID_LAYERS", "That is no set of layers.", given=given, hint=hint)
+    return NoeticConfigError("INVALID_LAYERS", "That is not a set of layers.", given=given, hint=hint)
 
 
 def _budgets(given: Any) -> tuple[float, ...]:
     found = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     if not found or not all(is_number(one) and one > 0 for one in found) or len(set(found)) < len(found):
-        what = "Budgets are numbers of tokens above 0, each of them once."
+        what = "Budgets must be different numbers of tokens above 0."
         raise NoeticConfigError("INVALID_BUDGETS", what, given=given, hint="Use budgets=[500, 1_000, 2_000].")
     return found
 

@@ -100,7 +100,7 @@ def near_misses(
     """
     import pandas
 
-    check_run(run, "Near misses are looked for in a run.")
+    check_run(run, "`near_misses` needs a run.")
     request = recorded_request(run, call, thread_id=thread_id)
     rows = _items(request)
     found, not_asked = _memories(run, request, layers)

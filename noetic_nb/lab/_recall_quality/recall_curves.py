@@ -61,12 +61,12 @@ def recall_curve(table: pandas.DataFrame, *, by: str = "age", rung: str = "value
 
     asked = getattr(table, "attrs", {}).get("asked")
     if asked is None:
-        hint = "Pass what it returned, uncut."
-        raise NoeticConfigError("INVALID_FRAME", "That is no table of memory_bench.", given=type(table), hint=hint)
+        hint = "Pass its result unchanged."
+        raise NoeticConfigError("INVALID_FRAME", "This is not a table of memory_bench.", given=type(table), hint=hint)
     check_one_of(AXES, "UNKNOWN_AXIS", by=by)
     check_one_of(RUNGS, "INVALID_RUNG", rung=rung)
     if type(bins) is not int or bins < 1:
-        raise NoeticConfigError("INVALID_BINS", "There is at least one group.", given=bins, hint="Use bins=8.")
+        raise NoeticConfigError("INVALID_BINS", "Pass at least one group.", given=bins, hint="Use bins=8.")
     groups: defaultdict[tuple[str, float], list[tuple[float, float, str]]] = defaultdict(list)
     for one in asked:
         place, share = getattr(one, AXES[by]), getattr(one, rung)

@@ -149,7 +149,7 @@ def survival(runs: Run | Iterable[Run]) -> pandas.DataFrame:
     counts: list[list[tuple[str, bool]]] = []
     unknown = 0
     for run in given:
-        found, unread = _survived(check_run(run, "Survival is counted in runs.", code="INVALID_RUNS"))
+        found, unread = _survived(check_run(run, "`survival` needs runs.", code="INVALID_RUNS"))
         counts += [found] if found else []
         unknown += unread
     rows = []

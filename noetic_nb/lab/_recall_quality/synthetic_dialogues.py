@@ -121,7 +121,7 @@ def made_dialogues(
     ('Which plate is on the car of Pavel?', 'How do I recognise the vehicle that my boss uses?')
     """
     if type(n) is not int or n < 1:
-        raise NoeticConfigError("INVALID_COUNT", "At least one dialogue is made.", given=n, hint="Use 20.")
+        raise NoeticConfigError("INVALID_COUNT", "The number of dialogues must be at least 1.", given=n, hint="Use 20.")
     check_share("INVALID_OVERLAP", overlap=overlap)
     wanted = _kinds(kinds)
     return tuple([_made(at, seed, overlap, wanted) for at in range(n)])
@@ -136,8 +136,8 @@ def _kinds(given: Any) -> dict[str, int]:
         or not (names := list(given))
         or set(names) - set(KINDS)
     ):
-        hint = f"Such as kinds={list(KINDS)}."
-        raise NoeticConfigError("UNKNOWN_KIND", "Kinds are a list of known ones.", given=given, hint=hint)
+        hint = f"For example: kinds={list(KINDS)}."
+        raise NoeticConfigError("UNKNOWN_KIND", "`kinds` must be a list of known kinds.", given=given, hint=hint)
     return {kind: count for kind, count in KINDS.items() if kind in names}
 
 
@@ -154,7 +154,7 @@ def with_filler(dialogues: Iterable[Dialogue], tokens: int, *, seed: int = 0) ->
     (4, True)
     """
     if type(tokens) is not int or tokens < 0:
-        raise NoeticConfigError("INVALID_FILLER", "Filler is a number of tokens.", given=tokens, hint="Use 8_000.")
+        raise NoeticConfigError("INVALID_FILLER", "`filler` is a token count.", given=tokens, hint="Use 8_000.")
     return tuple([_filled(one, tokens, random.Random(f"{seed} {one.name} filler")) for one in dialogues])
 
 

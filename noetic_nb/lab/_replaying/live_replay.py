@@ -288,7 +288,7 @@ def _with_text(items: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
             content = [{"type": "input_text", "text": text}]
             return [*items[:at], {**items[at], "content": content}, *items[at + 1 :]]
     hint = "Pass a function of items."
-    raise NoeticConfigError("INVALID_EDIT", "The turn of this call has no message of the user.", given=text, hint=hint)
+    raise NoeticConfigError("INVALID_EDIT", "The turn of this call has no user message.", given=text, hint=hint)
 
 
 class _Switching:
@@ -378,13 +378,16 @@ def run_again(
 def _check_fork(model: Any, edit: Any, turns: Any) -> None:
     if model is None:
         hint = "Pass model=, such as nn.ScriptedModel([...]) or the client that was used."
-        raise NoeticConfigError("MODEL_NEEDED", "From this call on somebody has to answer.", given=model, hint=hint)
+        raise NoeticConfigError("MODEL_NEEDED", "From this call on a model is needed.", given=model, hint=hint)
     if edit is not None and not isinstance(edit, str) and not callable(edit):
-        hint = 'Such as edit="Another message".'
-        raise NoeticConfigError("INVALID_EDIT", "An edit is a text or a function of items.", given=edit, hint=hint)
+        hint = 'For example: edit="Another message".'
+        raise NoeticConfigError("INVALID_EDIT", "An edit must be text or a function of items.", given=edit, hint=hint)
     if turns != "all" and (type(turns) is not int or turns < 0):
         raise NoeticConfigError(
-            "INVALID_COUNT", "That is no number of turns.", given=turns, hint='Such as turns=2, or turns="all".'
+            "INVALID_COUNT",
+            "This is not a number of turns.",
+            given=turns,
+            hint='Pass for example turns=2, or turns="all".',
         )
 
 
@@ -394,11 +397,7 @@ def _kept(run: Run, again: Run, rules: Any, *, is_fork: bool) -> list[dict[str, 
     for seq, event in enumerate(run.events):
         if isinstance(event, RuleChanged) and rules is None and not is_fork:
             known = isinstance(run._config, AgentConfig)  # a file has the rules of its end only
-            why = (
-                "edits made while the run went on are left out"
-                if known
-                else "the rules are those of the end of the run"
-            )
+            why = "edits during the run are left out" if known else "the rules are those of the end of the run"
             kept.add("rules", why, seq)
     return kept.rows()
 
@@ -411,7 +410,7 @@ def _turn_of(events: Sequence[Any], where: Any, seq: int) -> int:
             where.turn,
         ):
             return place
-    what = "The turn of this call was not recorded from its beginning."
+    what = "The start of the turn of this call was not recorded."
     raise NoeticConfigError("NOT_RECORDED", what, given=where.turn, hint="Fork another.")
 
 

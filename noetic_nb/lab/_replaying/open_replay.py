@@ -188,8 +188,8 @@ def layers_in(layers: Any) -> list[Any]:
     """Return layers and ids of layers, checked."""
     listed = None if isinstance(layers, str | Mapping) or not isinstance(layers, Iterable) else list(layers)
     if listed is None or not all(isinstance(layer, str | MemoryLayer) for layer in listed):
-        what = "Layers are a list of layers, or of the ids of recorded ones."
-        raise NoeticConfigError("INVALID_LAYER", what, given=layers, hint='Such as layers=["facts"].')
+        what = "Layers must be a list of layers, or of the ids of recorded layers."
+        raise NoeticConfigError("INVALID_LAYER", what, given=layers, hint='For example: layers=["facts"].')
     return listed
 
 
@@ -236,7 +236,7 @@ def checked_run(run: object) -> Run:
     dropped = run.meta.get("dropped")
     if isinstance(dropped, list) and any(isinstance(part, dict) and "last" in part for part in dropped):
         gone = {str(part.get("thread_id")): f"{part.get('first')} to {part['last']}" for part in dropped}
-        what = "The oldest turns of this run were dropped, so that nothing after them can be worked out again."
+        what = "The oldest turns of this run were dropped, so later states cannot be computed again."
         hint = "Record with nn.record(harness, max_bytes=None)."
         raise NoeticConfigError("RUN_INCOMPLETE", what, given=gone, hint=hint)
     running = [turn.where for turn in run.turns if turn.outcome is None]

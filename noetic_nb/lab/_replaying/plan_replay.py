@@ -129,15 +129,15 @@ def plan_changes(run: Run, budgets: Any, projection: Any, layers: frozenset[str]
     planned = [event for event in run.events if isinstance(event, ev.RequestPrepared)]
     known = {limit[0] for event in planned for limit in event.limits}
     if budgets is not None and not isinstance(budgets, Mapping):
-        what = "Budgets are a mapping from the ids of layers."
-        hint = 'Such as budgets={"facts": 300}; the total is projection={"token_budget": 4_000}.'
+        what = "Budgets must be a mapping of layer ids."
+        hint = 'For example: budgets={"facts": 300}; the total is projection={"token_budget": 4_000}.'
         raise NoeticConfigError("INVALID_BUDGET", what, given=budgets, hint=hint)
     if planned:  # else nothing was planned here, which is said in its place
         for layer_id in (*(budgets or {}), *(layers or ())):
             if layer_id not in known:
                 raise NoeticConfigError(
                     "UNKNOWN_LAYER_REFERENCE",
-                    "No call of the run has such a layer.",
+                    "No call of the run has a layer of this name.",
                     given=layer_id,
                     hint=f"{closest(str(layer_id), known)} It has {', '.join(map(repr, sorted(known))) or 'none'}.".strip(),
                 )
@@ -147,7 +147,7 @@ def plan_changes(run: Run, budgets: Any, projection: Any, layers: frozenset[str]
     elif isinstance(projection, Mapping) and projection.keys() <= _POLICY:
         policy = dict(projection)
     elif projection is not None:
-        what = "A projection is a ProjectionPolicy, or a mapping of what of it is to be another."
+        what = "A projection must be a ProjectionPolicy, or a mapping of its changed fields."
         hint = f"Its fields are {', '.join(sorted(_POLICY))}."
         raise NoeticConfigError("INVALID_PROJECTION", what, given=projection, hint=hint)
     return PlanChanges(budgets or {}, policy, layers)

@@ -322,7 +322,7 @@ def agent_of(
     if run.meta.get("config") is None and not run.select(ViewAssembled):
         raise NoeticConfigError(
             "OPEN_LOOP_ONLY",
-            "This run was made by another system: what it was sent, and why, is not in it, so that nobody can go on with it.",
+            "This run was imported from another system. It does not contain the requests, so it cannot be continued.",
             given=run.meta.get("source"),
             hint='Use mode="open".',
         )
@@ -331,7 +331,7 @@ def agent_of(
     bundle = run.bundle
     config = None if bundle is None else bundle.get("config")
     if not isinstance(config, Mapping):
-        what = "The agent of this run is not in this process, and not in the run, so that it cannot be run again."
+        what = "The agent of this run is neither in this process nor in the run, so it cannot run again."
         hint = f"{_MADE_WITH} run.save(path, bundle=True) keeps it in the file."
         raise NoeticConfigError("NO_AGENT", what, given=run.run_id, hint=hint)
     data = {**config, "memory": list(_needed(run, config, rules, layers))}
@@ -341,12 +341,12 @@ def agent_of(
     if missing:
         named = ", ".join(f"{_KINDS[kind]} {name!r}" for kind, _, name in (ref.partition(":") for ref in missing))
         also = " A tool may be given by tools=, rules by rules=, layers by layers=."
-        what = f"The agent of this run cannot be made again, as a file holds no code: {named}."
+        what = f"The agent of this run cannot be built, because a file has no code: {named}."
         raise NoeticConfigError("NO_AGENT", what, given=run.run_id, hint=_MADE_WITH + also, missing=tuple(missing))
     try:
         return load_config(data, registry)
     except (NoeticConfigError, TypeError, ValueError) as error:
-        what = f"The agent of this run cannot be made again from its bundle: {error}"
+        what = f"The agent of this run cannot be built from its bundle: {error}"
         raise NoeticConfigError("NO_AGENT", what, given=run.run_id, hint=_MADE_WITH) from error
 
 

@@ -56,7 +56,7 @@ class Replay:
         listed = None if self.layers is None else layers_in(self.layers)
         if self.mode == "open" and self.tools is not None:
             hint = 'Use mode="closed".'
-            raise NoeticConfigError("INVALID_MODE", "An open replay runs no tool.", given=self.mode, hint=hint)
+            raise NoeticConfigError("INVALID_MODE", "An open replay does not run tools.", given=self.mode, hint=hint)
         object.__setattr__(self, "tokenizer", counter)
         object.__setattr__(self, "layers", listed)
 

@@ -215,14 +215,14 @@ class Reader:
 
     def _index(self, value: Value, place: Value) -> Value:
         if len(place) != 1 or place[0].kind not in ("text", "int"):
-            raise Outside("an index that is no literal")
+            raise Outside("an index that is not a literal")
         kind, payload = place[0].kind, place[0].payload
         if kind == "text":
             if not z3.is_string_value(payload) or any(option.kind == "list" for option in value):
-                raise Outside("an index that is no literal")
+                raise Outside("an index that is not a literal")
             return self._member(value, plain_text(payload))
         if not z3.is_int_value(payload):
-            raise Outside("an index that is no literal")
+            raise Outside("an index that is not a literal")
         at = payload.as_long()
         found: list[Option] = []
         for guard, option, members in value:
@@ -267,7 +267,7 @@ class Reader:
             if one.kind != "text":
                 return Truth(FALSE, TRUE)
             if not z3.is_string_value(one.payload):
-                raise Outside("a key that is no literal")
+                raise Outside("a key that is not a literal")
             return _when(other.payload.get(plain_text(one.payload))[0])
         if other.kind == "other":
             raise Outside("data without a schema")

@@ -129,7 +129,7 @@ def _is_made(result: TrialResult) -> bool:
 def _known_tools(tools: Any) -> dict[str, Any]:
     known = schemas_of(tools)
     if not known:
-        what = "A claim is about calls of tools, and there are none."
+        what = "A claim needs tool calls, but there are no tools."
         raise NoeticConfigError("INVALID_TOOL", what, given=tools, hint="Pass the agent's tools: tools=[send_money].")
     return known
 
@@ -282,7 +282,7 @@ def difference(old: Any, new: Any, *, tools: Any) -> Difference | None:
     if undecided:
         raise NoeticConfigError(
             "UNDECIDED",
-            f"Whether the rules differ is not decided: {'; '.join(dict.fromkeys(undecided))}.",
+            f"It is undecided whether the rules differ: {'; '.join(dict.fromkeys(undecided))}.",
             hint="Leave these rules out of both, or compare the books on recorded runs: lab.backtest(old, runs, candidate=new).",
         )
     return None

@@ -189,7 +189,7 @@ class Evaluation:
         if any(count.clusters is None for count in self._counts().values()):
             notes.append(NO_TASKS)
         skipped = ", ".join(map(plain_line, self.skipped))
-        return [*notes, f"not evaluated, as there is no judge: {skipped}"] if skipped else notes
+        return [*notes, f"not evaluated, because there is no judge: {skipped}"] if skipped else notes
 
 
 def _ends(count: Count) -> str:

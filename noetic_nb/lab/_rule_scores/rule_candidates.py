@@ -76,7 +76,7 @@ def draft_rule(run: Run, decision_or_call: DecisionOrCall = None, *, seq: int | 
     if own is None:
         raise NoeticConfigError(
             "UNKNOWN_CALL",
-            "No rule can be drafted for that: rules about calls do not see it.",
+            "No rule can be drafted for this: rules about calls do not see it.",
             given=seq if decision_or_call is None else decision_or_call,
             hint="Name a tool call that reached its tool, or the rules.",
         )

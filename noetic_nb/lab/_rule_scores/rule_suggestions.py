@@ -335,7 +335,7 @@ def _first_half(
 ) -> frozenset[int]:
     """Return the places of the runs of half of the tasks."""
     if len(set(groups)) < 2:
-        what = "Rules are chosen on some tasks and scored on others; these runs are of one."
+        what = "Rules are chosen on some tasks and scored on others; these runs belong to one task."
         hint = "Add runs of other tasks, or say what a task is: by=lambda run: ..."
         raise NoeticConfigError("TOO_FEW_TASKS", what, given=groups[0], hint=hint)
     from noetic_nb.lab._detection.fitting import folds_of  # loads numpy

@@ -77,7 +77,7 @@ def power(
     other = share + difference
     if not 0 <= other <= 1 or not difference:
         hint = "The difference is added to the share: 0.1 with share=0.5 plans 50 % against 60 %."
-        raise NoeticConfigError("INVALID_SHARE", "The second share is not from 0 to 1.", given=difference, hint=hint)
+        raise NoeticConfigError("INVALID_SHARE", "The second share must be from 0 to 1.", given=difference, hint=hint)
     rows = []
     for number in _counts(tasks, "tasks", least=2):
         for repeats in _counts(trials, "trials", least=1):

@@ -64,7 +64,7 @@ def labels_of(runs: Sequence[Run], outcome: Outcome, *, both: bool = False) -> l
     if not known:
         raise NoeticConfigError(
             "NO_LABELS",
-            f"None of the {len(labels)} runs says whether it went well.",
+            f"None of the {len(labels)} runs has a known outcome.",
             given=outcome if isinstance(outcome, str) else getattr(outcome, "__name__", "a function"),
             hint="Set run.meta['outcome'] or run.label('outcome', ..., by=...) to True or False, or pass a function of a run.",
         )
@@ -98,7 +98,7 @@ def _label(run: Run, outcome: Outcome) -> bool | None:
         f"The outcome of {run.run_id} is neither True, False nor None.",
         given=label,
         hint="Compare a number with a threshold: outcome=lambda run: run.meta['reward'] >= 1. "
-        "Of labels a codebook says which values are `good`.",
+        "For labels, the codebook names the values that are `good`.",
     )
 
 
@@ -138,7 +138,7 @@ def clusters_of(runs: Sequence[Run], by: By = "task") -> list[Cluster | None]:
             group = by(run)
             hash(group)
         except Exception as exc:
-            what = f"The group of {run.run_id} could not be had: {type(exc).__name__}: {exc}"
+            what = f"The group of {run.run_id} could not be computed: {type(exc).__name__}: {exc}"
             hint = "The function gets a run and returns a name."
             raise NoeticConfigError("INVALID_GROUP", what, given=by, hint=hint) from exc
         clusters.append(Cluster(group))

@@ -50,7 +50,7 @@ class Ceiling:
     def __init__(self, max_cost: Any) -> None:
         hint = 'Give max_cost=5.0 (US dollars) or max_cost={"usd": 5.0, "tokens": 2_000_000}.'
         if max_cost is None:
-            raise NoeticConfigError("COST_CEILING", "A live model needs a ceiling of what it may cost.", hint=hint)
+            raise NoeticConfigError("COST_CEILING", "A live model needs a limit on its cost.", hint=hint)
         given = max_cost if isinstance(max_cost, Mapping) else {"usd": max_cost}
         good = all(map(_is_limit, given.values()))
         if not given or not set(given) <= {"usd", "tokens"} or not good:
@@ -78,7 +78,7 @@ class Ceiling:
             if self.reached:
                 raise NoeticError(
                     "budget_exceeded",
-                    "The sweep has reached its ceiling",
+                    "The sweep has reached its cost limit",
                     given={"usd": round(self.spent_usd, 6), "tokens": self.spent_tokens},
                     hint="Give a higher max_cost; with resume=<a path> finished rows are kept.",
                 )
@@ -92,9 +92,9 @@ class Ceiling:
                 self.reached = True
                 self.error = NoeticConfigError(
                     "COST_CEILING",
-                    "The price of this model is not known, so that dollars cannot be counted.",
+                    "The price of this model is unknown, so its cost in dollars cannot be counted.",
                     given=response.model,
-                    hint='Give the client a price, or a ceiling in tokens: max_cost={"tokens": 2_000_000}.',
+                    hint='Give the client a price, or a limit in tokens: max_cost={"tokens": 2_000_000}.',
                 )
 
 
@@ -297,7 +297,7 @@ class ResumeFile:
     """A file of finished rows; a line that is not whole does not count, and is written over.
 
     `digest` is of data, space, metrics and version. Raises `NoeticConfigError` ``OTHER_SWEEP`` where the file belongs to another
-    sweep, or is no file of one, and `NoeticError` ``storage_failed`` where it cannot be read or written.
+    sweep, or is not a file of one, and `NoeticError` ``storage_failed`` where it cannot be read or written.
     """
 
     def __init__(self, path: str | PathLike[str], digest: str) -> None:
@@ -328,9 +328,9 @@ class ResumeFile:
         if found is None or found.get("form") != FORM or found != header:
             raise NoeticConfigError(
                 "OTHER_SWEEP",
-                "The file is of another sweep: other runs, values, metrics, seed or version."
+                "The file belongs to another sweep: its runs, values, metrics, seed or version differ."
                 if found is not None and found.get("form") == FORM
-                else "This is no file of a sweep.",
+                else "This is not the file of a sweep.",
                 given=str(self.path),
                 hint="Give another path, or remove the file.",
             )

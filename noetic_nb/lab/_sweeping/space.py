@@ -163,11 +163,11 @@ def configurations(
     are. Dotted names mean thresholds of `regulator` where the space has none; `free` allows any name. Raises `NoeticConfigError`
     ``INVALID_SPACE``, ``UNKNOWN_NAME``, ``INVALID_N``, ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD`` or ``INVALID_THRESHOLD``.
     """
-    hint = 'Such as {"cost_cap.tokens_out": [500, 1_000]}.'
+    hint = 'For example: {"cost_cap.tokens_out": [500, 1_000]}.'
     if not isinstance(space, Mapping):
-        raise _wrong("A space is a mapping of names to values.", space, hint)
+        raise _wrong("A space must be a mapping of names to values.", space, hint)
     if not space:
-        raise _wrong("The space is empty: there is nothing to try.", space, hint)
+        raise _wrong("The space is empty.", space, hint)
     names = tuple(space)
     for name in names:
         _check_name(name, free)
@@ -247,20 +247,16 @@ def _values(name: str, values: Any, n: int | None) -> _Listed | _Drawn:
             drawn = _Drawn(float(low), float(high))
     if drawn is not None:
         if n is None:
-            raise _wrong(
-                f"{name} has no list of values that a grid could be made of.", values, "Say how many to draw: n=50."
-            )
+            raise _wrong(f"{name} has no list of values for a grid.", values, "Pass the number to draw: n=50.")
         return drawn
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise _wrong(f"The values of {name} are not a list.", values, f'Such as {{"{name}": [value, another]}}.')
+        raise _wrong(f"The values of {name} are not a list.", values, f'For example: {{"{name}": [value, another]}}.')
     listed = [one.item() if hasattr(one, "item") and not hasattr(one, "__len__") else one for one in values]
     if not listed:
-        raise _wrong(f"{name} has no value: there is nothing to try.", values, "Give one value at least.")
+        raise _wrong(f"{name} has no values.", values, "Give one value at least.")
     for at, one in enumerate(listed):
         if isinstance(one, float) and math.isnan(one):
-            raise _wrong(
-                f"A value of {name} is not a number.", values, "Leave it out, or use None where that means none."
-            )
+            raise _wrong(f"A value of {name} is not a number.", values, "Omit it, or use None if that means no limit.")
         if any(other is one or (type(other) is type(one) and _equal(other, one, name)) for other in listed[:at]):
             raise _wrong(f"{name} has a value twice.", values, "Give each value once.")
     return _Listed(listed)
@@ -282,10 +278,13 @@ def _is_finite(number: Any) -> bool:
 def _count(n: Any, most: int | None) -> int:
     hint = "Give a whole number of 1 or more"
     if isinstance(n, bool) or not isinstance(n, Integral) or int(n) < 1:
-        raise _wrong("n is how many configurations to draw.", n, f"{hint}.", "INVALID_N")
+        raise _wrong("n must be the number of configurations to draw.", n, f"{hint}.", "INVALID_N")
     if most is not None and int(n) > most:
         raise _wrong(
-            f"The grid has {most} configurations, and none is drawn twice.", n, f"{hint}, {most} at most.", "INVALID_N"
+            f"The grid has {most} configurations, and each is drawn only once.",
+            n,
+            f"{hint}, {most} at most.",
+            "INVALID_N",
         )
     return int(n)
 
@@ -315,7 +314,7 @@ def _check_thresholds(names: tuple[str, ...], rows: list[list[Any]], regulator: 
     for row in rows:
         known = regulator if place is None else row[place]
         if known is not None and not isinstance(known, Regulator):
-            raise _wrong("That is no regulator.", known, "Use Regulator.for_user(name).", "INVALID_REGULATOR")
+            raise _wrong("That is not a regulator.", known, "Use Regulator.for_user(name).", "INVALID_REGULATOR")
         if known is not None and dotted:
             with_thresholds(known.settings, thresholds_in({names[at]: row[at] for at in dotted})[0])
 

@@ -72,18 +72,20 @@ def pareto(
     import pandas
 
     if not isinstance(frame, pandas.DataFrame):
-        raise NoeticConfigError("INVALID_FRAME", "That is no table.", given=frame, hint="Pass the frame of lab.sweep.")
+        raise NoeticConfigError(
+            "INVALID_FRAME", "That is not a table.", given=frame, hint="Pass the result of lab.sweep."
+        )
     more, less = _listed(maximise), _listed(minimise)
     columns = [*more, *less]
     if not columns or len(set(columns)) < len(columns):
-        what = "Say once of each column whether more or less is better."
-        hint = 'Such as maximise="caught", minimise="blocked".'
+        what = "Name each column once, in maximise or in minimise."
+        hint = 'For example: maximise="caught", minimise="blocked".'
         raise NoeticConfigError("INVALID_OBJECTIVES", what, given={"maximise": more, "minimise": less}, hint=hint)
     for name in columns:
         if name not in frame.columns:
             known = list(map(str, frame.columns))
             hint = closest(str(name), known) or f"There are {', '.join(known)}."
-            raise NoeticConfigError("UNKNOWN_COLUMN", "The table has no such column.", given=name, hint=hint)
+            raise NoeticConfigError("UNKNOWN_COLUMN", "The table has no column of this name.", given=name, hint=hint)
         if not pandas.api.types.is_numeric_dtype(frame[name]):
             hint = "Name columns of numbers."
             raise NoeticConfigError("INVALID_OBJECTIVES", "A column has no numbers.", given=name, hint=hint)
@@ -358,10 +360,10 @@ def _known(job: Job, rows: Mapping[int, Measured]) -> str:
 def _check(metrics: Any, apply: Any, mode: Any) -> None:
     named = isinstance(metrics, Mapping) and metrics and all(isinstance(name, str) and name for name in metrics)
     if not named or not all(callable(metric) for metric in metrics.values()):
-        hint = 'Such as metrics={"stopped": lambda run: lab.first_stop(run) is not None}.'
-        raise NoeticConfigError("INVALID_METRICS", "Metrics are functions of a run by name.", given=metrics, hint=hint)
+        hint = 'For example: metrics={"stopped": lambda run: lab.first_stop(run) is not None}.'
+        raise NoeticConfigError("INVALID_METRICS", "Metrics must map names to functions.", given=metrics, hint=hint)
     if apply is not None and not callable(apply):
-        hint = "It gets a run and a configuration: apply(run, **configuration)."
+        hint = "It is called as apply(run, **configuration)."
         raise NoeticConfigError("INVALID_SPACE", "apply= is a function.", given=apply, hint=hint)
     check_one_of(("open", "closed"), "INVALID_MODE", mode=mode)
 
@@ -393,7 +395,7 @@ def _fill(
             raise
         return _stopped(rows, job, file, str(error))
     if len(rows) < len(job.space):
-        return _stopped(rows, job, file, "the ceiling of max_cost was reached")
+        return _stopped(rows, job, file, "the limit max_cost was reached")
     return None
 
 

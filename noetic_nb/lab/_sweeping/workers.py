@@ -73,7 +73,7 @@ class Workers:
 
         if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
             hint = "Use -1 for all processors."
-            raise NoeticConfigError("INVALID_N_JOBS", "n_jobs is how many work at once.", given=n_jobs, hint=hint)
+            raise NoeticConfigError("INVALID_N_JOBS", "n_jobs must be a number of workers.", given=n_jobs, hint=hint)
         active, configured = get_active_backend()
         self.n_jobs = configured if n_jobs == -1 and configured is not None else n_jobs
         self._backend = "threading" if in_threads else None
@@ -117,7 +117,7 @@ class Workers:
                         "worker_died",
                         f"Workers died with {len(left)} configurations left",
                         given=self.name,
-                        hint="Look for too little memory or a crash in a metric; with resume=<a path> finished rows are kept. "
+                        hint="Check for too little memory or a crash in a metric; with resume=<a path> finished rows are kept. "
                         "n_jobs=1 shows where it crashes.",
                     ) from exc
 

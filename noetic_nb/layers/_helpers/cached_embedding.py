@@ -87,8 +87,8 @@ class CachedEmbedder:
     ) -> None:
         self._embed = embed_function(embedder)
         if not isinstance(name, str) or not name.strip():
-            hint = 'Such as name="text-embedding-3-small".'
-            raise option_error("Vectors are kept under the name of their model.", name, hint)
+            hint = 'For example: name="text-embedding-3-small".'
+            raise option_error("Vectors are stored under the name of their model.", name, hint)
         check_whole(batch_size=batch_size)
         self.name = name
         self.batch_size = batch_size
@@ -109,7 +109,7 @@ class CachedEmbedder:
         # A trial call without an event loop ends here, before anything is sent.
         await asyncio.sleep(0)
         if isinstance(texts, str):
-            raise TypeError("An embedder takes a list of texts, not one text.")
+            raise TypeError("An embedder needs a list of texts, not one text.")
         keys = {text: self._key(text) for text in texts}
         size_key = f"{self._prefix}size"
         found = await get_many(self._storage, [size_key, *keys.values()])
@@ -160,7 +160,7 @@ class CachedEmbedder:
             raise NoeticError(
                 "tool_failed",
                 f"The embedder {self.name!r} made vectors of {fresh} numbers, and those kept under its name have {size}.",
-                hint="Give another name for another model or size, or delete what is kept.",
+                hint="Use another name for another model or size, or delete the stored vectors.",
                 name=self.name,
             )
         await write_together(self._storage, values)
@@ -170,7 +170,7 @@ class CachedEmbedder:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise self._damaged(key, value, "it is no number of dimensions")
+            raise self._damaged(key, value, "it is not a number of dimensions")
         return value
 
     def _read(self, key: str, value: Any, size: int | None) -> list[float]:

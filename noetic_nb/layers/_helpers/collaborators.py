@@ -58,7 +58,7 @@ def check_function(given: Any, option: str, takes: str, count: int = 1, *, code:
         raise option_error(f"`{option}` is a function of {takes}.", given, hint, code=code)
     problem = _unfit(given, count)
     if problem:
-        hint = "Give it these parameters; wrap what has others in a lambda."
+        hint = "Give it these parameters, or wrap it in a lambda."
         raise option_error(f"`{option}` is called with {takes} only: {problem}.", given, hint, code=code)
 
 
@@ -73,7 +73,7 @@ def check_whole(least: int = 1, /, **options: Any) -> None:
 def check_score(given: Any) -> None:
     """Check that `min_score` is a cosine."""
     if isinstance(given, str) or not -1 <= given <= 1:
-        raise option_error("`min_score` is from -1 to 1.", given, "Write min_score=0.1.")
+        raise option_error("`min_score` must be from -1 to 1.", given, "Write min_score=0.1.")
 
 
 def check_share(**options: Any) -> None:
@@ -87,7 +87,7 @@ def check_model_name(given: Any, option: str = "model") -> None:
     """Check that an option is the name of a model, not its client."""
     if given is not None and not isinstance(given, str):
         hint = 'Clients belong to the harness: AgentHarness(config, model={"name": client}), and the layer gets "name".'
-        raise option_error(f"`{option}` is the name of a model.", given, hint)
+        raise option_error(f"`{option}` must be the name of a model.", given, hint)
 
 
 def _unfit(function: Any, count: int = 1) -> str | None:
@@ -131,12 +131,12 @@ def embed_function(given: Embedder | EmbedTexts) -> Embed:
     Raises `NoeticConfigError` ``INVALID_LAYER_OPTION`` for what is none.
     """
     if inspect.isclass(given):
-        raise option_error("An embedder is given as its class.", given, f"Make one: {given.__name__}(...).")
+        raise option_error("Pass an embedder object, not its class.", given, f"Make one: {given.__name__}(...).")
     method: Any = getattr(given, "embed", None)
     candidate: Any = method if callable(method) else given
     if not callable(candidate):
         also = " Pass its method: model.encode." if hasattr(given, "encode") else ""
-        raise option_error("This is no embedder: it has no `embed` and is no function.", given, _HINT + also)
+        raise option_error("This is not an embedder: it has no `embed` and is not a function.", given, _HINT + also)
     problem = _unfit(candidate)
     if problem:
         raise option_error(f"An embedder is called with a list of texts only: {problem}.", given, _HINT)

@@ -172,7 +172,7 @@ class HashingEmbedder:
 
     def __init__(self, dimensions: int = 256) -> None:
         if not isinstance(dimensions, int) or dimensions < 1:
-            what = "A vector has at least one dimension."
+            what = "A vector needs at least one dimension."
             raise NoeticConfigError("INVALID_LAYER_OPTION", what, given=dimensions, hint="Use 256.")
         self.dimensions = dimensions
 

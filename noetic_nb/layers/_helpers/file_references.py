@@ -226,7 +226,9 @@ def file_reference(
     check_model_name(scoring_model, "scoring_model")
     extensions = frozenset(allowed_extensions)
     if not extensions or not all(isinstance(end, str) and end.startswith(".") for end in extensions):
-        raise option_error("Extensions begin with a dot.", sorted(map(str, extensions)), "Such as {'.py', '.md'}.")
+        raise option_error(
+            "Extensions must begin with a dot.", sorted(map(str, extensions)), "For example: {'.py', '.md'}."
+        )
     check_whole(max_file_size=max_file_size)
     layer = _FileReference(id, os.fspath(base_dir), extensions, max_file_size, follow_symlinks, scoring_model)
     return MemoryLayer(

@@ -209,7 +209,7 @@ class _Notes:
         lines = files[path].split("\n")
         last = len(lines) if args.last is None else args.last
         if not 1 <= args.first <= last:
-            raise _Refused(f"lines {args.first} to {last} make no sense; {path!r} has {len(lines)}.")
+            raise _Refused(f"lines {args.first} to {last} are not a valid range; {path!r} has {len(lines)}.")
         shown = [f"{number:>5}  {line}" for number, line in enumerate(lines, 1) if args.first <= number <= last]
         if not shown:
             raise _Refused(f"{path!r} has {len(lines)} lines only.")
@@ -276,7 +276,7 @@ class _Notes:
         try:
             text.encode()
         except UnicodeEncodeError as exc:
-            raise _Refused(f"the text holds half a character, at position {exc.start}.") from exc
+            raise _Refused(f"the text contains a lone surrogate at position {exc.start}.") from exc
         return after
 
 
@@ -287,19 +287,19 @@ def _path(given: str) -> str:
     # One spelling of what looks the same: an accent may be a character of its own or not.
     path = unicodedata.normalize("NFC", given)
     if not path.isprintable():
-        raise _Refused(f"a path has no control and no invisible characters: {given!a}.")
+        raise _Refused(f"a path must not contain control or invisible characters: {given!a}.")
     try:
         plain = checked_path(path)
         # What some systems read as a dot or a slash is none that anything could be hidden behind.
         parts = plain.split("/")
         if len(checked_path(unicodedata.normalize("NFKC", plain)).split("/")) != len(parts):
-            raise OutsideRoot("A path has no other slashes.", given)
+            raise OutsideRoot("A path must not contain other slashes.", given)
     except OutsideRoot as exc:
         raise _Refused(f"{str(exc)[:1].lower()}{str(exc)[1:]}") from exc
     if not plain:
-        raise _Refused("a file has a name, such as 'people/ann.md'.")
+        raise _Refused("a file needs a name, for example 'people/ann.md'.")
     if any(part != part.strip() for part in parts):
-        raise _Refused(f"no part of a path begins or ends with a blank: {given!r}.")
+        raise _Refused(f"no part of a path may begin or end with a blank: {given!r}.")
     if len(parts) > DEEPEST:
         raise _Refused(f"a file is at most {DEEPEST - 1} folders deep: {given!r}.")
     return plain
@@ -349,7 +349,7 @@ def _check_free(files: Files, path: str) -> None:
     parts = path.split("/")
     for depth in range(1, len(parts)):
         if (above := "/".join(parts[:depth])) in files:
-            raise _Refused(f"{above!r} is a file, and nothing can be in it.")
+            raise _Refused(f"{above!r} is a file, not a folder.")
 
 
 def _lines(files: Files, prefix: str) -> list[str]:

@@ -95,7 +95,7 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
         if error is None:
             if has_init and not states.has(ctx.execution_id, layer.id):
                 hint = 'return {"state": ...} from it, or leave it out'
-                idle = LayerIdle(f"Layer {layer.id!r} takes no part: its `init` returned no state; {hint}.")
+                idle = LayerIdle(f"Layer {layer.id!r} is inactive: its `init` returned no state; {hint}.")
                 states.note(ctx.execution_id, layer.id, "init", idle)
         elif layer.on_init_error == "disable":
             states.disable(ctx.execution_id, layer.id)

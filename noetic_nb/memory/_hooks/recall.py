@@ -313,7 +313,7 @@ class Recaller:
         if given is None or (given is UNSET and has_other_fields):
             return _Recalled(None, state, (), request)
         if not isinstance(given, Sequence) or isinstance(given, str):
-            raise TypeError(f"Recalled items are a list, not {type(given).__name__}: {given!r:.80}.")
+            raise TypeError(f"Recalled items must be a list, not {type(given).__name__}: {given!r:.80}.")
         items = [registry.parse(item) for item in given]
         counts = [content_tokens(item, tokenize) for item in items]
         reported = field_of(value, "token_count", hook="recall")

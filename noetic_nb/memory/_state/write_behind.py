@@ -159,7 +159,7 @@ class Target:
             self._seen = found.version
         raise NoeticError(
             "state_conflict",
-            f"The state of layer {self.storage.layer_id!r} is being written by others without pause",
+            f"The state of layer {self.storage.layer_id!r} is being written by other executions all the time",
             given=self.storage.scope_key,
             hint="It was not written; give this execution a thread or resource of its own.",
             layer_id=self.storage.layer_id,
@@ -173,7 +173,7 @@ class Target:
             f"Another execution wrote the state of layer {self.storage.layer_id!r} after this one had read it; its "
             f"value was replaced",
             given=self.storage.scope_key,
-            hint="Look at `replaced` for what was lost, and run one execution at a time on this scope.",
+            hint="`replaced` has the value that was lost. Run one execution at a time on this scope.",
             layer_id=self.storage.layer_id,
             scope_key=self.storage.scope_key,
             replaced=replaced,

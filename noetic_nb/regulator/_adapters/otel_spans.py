@@ -157,7 +157,7 @@ def _tool(attributes: Mapping[str, Any], lenient: bool) -> Iterator[Event]:
         yield ToolCall(name, json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), sort_keys=True))
     duration = _whole(attributes.get("gen_ai.tool.duration_ms"))
     if duration is not None:
-        # As in the original, `error.type` wins even where it is not a text and so reads as a success.
+        # As in the original, `error.type` wins even where it is not text and so reads as a success.
         error = attributes.get("error.type", attributes.get("gen_ai.tool.error"))
         if lenient and not isinstance(error, str) and error:
             error = json.dumps(error, ensure_ascii=False, sort_keys=True)

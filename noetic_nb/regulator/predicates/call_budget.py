@@ -54,7 +54,7 @@ class CallBudget:
             raise TypeError(f"per_tool must be a mapping of tool names to numbers. Given: {self.per_tool!r:.80}.")
         for name, most in self.per_tool.items():
             if not isinstance(name, str):
-                raise TypeError(f"per_tool names tools by text. Given: {name!r:.80}.")
+                raise TypeError(f"per_tool must name tools by text. Given: {name!r:.80}.")
             require_whole(f"per_tool[{name!r:.60}]", most, 0)
         # A copy: whoever passed it may change it later.
         object.__setattr__(self, "per_tool", dict(self.per_tool))

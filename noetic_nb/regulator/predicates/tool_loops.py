@@ -98,7 +98,7 @@ class ToolLoop:
 
 
 def _ending(outcome: Outcome) -> Hashable:
-    # Nothing is known of what a success returned, so only the same call counts as the same success.
+    # Nothing is known about what a success returned, so only the same call counts as the same success.
     return (outcome.tool_name, outcome.success, outcome.args_json if outcome.success else outcome.error_summary)
 
 

@@ -132,7 +132,7 @@ def parse_event(data: object) -> RunEvent:
     except msgspec.ValidationError as error:
         raise WireError(_words(data, error)) from error
     except UnicodeEncodeError as error:
-        raise WireError(f"a name or a word in it has half a character: {error.object!r:.80}") from error
+        raise WireError(f"a name or a word in it contains a lone surrogate: {error.object!r:.80}") from error
     return event
 
 
@@ -144,7 +144,7 @@ def _read(kind: type[Any], value: Any) -> Any:
         try:
             return ANY_ITEMS.parse(value)
         except ItemValidationError as error:
-            raise ValueError(f"is no item: {error}") from error
+            raise ValueError(f"is not an item: {error}") from error
     found = from_wire(value)
     if kind is Number and type(found) not in (int, float):
         raise ValueError(_wrong("a number", value))
@@ -197,7 +197,7 @@ def settled(event: RunEvent) -> RunEvent:
     """Return an event whose free data can change no more; the event itself when that holds already.
 
     A tool may go on to change the arguments it was given: what a run keeps must not change with them.
-    Raises `NoeticConfigError`, ``INVALID_RUN_EVENT``, if it is no event.
+    Raises `NoeticConfigError`, ``INVALID_RUN_EVENT``, if it is not an event.
     """
     # As nearly all events are; a state may be large, and is frozen when it is written.
     if isinstance(event, MemoryTraceSpan):

@@ -356,7 +356,7 @@ class GrowingEvents:
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_EVENT_TYPE`` for a type that is no event.
+            ``UNKNOWN_EVENT_TYPE`` for a type that is not an event.
         """
         unknown = [kind for kind in event_types if kind not in EVENT_TYPES]
         if unknown:
@@ -398,7 +398,7 @@ class GrowingEvents:
         threads = self.threads
         if thread_id not in threads:
             hint = f"It has {', '.join(map(repr, threads)) or 'none yet'}."
-            raise NoeticConfigError("UNKNOWN_THREAD", "The run has no such thread.", given=thread_id, hint=hint)
+            raise NoeticConfigError("UNKNOWN_THREAD", "The run has no thread of this name.", given=thread_id, hint=hint)
         here = [event for event in self.select(ItemsAppended) if event.where.thread_id == thread_id]
         depth = min((event.where.depth for event in here), default=0)
         items: list[Item] = []

@@ -113,7 +113,7 @@ class Autosave:
                 lines.append(event_line(self._rule, event, number))
                 numbers.append(number)
             except NoeticError as error:
-                # One event that is no event must not keep the others from being saved.
+                # One event that is not an event must not keep the others from being saved.
                 _AUTOSAVE_LOG.error("An event is not saved: %s", error)
         turn.waiting.clear()
         if lines:
@@ -145,7 +145,7 @@ class Autosave:
             raise OSError("the file is closed")
         there, own = os.stat(self.path), os.fstat(self._fd)
         if (there.st_ino, there.st_dev, own.st_size) != (own.st_ino, own.st_dev, self._end):
-            raise OSError("the file was moved, replaced or written by something else; record to another path")
+            raise OSError("the file was moved, replaced or changed by another program; record to another path")
 
     def _write(self, part: bytes) -> None:
         assert self._fd is not None

@@ -63,7 +63,7 @@ class Recorder:
         return Card("Recorder", facts=[("run", self.run)])
 
     def emit(self, event: RunEvent) -> None:
-        """Add one event, from any thread; an object that is no event is logged and left out."""
+        """Add one event, from any thread; an object that is not an event is logged and left out."""
         try:
             self.run.append(event)
         except Exception:
@@ -147,7 +147,7 @@ def record(
     if before:
         warnings.warn(
             f"The harness has had {before} turn{'s' if before > 1 else ''}, which this run does not have: "
-            "a run has what happens from nn.record(harness) on. Call it before the first turn.",
+            "a run contains the events after nn.record(harness). Call it before the first turn.",
             stacklevel=3,
         )
     recorder = Recorder(run)
@@ -181,6 +181,6 @@ def _description(harness: object) -> Mapping[str, Any]:
         return {}
     found = describe()
     if not isinstance(found, Mapping):
-        hint = "Such as {'config': …}."
+        hint = "For example: {'config': …}."
         raise NoeticConfigError("NOT_RECORDABLE", "describe() must return a mapping.", given=found, hint=hint)
     return found

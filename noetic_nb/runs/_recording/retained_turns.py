@@ -57,7 +57,7 @@ class KeptTurns:
         for name, bound in (("max_bytes", max_bytes), ("max_turns", max_turns)):
             if bound is not None and (type(bound) is not int or bound < 1):
                 what = f"`{name}` is a whole number above 0, or None for no bound."
-                hint = "Such as max_bytes=50_000_000 or max_turns=1_000."
+                hint = "For example: max_bytes=50_000_000 or max_turns=1_000."
                 raise NoeticConfigError("INVALID_BOUND", what, given=bound, hint=hint)
         self.max_bytes, self.max_turns = max_bytes, max_turns
         self.all: list[KeptTurn] = []

@@ -219,4 +219,4 @@ def is_saved_here(path: str) -> bool:
 
 def _other_run(path: str) -> NoeticConfigError:
     hint = "Pass another path, or no run: the one in the file goes on."
-    return NoeticConfigError("AUTOSAVE_EXISTS", "This file holds another run.", given=path, hint=hint)
+    return NoeticConfigError("AUTOSAVE_EXISTS", "This file contains another run.", given=path, hint=hint)

@@ -221,7 +221,7 @@ class DecisionTape:
         if not settings.reads_as(self.template.settings):
             raise NoeticConfigError(
                 "OTHER_READING",
-                "These settings read a run in another way: topics, turns, learning or measures differ.",
+                "These settings cannot reuse the recorded measures: topics, turns, learning or measures differ.",
                 given=settings,
                 hint="Read the run again, with a regulator that has them.",
             )
@@ -348,7 +348,7 @@ def _event(saw: RegulatorSaw) -> events.Event:
     except (TypeError, ValueError) as error:
         raise NoeticConfigError(
             "INVALID_RECORDING",
-            f"An event that the regulator saw cannot be repeated: {error}",
+            f"A recorded event cannot be sent to the regulator again: {error}",
             given=saw.event,
             hint="Load the run from an undamaged file.",
         ) from error
@@ -390,7 +390,7 @@ def with_thresholds(settings: Settings, thresholds: Mapping[str, Mapping[str, fl
     is_mapping = isinstance(thresholds, Mapping) and all(isinstance(each, Mapping) for each in thresholds.values())
     if not is_mapping:
         raise NoeticConfigError(
-            "INVALID_THRESHOLD", "Thresholds are a mapping of mappings.", given=thresholds, hint=hint
+            "INVALID_THRESHOLD", "Thresholds must be a mapping of mappings.", given=thresholds, hint=hint
         )
     for name, numbers in thresholds.items():
         try:

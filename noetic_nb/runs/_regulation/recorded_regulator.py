@@ -45,7 +45,7 @@ def checked_regulator(given: Any) -> Regulator:
     """Return a regulator; raises `NoeticConfigError` ``INVALID_REGULATOR`` for anything else."""
     if not isinstance(given, Regulator):
         hint = "Use Regulator.for_user(name)."
-        raise NoeticConfigError("INVALID_REGULATOR", "That is no regulator.", given=given, hint=hint)
+        raise NoeticConfigError("INVALID_REGULATOR", "That is not a regulator.", given=given, hint=hint)
     return given
 
 
@@ -398,12 +398,12 @@ def _grade(grader: Grader, reply: RecordedReply) -> float | None:
         quality.close()
         raise NoeticConfigError(
             "INVALID_GRADE",
-            "A replay is synchronous, and this grader is not.",
+            "A replay needs a synchronous grader; this one is async.",
             given=grader,
             hint="Pass a plain function.",
         )
     if isinstance(quality, bool) or not isinstance(quality, int | float) or not math.isfinite(quality):
         raise NoeticConfigError(
-            "INVALID_GRADE", "A grader returns a finite number or None.", given=quality, hint="Return 0.0 to 1.0."
+            "INVALID_GRADE", "A grader must return a finite number or None.", given=quality, hint="Return 0.0 to 1.0."
         )
     return float(quality)

@@ -157,7 +157,7 @@ class RequestIndex:
             return self.requests[places[call]]
         of = "The run" if thread_id is None else f"Thread {thread_id!r} of the run"
         hint = f"There are {len(places)}: name one by its place, from 0, or pass its ModelCalled event."
-        raise NoeticConfigError("UNKNOWN_CALL", f"{of} has no such call of the agent's model.", given=call, hint=hint)
+        raise NoeticConfigError("UNKNOWN_CALL", f"{of} has no such model call of the agent.", given=call, hint=hint)
 
 
 def requests_of(run: Any, tokenizer: Tokenizer | None = None) -> RequestIndex:

@@ -232,7 +232,7 @@ class PlacedSpans:
             for row in level:
                 while row.spans and row.spans[-1].start_ms >= span.start_ms and not row.spans[-1].is_open:
                     last = row.spans[-1]
-                    # Layers are asked side by side, and a call of the agent is no call of a layer.
+                    # Layers are asked side by side, and a call of the agent is not a call of a layer.
                     is_of_hook = last.kind in _OF_HOOKS and last.call is None and last.parent is span.parent
                     if span.kind == "hook" and not is_of_hook:
                         break

@@ -73,8 +73,8 @@ def exceeded(field: Literal["cost", "tokens", "steps", "duration"], limit: float
     """Return the error for spending more than a limit."""
     return NoeticError(
         "budget_exceeded",
-        f"The execution went beyond its limit of {field}: {actual:g} of {limit:g}",
-        hint="Raise the limit, or look at what the agent keeps doing.",
+        f"The execution exceeded its limit of {field}: {actual:g} of {limit:g}",
+        hint="Raise the limit, or check which steps the agent repeats.",
         field=field,
         limit=limit,
         actual=actual,
@@ -211,7 +211,7 @@ class AgentConfig(Frozen):
         if isinstance(value, os.PathLike):
             return str(value)
         hint = "Pass a folder, a URL, or a filesystem of fsspec."
-        raise NoeticConfigError(cls.error_code, "This is no filesystem.", given=value, hint=hint, field="fs")
+        raise NoeticConfigError(cls.error_code, "This is not a filesystem.", given=value, hint=hint, field="fs")
 
     @field_validator("shell", mode="before")
     @classmethod
@@ -272,9 +272,9 @@ def as_item_schemas(value: object) -> FrozenDict:
     if not isinstance(value, Mapping) or not all(isinstance(schemas, list | tuple) for schemas in value.values()):
         raise NoeticConfigError(
             "INVALID_AGENT_CONFIG",
-            "Item schemas are lists by category.",
+            "Item schemas must be a mapping of categories to lists.",
             given=value,
-            hint="Such as item_schemas={'items': [Note]}.",
+            hint="Pass for example item_schemas={'items': [Note]}.",
             field="item_schemas",
         )
     made = {name: tuple([_schema(schema) for schema in schemas]) for name, schemas in value.items()}
@@ -355,7 +355,7 @@ def load_config(data: Mapping[str, Any] | str, registry: Registry | None = None)
             hint = "It takes the JSON itself: load_config(Path('agent.json').read_text())."
             raise NoeticConfigError("INVALID_AGENT_CONFIG", f"This is no JSON: {exc}", given=data, hint=hint) from exc
     if not isinstance(data, Mapping):
-        raise NoeticConfigError("INVALID_AGENT_CONFIG", "A configuration is a mapping.", given=data)
+        raise NoeticConfigError("INVALID_AGENT_CONFIG", "A configuration must be a mapping.", given=data)
     names = registry or Registry()
     plain = {key: data[key] for key in _PLAIN_KEYS & data.keys()}
     fields = resolved({key: value for key, value in data.items() if key not in plain}, names)

@@ -56,7 +56,7 @@ def check_arguments(
         hint = "Write AgentHarness(AgentConfig(name='desk', step=...), model=client)."
         if isinstance(config, Mapping):
             hint = "Read it first: AgentHarness(load_config(data), model=client)."
-        raise NoeticConfigError("INVALID_AGENT_CONFIG", "A harness runs an AgentConfig.", given=config, hint=hint)
+        raise NoeticConfigError("INVALID_AGENT_CONFIG", "A harness needs an AgentConfig.", given=config, hint=hint)
     path_hint = "Write storage=SQLiteStorage('desk.db')." if isinstance(storage, str | PathLike) else ""
     _has(storage, "storage", "a store with async get, set, delete and list", _STORE, path_hint)
     _has(clock, "clock", "a clock with now_ms and monotonic_ms", _CLOCK, "Write one as a class, or leave it out.")

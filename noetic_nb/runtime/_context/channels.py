@@ -78,7 +78,7 @@ class Channels:
                 "CHANNEL_REDECLARED",
                 f"Channel {channel.name!r} is in use with another mode, capacity or schema.",
                 given=channel.mode,
-                hint="Declare it once and use that, or choose another name.",
+                hint="Declare it once and reuse it, or choose another name.",
                 channel_name=channel.name,
             )
         return state
@@ -220,7 +220,7 @@ def timed_out(channel: Channel, timeout_ms: float) -> NoeticError:
         "channel_timeout",
         f"Nothing happened on channel {channel.name!r} in time",
         given=f"{timeout_ms:g} ms",
-        hint="Raise timeout_ms, or see whether the other side is still there.",
+        hint="Raise timeout_ms, or check whether the other side is still running.",
         channel_name=channel.name,
         timeout=timeout_ms,
     )

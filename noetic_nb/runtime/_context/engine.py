@@ -265,7 +265,7 @@ class Engine:
         found = models.get(name)
         if found is None:
             hint = f"The harness has {', '.join(map(repr, models)) or 'none'}."
-            raise NoeticConfigError("UNKNOWN_MODEL", "No client answers this model's name.", given=name, hint=hint)
+            raise NoeticConfigError("UNKNOWN_MODEL", "No client has this model name.", given=name, hint=hint)
         return found
 
     def tokenizer_of(self, model: str) -> Tokenizer:
@@ -405,9 +405,9 @@ class Engine:
             self._record_call(ctx, request, step, start, "error", None, exc)
             raise NoeticError(
                 "llm_failed",
-                f"Model {request.model!r} failed or answered something that is no response: "
+                f"Model {request.model!r} failed, or its answer is not a response: "
                 f"{type(exc).__name__}: {error_text(exc)}",
-                hint="The conversation is kept; ask again, or look at the model client.",
+                hint="The conversation is kept; try again, or check the model client.",
                 model=request.model,
             ) from exc
         ctx.charge(response)

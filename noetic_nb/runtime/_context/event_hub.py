@@ -81,7 +81,7 @@ def is_shown(step: LLMStep, event: RunEvent, report: Report) -> bool:
         if hasattr(answer, "__await__"):
             if isinstance(answer, Coroutine):
                 answer.close()
-            raise TypeError("An `emit` filter answers at once; this one is async.")
+            raise TypeError("An `emit` filter must be synchronous; this one is async.")
         return bool(answer)
     except Exception as exc:
         report(event.where.execution_id, step.id, "emit", exc)

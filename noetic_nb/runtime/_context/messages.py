@@ -34,7 +34,7 @@ def is_given_item(value: object) -> bool:
 
 
 def _format(value: Any) -> MessageFormat | None:
-    """Return the format of a message that is no item of ours."""
+    """Return the format of a message that is not an item of ours."""
     # The forms of others are read where somebody gives items.
     from noetic_nb.items._messages import recognise
 
@@ -71,7 +71,7 @@ def input_items(
             else:
                 item = registry.parse(value)
                 if item["type"] == "function_call" and not item["name"]:  # a model may write none, a user means one
-                    raise MalformedItem("function_call", "a call needs text under 'name'.", given="")
+                    raise MalformedItem("function_call", "a call needs text as 'name'.", given="")
                 made.append(item)
         except MalformedItem as exc:
             raise ItemValidationError(f"Item {place}: {exc.problem}", given=exc.given, hint=exc.hint) from None
@@ -135,7 +135,7 @@ def warn_if_redacted(ctx: RunningExecution, items: Iterable[Item], source: str, 
             if "[redacted" in (text if type(text) is str else str(text)) and PLACEHOLDER.search(item_text(item)):
                 ctx.warn(
                     "text_redacted",
-                    f"{source} holds a placeholder where a secret had been removed; it was read as it stands.",
+                    f"{source} contains the placeholder of a removed secret; the placeholder was kept as text.",
                     layer_id,
                 )
                 return
@@ -156,7 +156,7 @@ def log_items(
     start = len(ctx.item_log)
     logged = ctx.item_log.extend(items, own_call_ids=True)
     if origin in ("step", "model"):
-        # Messages and model calls are known by what they are; an output in its response is no tool's.
+        # Messages and model calls are known by what they are; an output in its response is not a tool's.
         is_step = origin == "step"
         made = [at for at, item in enumerate(logged, start) if is_step or item["type"] == "function_call_output"]
         if made:
@@ -192,7 +192,7 @@ def as_input_items(
     if isinstance(value, AgentReply) and serialise:
         return [input_message(value.text, ids=engine.ids)] if value.text else []
     found: Sequence[Any] = value if isinstance(value, Sequence) else [value]
-    # Data with a role, such as a person's, is no message of a conversation where a step hands it on.
+    # Data with a role, such as a person's, is not a message of a conversation where a step hands it on.
     is_item = _has_type if serialise else is_given_item
     if all(is_item(item) for item in found):
         return list(input_items(found, registry=engine.stack.registry, ids=engine.ids))

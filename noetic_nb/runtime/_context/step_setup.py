@@ -57,7 +57,7 @@ def function_tool(
     async def execute(*, root: Any, ctx: Execution) -> Any:
         if not stack.runs(layer, ctx.id):
             what = f"The layer {layer.id!r} does not take part in this execution"
-            raise NoeticError("tool_failed", what, hint="Look at why its `init` failed.", tool_name=full_name)
+            raise NoeticError("tool_failed", what, hint="Check why its `init` failed.", tool_name=full_name)
         lock = ctx.lock(layer.id)
         async with lock:  # read, change, write: two calls at once would lose one change
             state = stack.state.copy_of(ctx.id, layer.id, name)

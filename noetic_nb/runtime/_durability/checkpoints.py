@@ -315,7 +315,7 @@ def _take_call(turn: TurnState[ExecutionRecord], key: str, data: JsonValue) -> N
     number, call = past_call(*data["call"])
     path, of_step = data["path"], data["number"]
     if not isinstance(path, str) or number is None:
-        raise TypeError("a call that was begun has no place")
+        raise TypeError("a call that was started has no position")
     if of_step is not None:
         count(of_step, "number")
     calls = turn.root.ctx.tree.calls

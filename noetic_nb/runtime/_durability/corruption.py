@@ -52,14 +52,14 @@ def is_damage(error: Exception) -> bool:
 def count(value: Any, name: str, least: int = 0) -> int:
     """Return a whole number; raises `ValueError` for any other value, or an absurd number."""
     if type(value) is not int or not least <= value <= MAX_COUNT:
-        raise ValueError(f"{name!r} is no whole number from {least} to 2**53")
+        raise ValueError(f"{name!r} is not a whole number from {least} to 2**53")
     return value
 
 
 def amount(value: Any, name: str) -> float:
     """Return a finite number that is not negative; raises `ValueError` for any other value."""
     if type(value) not in (int, float) or not 0 <= value <= MAX_COUNT or not math.isfinite(value):
-        raise ValueError(f"{name!r} is no number from 0 to 2**53")
+        raise ValueError(f"{name!r} is not a number from 0 to 2**53")
     return float(value)
 
 
@@ -67,7 +67,7 @@ def mapping(data: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return an object of JSON; raises `TypeError` for any other value."""
     value = data[name]
     if not isinstance(value, Mapping):
-        raise TypeError(f"{name!r} is no object")
+        raise TypeError(f"{name!r} is not an object")
     return dict(value)
 
 
@@ -75,5 +75,5 @@ def text_or_none(data: Mapping[str, Any], name: str) -> str | None:
     """Return a text, or None; raises `TypeError` for anything else."""
     value = data[name]
     if not isinstance(value, str | None):
-        raise TypeError(f"{name!r} is no text")
+        raise TypeError(f"{name!r} is not text")
     return value

@@ -388,7 +388,7 @@ class ExecutionRecord:
         except Exception as exc:
             # In doubt it has: the price is steps that run again, and that of the other answer items that are there
             # twice.
-            _log.debug("Whether an execution has changed cannot be told. %s", exc)
+            _log.debug("Whether an execution has changed is unknown. %s", exc)
             return True
 
     def _moment(self, ended: int, first: int) -> Moment:

@@ -151,7 +151,7 @@ class Snapshot(ExecutionSnapshot):
             if data["version"] != VERSION or data["executionId"] != execution_id:
                 raise ValueError(f"version {data['version']!r}, execution {data['executionId']!r}")
             if not isinstance(data["threadId"], str):
-                raise TypeError("the thread id is no text")
+                raise TypeError("the thread id is not text")
             return cls(
                 execution_id=execution_id,
                 thread_id=data["threadId"],
@@ -172,7 +172,7 @@ def _fields(data: JsonValue, registry: ItemRegistry) -> dict[str, Any]:
     items = tuple([registry.parse_kept(item) for item in data["itemLog"]["items"]])
     query = data["query"]
     if not isinstance(query, str):
-        raise TypeError("'query' is no text")
+        raise TypeError("'query' is not text")
     returned = mapping(data, "returned")
     return {
         "sequence": count(data["sequence"], "sequence"),
@@ -195,7 +195,7 @@ def _fields(data: JsonValue, registry: ItemRegistry) -> dict[str, Any]:
 def stored_usage(tokens: Sequence[Any]) -> Usage:
     """Return stored counts as usage; older snapshots hold the first three. Raises `ValueError` for other numbers."""
     if not 3 <= len(tokens) <= len(Usage._fields):
-        raise ValueError("a usage has three to five counts")
+        raise ValueError("a usage must have three to five counts")
     sums = [count(token, "tokens") for token in tokens[:2]]
     return Usage(*sums, *[None if token is None else count(token, "tokens") for token in tokens[2:]])
 

@@ -158,7 +158,7 @@ def check_entry(entry: JsonValue) -> None:
     """Raise for an invalid entry: a step that is taken for not run is run, and paid for, a second time."""
     for name in ("path", "stepId", "kind"):
         if not isinstance(entry[name], str):
-            raise TypeError(f"{name!r} is no text")
+            raise TypeError(f"{name!r} is not text")
     amount(entry["elapsedMs"], "elapsedMs")
     for level in entry["spent"]:
         _usage_and_cost(level)

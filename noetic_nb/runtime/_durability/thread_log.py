@@ -152,15 +152,15 @@ class ThreadStore:
         states = {}
         for layer_id, number in places.items():
             if number is None or numbers[number] not in found:
-                what = f"The state of layer {layer_id!r} as that turn left it is not kept."
-                hint = "It was no JSON data." if number is None else "It is too long ago."
+                what = f"The state of layer {layer_id!r} after this turn is not stored."
+                hint = "It was not JSON data." if number is None else "It is too old."
                 raise NoeticConfigError("UNKNOWN_TURN", what, given=thread_id, hint=hint)
             record = found[numbers[number]]
             if not isinstance(record, Mapping) or layer_id not in record:
                 raise unreadable(
                     f"What the layers of thread {thread_id!r} knew at part {number}",
                     thread_id,
-                    f"nothing is there for layer {layer_id!r}",
+                    f"there is no state of layer {layer_id!r}",
                     "written by another version; go back to another turn.",
                 )
             states[layer_id] = record[layer_id]
@@ -179,7 +179,7 @@ class ThreadStore:
         if found != (VERSION, thread_id, number, position):
             raise ValueError(f"version, thread, part and position are {found}")
         if not isinstance(data["items"], list):
-            raise TypeError("'items' is no list")
+            raise TypeError("'items' is not a list")
         parse = self.registry.parse_kept
         items = tuple([parse(item) for item in data["items"]])
         return Part(
@@ -247,7 +247,7 @@ def _places(data: Mapping[str, Any], number: int) -> Mapping[str, int | None] | 
     found = mapping(data, "states")
     for place in found.values():
         if place is not None and not (type(place) is int and 0 <= place <= number):
-            raise ValueError("a state is said to be where none can be")
+            raise ValueError("a state is stored at a position that cannot have one")
     return found
 
 
@@ -265,7 +265,7 @@ def read_origins(data: Mapping[str, Any], items: int) -> dict[int, Origin]:
     found = {}
     for place, (kind, name) in data.get("origins", {}).items():
         if kind not in get_args(OriginKind) or not isinstance(name, str | None) or not 0 <= int(place) < items:
-            raise ValueError(f"the origin of item {place!r} is none")
+            raise ValueError(f"the origin of item {place!r} is not valid")
         found[int(place)] = Origin(kind, name)
     return found
 

@@ -364,9 +364,9 @@ class ThreadWriter:
         """Return the error of a thread that another harness has continued, and remember it."""
         self.lost = NoeticError(
             "state_conflict",
-            f"Another harness has continued thread {self.thread_id!r}: what was added here from item {self.items} on is "
+            f"Another harness has continued thread {self.thread_id!r}: the items added here from item {self.items} on is "
             f"not in storage",
-            hint="Run a thread in one harness at a time. close_thread() forgets this side; the next turn then continues "
+            hint="Run a thread in one harness at a time. close_thread() drops its thread here; the next turn then continues "
             "what is saved.",
             thread_id=self.thread_id,
             first=self.items,

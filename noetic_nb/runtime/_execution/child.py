@@ -308,6 +308,6 @@ def copied_state(state: dict[str, Any], step_id: str) -> dict[str, Any]:
     except Exception as exc:
         # deepcopy does not say where it failed, so each key is tried alone.
         key = next((key for key, value in state.items() if not can_be_copied(value)), None)
-        what = f"A child gets a copy of `ctx.state`, and what is under {key!r} cannot be copied: {error_text(exc)}"
-        hint = "Keep what is alive, such as locks, files and connections, in a variable outside of the state."
+        what = f"A child gets a copy of `ctx.state`, and the value under {key!r} cannot be copied: {error_text(exc)}"
+        hint = "Keep live objects (locks, files, connections) in a variable outside of the state."
         raise step_failed(step_id, what, exc, hint=hint) from exc

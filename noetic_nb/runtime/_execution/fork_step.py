@@ -211,7 +211,7 @@ def _partial(step: ForkStep, succeeded: list[_Path], failed: list[_Path]) -> Noe
     error = NoeticError(
         "fork_partial",
         f"Fork {step.id!r}: {len(failed)} of {len(succeeded) + len(failed)} paths failed{f' ({causes})' if causes else ''}",
-        hint="What succeeded is on the error; mode 'settle' takes failures as they come.",
+        hint="The error has the results that succeeded; with mode='settle' failures are results too.",
         step_id=step.id,
         succeeded=[FrozenDict(step_id=path.step.id, value=path.output) for path in succeeded],
         failed=[path.failed() for path in failed],
@@ -262,7 +262,7 @@ def _each(step: ForkStep, each: Step, value: StepValue) -> list[_Path]:
 
 def _no_array(step: ForkStep, value: StepValue) -> NoeticConfigError:
     place = "" if step.over is None else f" under {step.over!r}"
-    what = f"Fork {step.id!r} runs once for every element of an array, and its input has none{place}."
+    what = f"Fork {step.id!r} runs once for each element of an array, but its input is not an array{place}."
     hint = "Pass a list, or text that is a JSON array."
     return NoeticConfigError("INVALID_FORK_INPUT", what, given=value, hint=hint, step_id=step.id)
 

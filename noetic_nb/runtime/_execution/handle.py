@@ -148,8 +148,8 @@ class Handle:
             error = NoeticError(
                 "handle_evicted",
                 f"Step {self.step_id!r} was still running {GRACE_PERIOD_MS} ms after the execution that started it "
-                "had ended, and was left behind",
-                hint="Await handle.result() before the execution ends, or let the step end when it is told to stop.",
+                "had ended, and was abandoned",
+                hint="Await handle.result() before the execution ends, or let the step end when it is cancelled.",
                 handle_id=self.id,
                 step_id=self.step_id,
                 grace_period_ms=GRACE_PERIOD_MS,
@@ -208,8 +208,8 @@ def started_by(engine: Engine, ctx: RunningExecution) -> Started:
     started: Started | None = engine.handles.get(ctx.id)
     left = ctx.parent is not None and ctx not in ctx.parent.children
     if left or ctx.tree.channels.closed or (started is not None and started.closing):
-        hint = "Start it in one that is open."
-        raise step_failed("start", "The execution that would start this step has ended", hint=hint)
+        hint = "Start it in a running execution."
+        raise step_failed("start", "The execution of this step has ended", hint=hint)
     if started is None:
         started = engine.handles[ctx.id] = Started()
     return started

@@ -46,7 +46,7 @@ async def run_step(engine: Engine, step: Step, value: StepValue, ctx: RunningExe
     around = RUNNING.get()
     nesting = 0 if around is None else around[2]
     if ctx.running >= MAX_NESTING and (ctx.running >= MAX_RUNNING or nesting - ctx.base_nesting >= MAX_NESTING):
-        hint = "Does a branch lead back to itself? Use a loop."
+        hint = "If a branch leads back to itself, use a loop."
         raise step_failed(step.id, f"Steps are nested more than {MAX_NESTING} deep", hint=hint, retries_exhausted=True)
     recorder = ctx.record
     if recorder is not None and recorder.put_off:
@@ -163,7 +163,7 @@ async def _run_function(engine: Engine, step: RunStep, value: StepValue, ctx: Ru
                 what = f"Run step {step.id!r} failed: {type(exc).__name__}: {error_text(exc)}"
                 raise step_failed(step.id, what, exc, retries_exhausted=attempts > 1) from exc
             await ctx.until_aborted(engine.sleep(step.retry.delay_ms(attempt)))
-    raise AssertionError("a retry policy has at least one attempt")
+    raise AssertionError("a retry policy needs at least one attempt")
 
 
 async def _run_tool(engine: Engine, step: ToolStep, value: StepValue, ctx: RunningExecution) -> StepValue:

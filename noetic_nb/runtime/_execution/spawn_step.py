@@ -149,7 +149,7 @@ async def _summary(
             "step_failed",
             f"No model can summarise what the child of spawn {step.id!r} did",
             given=wanted.model,
-            hint="Name one: context_out={'strategy': 'summary', 'model': ...}.",
+            hint="Pass one: context_out={'strategy': 'summary', 'model': ...}.",
             step_id=step.id,
             child_output=output,
             retries_exhausted=False,
@@ -169,7 +169,7 @@ async def _summary(
         raise NoeticError(
             "spawn_summary_failed",
             f"What the child of spawn {step.id!r} did could not be summarised: {exc}",
-            hint="Its output is on the error as `child_output`.",
+            hint="The error has its output as `child_output`.",
             step_id=step.id,
             child_output=output,
             summary_cause=exc,
@@ -183,12 +183,12 @@ def start_step(
     """Start a step in a child execution with a log of its own, as a spawn does; returns at once.
 
     Raises `NoeticError` ``cancelled``, or ``step_failed`` where the execution has ended, and `NoeticConfigError`
-    ``INVALID_OPTION`` where `drop` is no list of ids.
+    ``INVALID_OPTION`` where `drop` is not a list of ids.
     """
     dropped = () if isinstance(drop, str) or not isinstance(drop, Iterable) else tuple(drop)
     if (not dropped and drop != () and drop != []) or not all(isinstance(name, str) and name for name in dropped):
         hint = 'Pass drop=("steering",).'
-        raise NoeticConfigError("INVALID_OPTION", "drop is a list of ids of layers.", given=drop, hint=hint)
+        raise NoeticConfigError("INVALID_OPTION", "drop must be a list of layer ids.", given=drop, hint=hint)
     started = started_by(engine, ctx)
     log = ItemLog(registry=ctx.item_log.registry, tokenizer=ctx.item_log.tokenizer)
     child = Child(engine, engine.with_layers(step, None, dropped), ctx, step.id, "start", log)

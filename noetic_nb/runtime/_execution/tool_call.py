@@ -357,7 +357,9 @@ def _warn_of_failure(ctx: RunningExecution, name: str, error: BaseException) -> 
     text = str(error) if isinstance(error, NoeticError) else typed_text(error)
     ctx.warn("tool_failed", redact_text(f"Tool {name!r} failed{place}: {text.rstrip('.')}."))
     if place:  # what this library says of a result says enough
-        _LOG.warning("Tool %r failed; the model was told so, and the turn went on.", name, exc_info=error)
+        _LOG.warning(
+            "Tool %r failed; the error was returned to the model, and the turn continued.", name, exc_info=error
+        )
 
 
 def _place_of(error: BaseException) -> str:

@@ -98,7 +98,7 @@ def cut_error(response: ModelResponse, model: str, step_id: str) -> NoeticError:
 def empty_error(model: str, count: int) -> NoeticError:
     """Return the error for a model that says nothing, however often it is asked."""
     what = f"Model {model!r} gave {count} empty answers in a row"
-    return NoeticError("llm_failed", what, hint="Ask again later, or try another model.", model=model, reason="empty")
+    return NoeticError("llm_failed", what, hint="Try again later, or use another model.", model=model, reason="empty")
 
 
 def raise_refusal(response: ModelResponse, step_id: str) -> None:

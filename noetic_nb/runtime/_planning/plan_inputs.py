@@ -195,7 +195,7 @@ class PlanInputs:
 def _as_budgets(given: object) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
         hint = "Write budgets={'notes': (100, 400)}."
-        raise NoeticConfigError("INVALID_BUDGET", "Budgets are given by layer.", given=given, hint=hint)
+        raise NoeticConfigError("INVALID_BUDGET", "Budgets must map layers to budgets.", given=given, hint=hint)
     return given
 
 
@@ -203,7 +203,7 @@ def _as_tokens(given: object, field: str) -> float | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | float):
-        what = f"`{field}` is a number of tokens."
+        what = f"`{field}` must be a number of tokens."
         raise NoeticConfigError("INVALID_PROJECTION", what, given=given, hint="Leave it out to keep it.", field=field)
     return given
 

@@ -164,11 +164,11 @@ class DurableThreads(Threads):
             await self.checkpoints.clear(execution_id)
         raise NoeticConfigError(
             "NO_CHECKPOINT",
-            "That turn is over: its thread has gone on since.",
+            "This turn is over: its thread has continued since.",
             given=execution_id,
-            hint="What it logged is part of the thread."
+            hint="The items that it logged are part of the thread."
             if is_held
-            else "It went on without what this turn logged; `await harness.clear_checkpoint(...)` forgets that.",
+            else "It continued without the items that this turn logged; `await harness.clear_checkpoint(...)` forgets that.",
         )
 
     # -- reading --------------------------------------------------------------------------------------------------

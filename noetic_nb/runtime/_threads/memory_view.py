@@ -224,7 +224,7 @@ class MemoryView:
         """
         layer = self._layer(layer_id)
         if layer.scope == "execution" and not self._is_live:
-            what = f"The state of layer {layer_id!r} ends with each execution, and none is open on this thread."
+            what = f"The state of layer {layer_id!r} ends with each execution, and this thread has none."
             hint = "Edit it inside `async with harness.execution(...)`, or give the layer the scope 'thread'."
             raise NoeticConfigError("NOT_EDITABLE", what, given=layer_id, hint=hint)
         # Before anything is awaited: the caller may change theirs meanwhile.
@@ -347,7 +347,7 @@ class MemoryView:
         end = TurnEnd(0, None) if turn == 0 else self._history.end_of(self.thread_id, turn)
         if end is None:
             known = ", ".join(map(str, self.turns)) or "none"
-            what = f"Thread {self.thread_id!r} has no such turn to go back to."
+            what = f"Thread {self.thread_id!r} has no such turn."
             hint = f"Its turns are {known}, or 0 for the beginning."
             raise NoeticConfigError("UNKNOWN_TURN", what, given=turn, hint=hint)
         states = await self._states_at(end)
@@ -382,7 +382,7 @@ class MemoryView:
                 if layer.id in end.places:
                     places[layer.id] = end.places[layer.id]
             elif end.order is not None and self._history.is_forgotten(layer.id, key):
-                what = f"The state of layer {layer.id!r} as that turn left it is no longer remembered."
+                what = f"The state of layer {layer.id!r} after this turn is no longer stored."
                 hint = "Go back to a later turn; with checkpoints=True all of them are kept."
                 raise NoeticConfigError("UNKNOWN_TURN", what, given=self.thread_id, hint=hint)
         if places and self.saved is not None:

@@ -139,7 +139,7 @@ class Threads:
                 "THREAD_EXISTS",
                 f"Thread {thread_id!r} has {len(thread.log)} items already.",
                 given=thread_id,
-                hint="append() adds to it; replace=True drops what it has, and what layers know of it.",
+                hint="append() adds to it; replace=True deletes its items and the layer states about them.",
             )
         if replace:
             self._begin_anew(thread)
@@ -164,7 +164,7 @@ class Threads:
                 raise ItemValidationError(
                     f"Thread {thread_id!r} has another item with the id {item['id']!r}.",
                     given=item,
-                    hint="Leave the id out, or give another; nothing was added.",
+                    hint="Omit the id, or use another; nothing was added.",
                 )
         return self._add(thread_id, fresh)
 
@@ -211,7 +211,7 @@ class Threads:
         except StopIteration:
             return
         except Exception as exc:  # raised to whoever needs the thread next, who tries again
-            _log.warning("What thread %r held is not gone from storage yet. %s", thread_id, exc)
+            _log.warning("The data of thread %r is not yet deleted from storage. %s", thread_id, exc)
         finally:
             clearing.close()
 
@@ -298,7 +298,7 @@ class Threads:
         """Check a message and its options; nothing has happened yet."""
         if delivery not in _DELIVERIES:
             raise NoeticConfigError(
-                "INVALID_OPTION", "There is no such delivery.", given=delivery, hint=f"Use one of {_DELIVERIES}."
+                "INVALID_OPTION", "There is no such delivery mode.", given=delivery, hint=f"Use one of {_DELIVERIES}."
             )
         if content is None:
             raise NoeticConfigError(
@@ -313,7 +313,7 @@ class Threads:
                     "INVALID_OPTION",
                     f"`{option}` is a mapping.",
                     given=value,
-                    hint=f"Such as {option}={_SUCH_AS[option]}.",
+                    hint=f"For example: {option}={_SUCH_AS[option]}.",
                 )
         items = as_input_items(self._engine, content, "execute", serialise=False)
         # Checked now and not when its turn begins: by then the message may have waited, and others with it.
@@ -391,8 +391,8 @@ class Threads:
             self.forgets = False
             ctx.warn(
                 "conversation_not_kept",
-                "The harness has a storage and keeps no checkpoints: a new process will know nothing of this conversation. "
-                "Pass checkpoints=True to keep it, or checkpoints=False if that is meant.",
+                "The harness has a storage and keeps no checkpoints: a new process cannot continue this conversation. "
+                "Pass checkpoints=True to keep it, or checkpoints=False to silence this warning.",
             )
         return ctx
 
@@ -443,7 +443,7 @@ class Threads:
 def _conversation(given: Any, thread_id: str) -> Iterable[Any]:
     """Return the items that are given, be it as a run of one thread, or of several with one of this name."""
     if isinstance(given, str | Mapping):
-        raise ItemValidationError("A conversation is a list of items.", given=given, hint="Pass [item, ...].")
+        raise ItemValidationError("A conversation must be a list of items.", given=given, hint="Pass [item, ...].")
     if isinstance(given, ItemLog):
         marked = given.marked()
         return [with_origin(item, marked[at]) if at in marked else item for at, item in enumerate(given)]
@@ -452,7 +452,7 @@ def _conversation(given: Any, thread_id: str) -> Iterable[Any]:
     if thread_id not in given.threads and len(given.threads) != 1:
         raise NoeticConfigError(
             "UNKNOWN_THREAD",
-            "It has several threads, and none of this name.",
+            "It has several threads, but none of this name.",
             given=thread_id,
             hint=f"Pass run.log(...) with one of {', '.join(map(repr, given.threads)) or 'none'}.",
         )

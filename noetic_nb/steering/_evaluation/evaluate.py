@@ -318,7 +318,7 @@ async def _judged(
 ) -> SteeringDecision | None:
     # Checked before the mode is: an asynchronous judge without a model would fail unseen, in the background.
     if params.ctx.call_model is None:
-        what = f"Rule {rule.id!r} has a judge, and there is no model to call"
+        what = f"Rule {rule.id!r} has a judge, but there is no model to call"
         hint = "Give the harness a model that answers this name, or make the rule a predicate."
         raise NoeticConfigError("MISSING_CALL_MODEL", what, given=judge.model, hint=hint, rule_id=rule.id)
     if judge.mode == "async" and policy.late_verdicts:
@@ -343,7 +343,7 @@ def _named(answer: Any, prepared: PreparedRule) -> SteeringDecision:
     if not isinstance(answer, SteeringDecision):
         if not isinstance(answer, Mapping):
             what = f"Rule {rule_id!r} answered a {type(answer).__name__}"
-            hint = "A rule answers deny(...), guide(...), ask(...), allow() or None for no opinion."
+            hint = "A rule must return deny(...), guide(...), ask(...), allow() or None."
             raise NoeticError("step_failed", what, given=answer, hint=hint, step_id=rule_id)
         answer = as_decision(answer)
     decision: SteeringDecision = answer
@@ -353,6 +353,6 @@ def _named(answer: Any, prepared: PreparedRule) -> SteeringDecision:
     # `deny(3)` is only found here: a record does not check the types of its fields.
     guidance: Any = decision.guidance
     if guidance is not None and not isinstance(guidance, str):
-        raise TypeError(f"Guidance is text, not {type(guidance).__name__}: {guidance!r:.80}.")
+        raise TypeError(f"Guidance must be text, not {type(guidance).__name__}: {guidance!r:.80}.")
     text = None if guidance is None else capped(guidance)
     return SteeringDecision(decision.action, text, (rule_id,), decision.stop, decision.matched)

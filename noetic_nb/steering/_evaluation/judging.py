@@ -320,7 +320,7 @@ class UnreadableVerdict(UserWarning):
     def __init__(self, rule_id: str, meaning: str) -> None:
         super().__init__(
             f"The answer of the judge of rule {rule_id!r} could not be read as ALLOW, DENY or GUIDE, and was taken for "
-            f"{meaning!r}. Set on_unparseable='deny', or ask a model that keeps to the form."
+            f"{meaning!r}. Set on_unparseable='deny', or use a model that follows the form."
         )
 
 

@@ -234,7 +234,7 @@ class _PythonReader:
             assert hasattr(builtins, name)
             self.impure(f"it calls {shown}()", node)
         elif (self.module_of(name) or "") in _IMPURE_MODULES:
-            self.impure(f"it calls {shown}(), which depends on more than the call, or acts", node)
+            self.impure(f"it calls {shown}(), which has side effects or depends on more than the call", node)
         elif path and path[0] in _CLOCKS:
             self.impure(f"it reads a clock: {shown}()", node)
         elif path and path[0] in _CHANGING and name not in self.own and name != self.parameter:
@@ -376,7 +376,7 @@ def _unknown_arguments(
         near = nearest(path, possible)
         fix = f"Did you mean {near!r}?" if near else _there_are(possible, "none")
         whose = ", ".join(sorted(set(about))) or "any tool"
-        yield UnknownTarget(rule.id, "unknown_argument", path, f"{path!r} is no argument of {whose}.", fix)
+        yield UnknownTarget(rule.id, "unknown_argument", path, f"{path!r} is not an argument of {whose}.", fix)
 
 
 def _there_are(names: Iterable[str], nothing: str) -> str:

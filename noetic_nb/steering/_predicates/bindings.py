@@ -69,7 +69,7 @@ def weight(value: Any) -> int:
         elif isinstance(part, list | tuple):
             waiting += part
         if found > MAX_JUDGED:
-            raise ValueError("The values are too large to be judged. Make the tool take fewer of them in one call.")
+            raise ValueError("The values are too large to be checked. Make the tool take fewer of them in one call.")
     return found
 
 

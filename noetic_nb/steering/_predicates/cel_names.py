@@ -62,7 +62,7 @@ PYTHON: Final = {
     "any": "Write list.exists(x, ...).",
     "all": "Write list.all(x, ...).",
 }
-"""A hint for each word of Python that is no word of CEL."""
+"""A hint for each word of Python that is not a word of CEL."""
 
 ORIGIN: Final = "tool.origin"
 """What an expression needs that calls ``origin`` or ``origins``."""
@@ -234,10 +234,10 @@ class _Reader:
             return
         if name in PYTHON:
             what, hint = "word of CEL", PYTHON[name]
-            raise does_not_compile(self.rule_id, f"{name!r} is no {what}", place[0], hint, column=place[1])
+            raise does_not_compile(self.rule_id, f"{name!r} is not a {what}", place[0], hint, column=place[1])
         near = nearest(name, names)
         hint = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(names))}."
-        raise does_not_compile(self.rule_id, f"{name!r} is no {what}", place[0], hint, column=place[1])
+        raise does_not_compile(self.rule_id, f"{name!r} is not a {what}", place[0], hint, column=place[1])
 
 
 def analyse(rule_id: str, text: str) -> Analysis:

@@ -246,9 +246,9 @@ MAX_KEPT: Final = 4_096
 
 # What the parser says, what is meant, and what to do.
 _GRAMMAR: Final = (
-    (re.compile(r"token recognition error at: '=.*"), "a single = is no operator", "Write == to compare."),
-    (re.compile(r"token recognition error at: '&.*"), "a single & is no operator", "Write && for `and`."),
-    (re.compile(r"token recognition error at: '\|.*"), "a single | is no operator", "Write || for `or`."),
+    (re.compile(r"token recognition error at: '=.*"), "a single = is not an operator", "Write == to compare."),
+    (re.compile(r"token recognition error at: '&.*"), "a single & is not an operator", "Write && for `and`."),
+    (re.compile(r"token recognition error at: '\|.*"), "a single | is not an operator", "Write || for `or`."),
     (re.compile(r"token recognition error at: '(.*)'"), "{0} has no meaning here", "Remove it."),
     (re.compile(r"missing '(.*)' at '<EOF>'"), "it ends before a {0}", "Close what is open."),
     (
@@ -293,12 +293,14 @@ def _library() -> Any:
 def _checked(rule: SteeringRule, text: str) -> Analysis:
     limit = MAX_CHARACTERS if rule.isolate is None else MAX_ISOLATED
     if len(text) > limit:
-        hint = "Set isolate=True." if len(text) <= MAX_ISOLATED else "Make several rules of it."
+        hint = "Set isolate=True." if len(text) <= MAX_ISOLATED else "Split it into several rules."
         raise does_not_compile(rule.id, f"it has {len(text):,} characters, and {limit:,} are the most", None, hint)
     found = analyse(rule.id, text)
     if found.nested and rule.isolate is None:
         hint = "Set isolate=True: it then runs in a process of its own, and can be stopped."
-        raise does_not_compile(rule.id, "a comprehension stands inside another, which may take for ever", None, hint)
+        raise does_not_compile(
+            rule.id, "a comprehension is nested inside another, which may take very long", None, hint
+        )
     _check_points(rule, "it names", found.needs)
     return found
 

@@ -90,7 +90,7 @@ def check_parameter(rule_id: str, function: Callable[..., Any]) -> None:
     except TypeError as exc:
         raise NoeticConfigError(
             "INVALID_RULE",
-            f"A rule is called with one argument, the call or the response, and {function_name(function)!r} cannot be: {exc}",
+            f"A rule is called with one argument, the call or the response, but {function_name(function)!r} cannot be: {exc}",
             given=function,
             hint="Write def rule(call): ...",
             rule_id=rule_id,

@@ -121,18 +121,18 @@ class RuleMethods(ABC):
             same = old.model_copy(update={"predicate": made.predicate, "enabled": made.enabled}) == made
             if same and _is_bound_alike(old.predicate, made.predicate):
                 return
-            why = "The same function definition has made it, in a loop perhaps"
+            why = "The same function definition created it, perhaps in a loop"
         elif before.co_filename == now.co_filename and (_is_cell(now) or made.id == LAMBDA):
             if (before.co_firstlineno, before.co_code) == (now.co_firstlineno, now.co_code):
                 return
-            why = f"Line {before.co_firstlineno} of this {'cell' if _is_cell(now) else 'file'} has made it"
+            why = f"Line {before.co_firstlineno} of this {'cell' if _is_cell(now) else 'file'} created it"
         else:
             return
         raise NoeticConfigError(
             "DUPLICATE_RULE_ID",
-            f"There is a rule {made.id!r} already. {why}.",
+            f"A rule {made.id!r} exists already. {why}.",
             given=made.id,
-            hint="Give each a name, or this one its own where it is to be replaced: rules.rule('name', on=...).",
+            hint="Give each rule its own name; to replace a rule, name it: rules.rule('name', on=...).",
             rule_id=made.id,
         )
 
@@ -191,9 +191,9 @@ class RuleMethods(ABC):
         if not isinstance(condition, str):
             raise NoeticConfigError(
                 "INVALID_RULE",
-                "A condition is a text in CEL",
+                "A condition must be text in CEL",
                 given=condition,
-                hint="A function is a rule by rules.rule(f, on='before_tool_call').",
+                hint="To make a function a rule, use rules.rule(f, on='before_tool_call').",
             )
         # A first guess is enough: a condition at the wrong point does not compile.
         point: Point = "after_model_call" if "response" in condition else "before_tool_call"
@@ -313,7 +313,7 @@ class RuleMethods(ABC):
         if isinstance(count, bool) or not isinstance(count, int) or not _are_names(tool):
             raise NoeticConfigError(
                 "INVALID_RULE",
-                "at_most takes how often first, and then the tool",
+                "at_most takes the count first, and then the tool",
                 given=(count, tool),
                 hint="Write rules.at_most(3, 'search').",
             )
@@ -352,9 +352,7 @@ class RuleMethods(ABC):
         for given in (args, trust):
             if not _are_names(given):
                 hint = "Write rules.only_from_user('send_money', 'recipient', trust='get_contacts.email')."
-                raise NoeticConfigError(
-                    "INVALID_RULE", "Arguments and sources are named by texts.", given=given, hint=hint
-                )
+                raise NoeticConfigError("INVALID_RULE", "Name arguments and sources by text.", given=given, hint=hint)
         return self.put(sequence_rule("only_from_user", tool, args=args, trust=trust, **more))
 
 

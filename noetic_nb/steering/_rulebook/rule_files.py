@@ -67,9 +67,9 @@ def _loader(yaml: Any) -> Any:
         def compose_node(self, parent: Any, index: Any) -> Any:
             event = self.peek_event()
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-                self.refuse("anchors and aliases are not for rule files", event.start_mark)
+                self.refuse("anchors and aliases are not allowed in rule files", event.start_mark)
             if getattr(event, "tag", None) is not None:
-                self.refuse(f"tags such as {event.tag!r} are not for rule files", event.start_mark)
+                self.refuse(f"tags such as {event.tag!r} are not allowed in rule files", event.start_mark)
             self.depth += 1
             if self.depth > MAX_DEPTH:
                 self.refuse(f"it is nested more than {MAX_DEPTH} deep", event.start_mark)
@@ -94,9 +94,9 @@ def _loader(yaml: Any) -> Any:
             for key_node, _ in node.value:
                 key = self.construct_object(key_node, deep=True)
                 if not isinstance(key, str):
-                    self.refuse(f"the key {key!r} is no text", key_node.start_mark)
+                    self.refuse(f"the key {key!r} is not text", key_node.start_mark)
                 if key in keys:
-                    self.refuse(f"the key {key!r} stands there twice", key_node.start_mark)
+                    self.refuse(f"the key {key!r} appears twice", key_node.start_mark)
                 keys.add(key)
             return super().construct_mapping(node, deep=True)
 
@@ -236,7 +236,7 @@ def _format_of(path: Path) -> Literal["yaml", "json"]:
     if suffix == ".json":
         return "json"
     hint = "Rename it."
-    raise NoeticConfigError("INVALID_FORMAT", "A rule file ends in .yaml, .yml or .json.", given=str(path), hint=hint)
+    raise NoeticConfigError("INVALID_FORMAT", "Rule files end in .yaml, .yml or .json.", given=str(path), hint=hint)
 
 
 # JSON keeps the last of repeated keys in silence: half of a rule would be gone.
@@ -244,7 +244,7 @@ def _only_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {key!r} stands there twice")
+            raise ValueError(f"the key {key!r} appears twice")
         found[key] = value
     return found
 
@@ -255,7 +255,7 @@ def parsed_rules(
     """Return the rules of a text; `source` names it in errors. See `noetic_nb.steering.parse_rules`."""
     # Before parsing: YAML takes seconds a megabyte.
     if len(text) > MAX_BYTES:
-        _refuse(source, f"it has more than {MAX_BYTES:,} characters", "Split it, or drop what is no rule.")
+        _refuse(source, f"it has more than {MAX_BYTES:,} characters", "Split it, or drop what is not a rule.")
     try:
         data = parse_yaml(text) if format == "yaml" else json.loads(text, object_pairs_hook=_only_once)
         file = RuleFile.model_validate(data)

@@ -202,7 +202,7 @@ class RuleBook(RuleMethods):
                 names = {}
             case other:
                 what = f"Rule {rule_id!r} is not a Python rule."
-                hint = "Put a whole rule in its place: rules.put({...})."
+                hint = "Replace the whole rule: rules.put({...})."
                 raise NoeticConfigError("INVALID_RULE", what, given=other.form, hint=hint, rule_id=rule_id)
         predicate = compile_predicate(rule_id, text, names)
         return old.model_copy(update={"predicate": predicate, "source": text})

@@ -120,7 +120,7 @@ class RuleData(_Strict):
         found["applies_to"] = self.on
         deciders = {name: value for name in _DECIDERS if (value := getattr(self, name)) is not None}
         if len(deciders) > 1:
-            raise ValueError(f"one thing decides a rule, and this one has {' and '.join(deciders)}")
+            raise ValueError(f"a rule has exactly one condition, but this one has {' and '.join(deciders)}")
         match deciders:
             case {"never_after": others} | {"only_after": others}:
                 found["sequence"] = {"kind": next(iter(deciders)), "others": others}
@@ -129,7 +129,7 @@ class RuleData(_Strict):
             case {"at_most": count}:
                 found["sequence"] = {"kind": "at_most", "count": count}
             case {} if not deciders and self.judge is None:
-                raise ValueError("nothing decides it; give it `when`, `judge`, `python`, `at_most` or the like")
+                raise ValueError("it has no condition; give it `when`, `judge`, `python`, `at_most` or the like")
         if self.trust is not None and self.only_from_user is None:
             raise ValueError("`trust` belongs to `only_from_user`")
         if self.judge is not None:

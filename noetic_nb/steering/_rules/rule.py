@@ -86,17 +86,17 @@ class SequenceRule(_Frozen):
     def _others_or_count(self) -> SequenceRule:
         if self.kind == "only_from_user":
             if self.count is not None or self.others:
-                raise ValueError("`only_from_user` has arguments and whom to trust, no others and no count")
+                raise ValueError("`only_from_user` takes arguments and trusted sources, no other tools and no count")
             for entry in self.trust:
                 trusted_source(entry)
             for path in self.args:
                 if not all(part.strip() for part in path.split(".")):
-                    raise ValueError(f"an argument is written 'to', 'invite.email' or 'body.links', not {path!r}")
+                    raise ValueError(f"write an argument as 'to', 'invite.email' or 'body.links', not {path!r}")
             return self
         if self.args or self.trust:
             raise ValueError("`args` and `trust` belong to `only_from_user`")
         if self.kind == "at_most" and (self.count is None or self.others):
-            raise ValueError("`at_most` has a count and no others")
+            raise ValueError("`at_most` takes a count and no other tools")
         if self.kind != "at_most" and (self.count is not None or not self.others):
             raise ValueError(f"`{self.kind}` names others and has no count")
         return self
@@ -182,7 +182,7 @@ class SteeringRule(_Frozen):
                 given=first.get("input"),
                 hint=f"Did you mean {near!r}?"
                 if unknown and near is not None
-                else f"Fields of a rule are {', '.join(SteeringRule.model_fields)}.",
+                else f"The fields of a rule are {', '.join(SteeringRule.model_fields)}.",
                 field=where,
                 rule_id=data.get("id"),
             ) from exc
@@ -216,7 +216,7 @@ class SteeringRule(_Frozen):
     @classmethod
     def _tools(cls, value: object) -> object:
         if isinstance(value, list | tuple) and not value:
-            raise ValueError("a rule about no tool guards nothing; leave `tools` out for every tool")
+            raise ValueError("an empty `tools` guards nothing; omit `tools` to guard every tool")
         return (value,) if isinstance(value, str) else value
 
     @field_validator("isolate", mode="before")
@@ -235,7 +235,7 @@ class SteeringRule(_Frozen):
     def _one_form(self) -> SteeringRule:
         deciders = [name for name in ("predicate", "when", "sequence") if getattr(self, name) is not None]
         if len(deciders) > 1:
-            raise ValueError(f"one thing decides a rule, and this one has {' and '.join(deciders)}")
+            raise ValueError(f"a rule has exactly one condition, but this one has {' and '.join(deciders)}")
         if self.action is not None or self.guidance is not None:
             if self.form not in ("cel", "sequence"):
                 raise ValueError("`action` and `guidance` belong to a condition (`when`) or a `sequence`")
@@ -286,4 +286,4 @@ def as_rule(value: SteeringRule | Mapping[str, Any]) -> SteeringRule:
     if isinstance(given, Mapping):
         return SteeringRule(**given)
     hint = "Add a function with rules.rule(f, on='before_tool_call'), a condition with rules.when('...', id='...')."
-    raise NoeticConfigError("INVALID_RULE", "A rule is a SteeringRule or a mapping.", given=given, hint=hint)
+    raise NoeticConfigError("INVALID_RULE", "A rule must be a SteeringRule or a mapping.", given=given, hint=hint)

@@ -323,7 +323,7 @@ class Registry:
         """Name a codec of structured outputs."""
         if not isinstance(codec, OutputCodec):
             raise NoeticConfigError(
-                "INVALID_REFERENCE", "A codec has instructions and start().", given=codec, hint="See OutputCodec."
+                "INVALID_REFERENCE", "A codec needs instructions and start().", given=codec, hint="See OutputCodec."
             )
         self._add("codec", name, codec)
         return codec
@@ -359,14 +359,14 @@ class Registry:
             known = ", ".join(map(repr, self.names(kind))) or "none"
             hint = f"Known are {known}."
             raise NoeticConfigError(
-                code, f"There is no {what} of this name.", given=name, hint=hint, known=self.names(kind)
+                code, f"No {what} of this name is registered.", given=name, hint=hint, known=self.names(kind)
             )
         if args is not None and (not isinstance(args, Mapping) or not all(isinstance(key, str) for key in args)):
             raise NoeticConfigError(
                 "INVALID_REFERENCE",
-                f"The arguments of {ref!r} are a mapping from their names to their values.",
+                f"The arguments of {ref!r} must be a mapping of names to values.",
                 given=args,
-                hint="Such as {'$ref': 'fn:add', 'args': {'n': 3}}.",
+                hint="Write for example {'$ref': 'fn:add', 'args': {'n': 3}}.",
             )
         found = self._known[kind][name]
         # Without arguments the function itself, so that writing the step again finds its name.

@@ -80,7 +80,7 @@ def load_built_in(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> Mem
     make = _maker(kind)
     if not isinstance(options, Mapping) or data.keys() - _KEYS:
         what = f"A layer has a kind, options and a placement, and nothing else: {kind!r}."
-        hint = "Such as {'kind': 'working_memory', 'options': {'scope': 'resource'}, 'placement': 'suffix'}."
+        hint = "For example: {'kind': 'working_memory', 'options': {'scope': 'resource'}, 'placement': 'suffix'}."
         raise NoeticConfigError("INVALID_LAYER_OPTION", what, given=dict(data), hint=hint)
     named = {to_snake(name): _loaded(to_snake(name), value, resolve) for name, value in options.items()}
     try:
@@ -107,7 +107,7 @@ def _loaded(name: str, value: Any, resolve: Callable[[Any], Any]) -> Any:
         try:
             return Regulator.from_json(json.dumps(value))
         except ValueError as exc:
-            raise NoeticConfigError("INVALID_LAYER_OPTION", f"This is no regulator: {exc}", given=value) from exc
+            raise NoeticConfigError("INVALID_LAYER_OPTION", f"This is not a regulator: {exc}", given=value) from exc
     if name == "embedder":
         from noetic_nb.layers import HashingEmbedder
 
@@ -255,7 +255,7 @@ def load_step(data: Mapping[str, Any] | str, registry: Registry | None = None) -
             raise NoeticConfigError("INVALID_STEP", f"This is no JSON: {exc}", given=data, hint=hint) from exc
     if not isinstance(data, Mapping):
         raise NoeticConfigError(
-            "INVALID_STEP", "A step is a mapping with a `kind`.", given=data, hint="Pass what dump_step gave."
+            "INVALID_STEP", "A step must be a mapping with a `kind`.", given=data, hint="Pass what dump_step gave."
         )
     try:
         step: Step = STEP_ADAPTER.validate_python(resolved(data, registry or Registry()))

@@ -143,10 +143,10 @@ class Loader:
             except (ValueError, RecursionError) as exc:
                 raise invalid(f"This is no JSON: {exc}", given, code="INVALID_WORKFLOW_SOURCE") from exc
         if not isinstance(given, Mapping) or not isinstance(given.get("root"), Mapping):
-            raise invalid("A workflow document has a `root` node.", given, code="INVALID_WORKFLOW_SOURCE")
+            raise invalid("A workflow document needs a `root` node.", given, code="INVALID_WORKFLOW_SOURCE")
         if given.get("version") != VERSION:
             hint = "Version 1 is."
-            raise invalid("This version of workflow documents is not known.", given.get("version"), hint=hint)
+            raise invalid("This version of workflow documents is unknown.", given.get("version"), hint=hint)
         around, self._unknown = self._unknown, []
         self._only(given, {"version", "root"}, "a document")
         unknown, self._unknown = self._unknown, around
@@ -169,11 +169,11 @@ class Loader:
     def node(self, node: Any, suffix: str, seen: tuple[str, ...]) -> Step:
         """Make one node. Errors name its id."""
         if not isinstance(node, Mapping):
-            raise invalid("What is inside it is no node: a node is a mapping.", node)
+            raise invalid("It contains something that is not a node: a node must be a mapping.", node)
         kind, node_id = node.get("kind"), node.get("id")
         if not isinstance(kind, str) or kind not in _KEYS:
             raise invalid(
-                f"Node {node_id!r} is of a kind that is not known.",
+                f"Node {node_id!r} has an unknown kind.",
                 kind,
                 code="UNKNOWN_NODE_KIND",
                 hint=f"Kinds are {', '.join(_KEYS)}.",
@@ -232,7 +232,7 @@ class Loader:
         known = set(map(to_camel, ModelParams.model_fields))
         if given is not None and not known.issuperset(given):
             hint = f"Parameters are {', '.join(sorted(known))}."
-            raise invalid("It has a parameter that is not known.", given, hint=hint)
+            raise invalid("It has an unknown parameter.", given, hint=hint)
         return given
 
     def _tool_named(self, tool: Any) -> StepData:
@@ -252,7 +252,7 @@ class Loader:
         execute = node.get("execute")
         if not isinstance(execute, Mapping):
             raise invalid(
-                "It holds code, which is never run from a document.",
+                "It contains code, which is never run from a document.",
                 execute,
                 code="UNKNOWN_SUBPROCESS_REFERENCE",
                 hint="Register a function and refer to it: {'execute': {'$ref': 'fn:name'}}.",
@@ -263,7 +263,7 @@ class Loader:
         routes = []
         for route in self._named(node, "routes", list):
             if not isinstance(route, Mapping):
-                raise invalid("A route has a text to `match` and a `target`.", route)
+                raise invalid("A route needs a text to `match` and a `target`.", route)
             self._only(route, {"match", "target"}, "a route")
             routes.append({"match": self._named(route, "match", str), "target": inner(route.get("target"))})
         default = node.get("default")
@@ -296,7 +296,7 @@ class Loader:
         kind = given.get("kind") if isinstance(given, Mapping) else None
         if not isinstance(kind, str) or kind not in _PREDICATE_KEYS:
             raise invalid(
-                "It stops by a predicate that is not known.",
+                "Its stop predicate is unknown.",
                 given,
                 code="UNKNOWN_UNTIL_PREDICATE",
                 hint=f"Predicates are {', '.join(_PREDICATE_KEYS)}.",

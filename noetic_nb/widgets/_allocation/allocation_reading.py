@@ -268,7 +268,7 @@ class AllocationReading(Reading):
         number = request.get(name)
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < self.total:
             raise NoeticConfigError(
-                "UNKNOWN_CALL", "The view shows no such call.", given=number, hint=f"It shows {self.total}."
+                "UNKNOWN_CALL", "The view does not show this call.", given=number, hint=f"It shows {self.total}."
             )
         return number
 

@@ -140,7 +140,10 @@ class Compare(PictureView):
         if _is_list(a) and _is_list(b):
             if moment != EVERYTHING:
                 raise NoeticConfigError(
-                    "INVALID_MOMENT", "Lists of runs are compared whole.", given=moment, hint="Compare two of the runs."
+                    "INVALID_MOMENT",
+                    "Lists of runs are only compared as a whole.",
+                    given=moment,
+                    hint="Compare two of the runs.",
                 )
             self.other: RunLike | None = None
             paired = PairedReading(compare_paired(a, b, metrics=metrics, by=by))
@@ -150,7 +153,7 @@ class Compare(PictureView):
         if metrics is not None:
             raise NoeticConfigError(
                 "INVALID_METRIC",
-                "Metrics are for lists of runs.",
+                "Metrics only apply to lists of runs.",
                 given=metrics,
                 hint="Pass Compare([a], [b], metrics=...).",
             )

@@ -26,7 +26,7 @@ from noetic_nb.widgets._memory.state_texts import difference, shown_state
 from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import Moment, Selection
 
-# A state beyond this is no text to edit by hand.
+# A state beyond this is not text to edit by hand.
 MOST_CHARS: Final = 100_000
 # Editors that were left open; the oldest goes first.
 MOST_OPEN: Final = 20
@@ -95,7 +95,7 @@ class StateEditor:
         """
         if token not in self._open:
             raise NoeticConfigError(
-                "UNKNOWN_REQUEST", "This editor is not open any more.", given=token, hint="Open the state again."
+                "UNKNOWN_REQUEST", "This editor was closed.", given=token, hint="Open the state again."
             )
         layer_id, thread_id, before = self._open[token]
         state = _parsed(text)
@@ -103,9 +103,9 @@ class StateEditor:
         if thaw(await memory.state(layer_id)) != before:
             raise NoeticConfigError(
                 "STATE_CHANGED",
-                f"Layer {plain(layer_id)!r} was written while it was edited here.",
+                f"Layer {plain(layer_id)!r} was changed while you edited it here.",
                 given=plain(text, TEXT_LENGTH),
-                hint="Open it again; what you wrote is still in the field.",
+                hint="Open it again; your text is still in the field.",
             )
         await memory.edit(layer_id, state)
         del self._open[token]
@@ -118,7 +118,7 @@ class StateEditor:
 
 def _parsed(text: str) -> Any:
     def refuse(name: str) -> None:
-        raise ValueError(f"{name} is no number of JSON")
+        raise ValueError(f"{name} is not a number of JSON")
 
     try:
         return json.loads(text, parse_constant=refuse)
@@ -206,7 +206,7 @@ class MemoryView(PictureView):
             run = recorded(harness) or record(harness)
         if harness is not None and not callable(getattr(harness, "memory", None)):
             raise NoeticConfigError(
-                "NOT_A_HARNESS", "States of a harness are edited.", given=harness, hint="Pass an AgentHarness."
+                "NOT_A_HARNESS", "Only states of a harness can be edited.", given=harness, hint="Pass an AgentHarness."
             )
         moment = Moment(thread_id, turn, until)
         self._editor = None if harness is None else StateEditor(harness)
@@ -381,5 +381,5 @@ def _json(state: Any) -> str:
 def _unknown_layer(layer: str, index: StateIndex) -> NoeticConfigError:
     known = ", ".join([repr(plain(name)) for name in dict.fromkeys([track.layer_id for track in index.tracks])])
     return NoeticConfigError(
-        "UNKNOWN_LAYER_REFERENCE", "The run names no such layer.", given=layer, hint=f"It has {known or 'none'}."
+        "UNKNOWN_LAYER_REFERENCE", "The run has no layer of this name.", given=layer, hint=f"It has {known or 'none'}."
     )

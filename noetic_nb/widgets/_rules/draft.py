@@ -63,7 +63,7 @@ def rule_at(rulebook: RuleBook, rule_id: str, version: int) -> SteeringRule:
     if rule is None:
         raise NoeticConfigError(
             "UNKNOWN_VERSION",
-            f"The rule {rule_id!r} was not there then.",
+            f"The rule {rule_id!r} did not exist at that time.",
             given=version,
             hint=f"It has the versions {', '.join(str(change.version) for change in own) or 'none'}.",
         )
@@ -331,6 +331,6 @@ def new_rule(rule_id: str, form: str, *, tool: str = "tool") -> SteeringRule:
             rule = sequence_rule(form, tool, id=rule_id)
         case _:
             raise NoeticConfigError(
-                "INVALID_FORM", "There is no such form of a rule.", given=form, hint=f"Forms are {', '.join(FORMS)}."
+                "INVALID_FORM", "There is no rule form of this name.", given=form, hint=f"Forms are {', '.join(FORMS)}."
             )
     return rule.model_copy(update={"enabled": False})

@@ -50,9 +50,9 @@ def save_book(rulebook: RuleBook, path: str | PathLike[str], *, overwrite: bool 
         if target.exists() and not overwrite and not is_unchanged(rulebook.file, target):
             raise NoeticConfigError(
                 "FILE_EXISTS",
-                "There is a file of that name that these rules were not read from, or that changed since.",
+                "A file of this name exists. These rules were not read from it, or it has changed since.",
                 given=str(target),
-                hint="Confirm that it is to be replaced, or choose another name.",
+                hint="Confirm to replace it, or choose another name.",
             )
         rulebook.save(target)
         size = target.stat().st_size
@@ -375,7 +375,7 @@ class EditorReading(Reading):
         """Add a rule to begin with, which is not enabled yet, and choose it."""
         if rule_id in self.rulebook:
             raise NoeticConfigError(
-                "DUPLICATE_RULE_ID", "There is a rule of that name.", given=rule_id, hint="Choose another name."
+                "DUPLICATE_RULE_ID", "A rule of this name exists already.", given=rule_id, hint="Choose another name."
             )
         form = next((key for key, words in FORMS.items() if form == words), form)
         return self.begin_with(new_rule(rule_id, form, tool=next(iter(self._offered["tools"]), "tool")))

@@ -100,7 +100,7 @@ class RuleEditor(RunView):
     ) -> None:
         if not isinstance(rulebook, RuleBook):
             raise NoeticConfigError(
-                "NOT_A_RULE_BOOK", "An editor edits a RuleBook.", given=rulebook, hint="Pass the book that steers."
+                "NOT_A_RULE_BOOK", "An editor needs a RuleBook.", given=rulebook, hint="Pass the agent's rule book."
             )
         self.rulebook = rulebook
         self._is_of_one = len(_runs(run)) == 1

@@ -150,5 +150,5 @@ def as_count(text: str) -> int:
     """
     if not text.strip().isdecimal():
         hint = "0 forbids the call, 1 allows one."
-        raise NoeticConfigError("INVALID_FIELD", "How often is a whole number.", given=text, hint=hint)
+        raise NoeticConfigError("INVALID_FIELD", "The count must be a whole number.", given=text, hint=hint)
     return int(text)

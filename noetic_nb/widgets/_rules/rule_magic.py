@@ -47,7 +47,7 @@ def _book(name: str, names: Mapping[str, Any]) -> RuleBook:
     if not isinstance(found, RuleBook):
         books = ", ".join(sorted(key for key, value in names.items() if isinstance(value, RuleBook))) or "none"
         hint = f"There are {books}."
-        raise NoeticConfigError("NOT_A_RULE_BOOK", f"%%rule: {name!r} is no rule book.", given=name, hint=hint)
+        raise NoeticConfigError("NOT_A_RULE_BOOK", f"%%rule: {name!r} is not a rule book.", given=name, hint=hint)
     return found
 
 

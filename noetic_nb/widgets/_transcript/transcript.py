@@ -285,7 +285,7 @@ class TranscriptReading(Reading):
             "UNKNOWN_CALL",
             "There is no such call of the agent's model here.",
             given=call,
-            hint=f"{len(self.book.calls)} are shown: name one by its place, from 0, or pass its ModelCalled event.",
+            hint=f"{len(self.book.calls)} are shown: pass the position of one, from 0, or pass its ModelCalled event.",
         )
 
     def place_of(self, fields: dict[str, Any]) -> int | None:
@@ -338,7 +338,7 @@ class TranscriptReading(Reading):
 
 
 def _sendable(thread_id: str) -> str | None:
-    """Return the id of a thread as a page selects by it; None where it is no text that a message can hold."""
+    """Return the id of a thread as a page selects by it; None where it is not text that a message can hold."""
     try:
         thread_id.encode()
     except UnicodeEncodeError:

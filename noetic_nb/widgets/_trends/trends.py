@@ -187,7 +187,7 @@ class TrendsReading(Reading):
 
     def _decide_again(self, chart: ThreadChart, thresholds: Mapping[str, Any]) -> dict[str, Any]:
         if self.what_if.run is None:
-            raise NoeticConfigError("NO_RUN", "The events are not at hand.", hint="Use RegulatorTrends(run).")
+            raise NoeticConfigError("NO_RUN", "The events are not available.", hint="Use RegulatorTrends(run).")
         thread = chart.thread
         found = self.what_if.decide(thresholds, self.regulator)
         now = outcome_of(found, thread.thread_id)

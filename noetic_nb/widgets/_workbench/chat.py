@@ -189,7 +189,7 @@ class Conversation:
         Raises `NoeticConfigError` ``NO_FEEDBACK`` where no layer would take it.
         """
         if self.deaf:
-            raise NoeticConfigError("NO_FEEDBACK", self.deaf, given=text[:80], hint="Say it in the next message.")
+            raise NoeticConfigError("NO_FEEDBACK", self.deaf, given=text[:80], hint="Write it in the next message.")
         await self.harness.correct(self.thread_id, text)
         self.notify("good", "Correction given to the regulator.")
 

@@ -181,7 +181,7 @@ class Causes:
 def _unknown(seq: int) -> NoeticConfigError:
     return NoeticConfigError(
         "UNKNOWN_DECISION",
-        "That is no decision or tool call of this run.",
+        "This is not a decision or tool call of this run.",
         given=seq,
         hint='`run.to_frame("ledger")` and `to_frame("tools")` have the seq of each.',
     )

@@ -136,8 +136,8 @@ def subject_of(source: Any, rules: Any, regulator: Any, bank: Any = None) -> Sub
     harness = source if isinstance(source, AgentHarness) else None
     run = run_of(source) if harness is None else recorded(harness) or record(harness)
     if rules is not None and not isinstance(rules, RuleBook):
-        hint = "Pass the book that steers."
-        raise NoeticConfigError("NOT_A_RULE_BOOK", "Rules are those of a RuleBook.", given=rules, hint=hint)
+        hint = "Pass the agent's rule book."
+        raise NoeticConfigError("NOT_A_RULE_BOOK", "Rules must be a RuleBook.", given=rules, hint=hint)
     if rules is None and harness is not None:
         books = [rulebook_of(layer) for layer in harness.config.memory]
         rules = next((book for book in books if book is not None), None)
@@ -180,7 +180,7 @@ def checked_size(given: Any) -> list[int]:
     try:
         columns, height = (int(number) for number in given)
     except (TypeError, ValueError, OverflowError) as exc:
-        hint = "Such as (6, 400)."
-        raise NoeticConfigError("INVALID_SIZE", "A size is columns of 12, and pixels.", given=given, hint=hint) from exc
+        hint = "For example: (6, 400)."
+        raise NoeticConfigError("INVALID_SIZE", "A size is (columns, pixels).", given=given, hint=hint) from exc
     least, most = HEIGHTS
     return [max(3, min(columns, COLUMNS)), max(least, min(height, most))]

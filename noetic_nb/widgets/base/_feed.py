@@ -102,7 +102,7 @@ class Reading(ABC):
         Raises `NoeticConfigError` for a request that cannot be answered, which the page shows.
         """
         raise NoeticConfigError(
-            "UNKNOWN_REQUEST", "This view does not answer that.", given=request, hint="Load the page again."
+            "UNKNOWN_REQUEST", "This view does not know this message.", given=request, hint="Load the page again."
         )
 
     def asked_first(self) -> list[dict[str, Any]]:

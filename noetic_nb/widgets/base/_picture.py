@@ -80,6 +80,6 @@ class PictureView(RunView):
 def _check(width: Any, theme: Any) -> None:
     if not isinstance(width, int) or isinstance(width, bool) or not LEAST <= width <= MOST:
         hint = f"Use a whole number from {LEAST} to {MOST}, such as 960."
-        raise NoeticConfigError("INVALID_WIDTH", "A picture cannot be so wide.", given=width, hint=hint)
+        raise NoeticConfigError("INVALID_WIDTH", "This width is not possible for a picture.", given=width, hint=hint)
     if theme not in GROUNDS:
         raise NoeticConfigError("INVALID_THEME", "There is no such theme.", given=theme, hint='Use "light" or "dark".')

@@ -361,7 +361,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
             case {"type": "fault", "text": str(text)}:
                 log.error("A view failed in its page: %s", plain(text, TEXT_LENGTH))
             case _:
-                log.warning("A page sent a message that no view knows: %.200r", content)
+                log.warning("A page sent an unknown message: %.200r", content)
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         try:

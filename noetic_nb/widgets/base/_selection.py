@@ -50,12 +50,12 @@ class Moment:
         for number in (self.turn, self.until):
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
                 raise NoeticConfigError(
-                    "INVALID_TURN", "A turn is a whole number.", given=number, hint="Turns of a thread count from 1."
+                    "INVALID_TURN", "A turn is a whole number.", given=number, hint="Turns are counted from 1."
                 )
         if self.thread_id is not None and not isinstance(self.thread_id, str):
             raise NoeticConfigError(
                 "INVALID_THREAD",
-                "A thread is named by text.",
+                "The name of a thread must be text.",
                 given=self.thread_id,
                 hint="`run.threads` has the names.",
             )
@@ -200,9 +200,9 @@ class Selection:
         if wrong:
             raise NoeticConfigError(
                 "INVALID_SELECTION",
-                "A thread is chosen by its name, all else by a whole number.",
+                "Choose a thread by its name, and everything else by a whole number.",
                 given=wrong,
-                hint="Leave a field out to choose nothing of its kind.",
+                hint="Omit a field to leave it unselected.",
             )
         with self._lock:
             # Replaced, not changed: whoever reads the fields meanwhile sees the old choice or the new one.
@@ -240,7 +240,7 @@ def selection_of(given: Any) -> Selection:
         return Selection()
     if not isinstance(given, Selection):
         raise NoeticConfigError(
-            "NOT_A_SELECTION", "Views are linked by a Selection.", given=given, hint="Pass `widgets.Selection()`."
+            "NOT_A_SELECTION", "`selection` must be a Selection.", given=given, hint="Pass `widgets.Selection()`."
         )
     return given
 
