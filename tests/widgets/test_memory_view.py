@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from noetic_nb.widgets.base._page_thread import PAGES
 from noetic_nb.widgets.base._text_diff import text_parts
 from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
+from tests.widgets.rows import cells, words
 from tests.widgets.scenes import memory_harness, memory_run, memory_turns
 
 DATA = st.recursive(
@@ -139,23 +141,35 @@ def test_long_texts_are_compared_in_little_work_and_cut_where_they_are_the_same(
 # -- what is read -----------------------------------------------------------------------------------------------------
 
 
+def differences(detail: dict[str, Any]) -> list[list[str]]:
+    """Return what a detail says that differs: where, of which kind, and the values with their signs."""
+    html = (
+        "".join([row["html"] for row in detail["rows"] if row["key"] == "changes"])
+        .replace("<del>", "-")
+        .replace("<ins>", "+")
+    )
+    return [[words(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in html.split("<tr>")[2:]]
+
+
 def test_each_write_says_who_made_it_and_what_it_changed() -> None:
     with MemoryView(memory_run(2)) as view:
         rows = asked(view, what="writes", all=True)["rows"]
         newest = asked(view, what="change", at=1, against="write")
 
-    assert [(row["turn"], row["by"], row["did"]) for row in rows] == [
-        (3, "on_return of a child", "+1"),
-        (3, "given by its parent", "given"),
-        (3, "loaded", "no change"),
-        (2, "store", "+2 ~1"),
-        (2, "loaded", "no change"),
-        (1, "store", "+1 ~1"),
-        (1, "loaded", "first recorded"),
+    assert [
+        (row["turn"], *[re.sub("child .*", "child", text) for text in list(cells(row).values())[:3]]) for row in rows
+    ] == [
+        (3, "3", "on_return of a child", "+1"),
+        (3, "3", "given by its parent, in child", "given"),
+        (3, "3", "loaded", "no change"),
+        (2, "2", "store", "+2 ~1"),
+        (2, "2", "loaded", "no change"),
+        (1, "1", "store", "+1 ~1"),
+        (1, "1", "loaded", "first recorded"),
     ]
-    assert newest["rows"] == [
-        ["city", "changed", [["-", "Bergen"], ["+", "Oslo, by train"]]],
-        ["visits[0]", "added", [["+", '{"turn": 1, "place": "Oslo, by train"}']]],
+    assert differences(newest) == [
+        ["city", "~ changed", "-Bergen+Oslo, by train"],
+        ["visits[0]", "+ added", '+{"turn": 1, "place": "Oslo, by train"}'],
     ]
 
 
@@ -171,8 +185,8 @@ def test_what_a_state_was_before_is_not_invented() -> None:
     with MemoryView(Run(events=[wrote({"n": 1}, 4)])) as view:
         for against in ("write", "turn", 2):
             detail = asked(view, what="change", at=0, against=against)
-            assert detail["rows"] == []
-            assert "not known" in detail["note"] or "No state is recorded" in detail["note"]
+            assert differences(detail) == []
+            assert re.search("not known|No state is recorded", words(detail["rows"]))
         with pytest.raises(NoeticConfigError, match="UNKNOWN_TURN"):
             view.difference("notes", 4)
 
@@ -184,7 +198,7 @@ def test_turns_are_compared_by_the_states_they_left() -> None:
         last = asked(view, what="change", at=5, against=1)
 
         assert last["against"] == "the end of turn 1"
-        assert last["rows"] == [["a", "changed", [["-", "1"], ["+", "3"]]]]
+        assert differences(last) == [["a", "~ changed", "-1+3"]]
         table = view.difference("notes", 3, against=1)
         assert table.values.tolist() == [["a", "changed", 1, 3]]
 
@@ -193,7 +207,7 @@ def test_a_turn_alone_is_compared_with_what_was_before_it() -> None:
     run = Run(events=[wrote({"n": turn}, turn) for turn in (1, 2, 3)])
     with MemoryView(run, turn=2) as view:
         (row,) = asked(view, what="writes")["rows"]
-        assert asked(view, what="change", at=row["at"])["rows"] == [["n", "changed", [["-", "1"], ["+", "2"]]]]
+        assert differences(asked(view, what="change", at=row["key"])) == [["n", "~ changed", "-1+2"]]
         assert view.to_frame()["turn"].tolist() == [2]
 
 
@@ -205,22 +219,22 @@ def test_a_layer_that_only_recalls_is_named_with_no_state() -> None:
 
 def test_children_say_what_they_were_given_and_what_came_back() -> None:
     with MemoryView(memory_run(1)) as view:
-        (flow,) = asked(view, what="flows")["rows"]
+        flow = cells(*asked(view, what="flows")["rows"])
         names = [row[0] for row in view.snapshot["layers"]]
-        (other,) = asked(view, what="flows", layer=names.index("preferences"))["rows"]
+        other = cells(*asked(view, what="flows", layer=names.index("preferences"))["rows"])
 
-    assert (flow["child"], flow["given"]) == ("look", '{"city": "Oslo, by train", "found": []}')
-    assert (flow["left"], flow["back"]) == ("as it was given", "merged by on_return")
-    assert (other["given"], other["back"]) == ("no state", "nothing was merged")
+    assert (flow["Child"], flow["Was given"]) == ("look (spawn)", '{"city": "Oslo, by train", "found": []}')
+    assert (flow["Its own"], flow["Came back"]) == ("as it was given", "merged by on_return")
+    assert (other["Was given"], other["Came back"]) == ("no state", "nothing was merged")
 
 
 def test_a_layer_that_a_step_drops_is_said_to_be_dropped() -> None:
     child = Where("t1", "c1", 1, 1)
     events = [wrote({"n": 1}), ChildStarted(child, 0.0, "e1", "s", "spawn", 0, (), {})]
     with MemoryView(Run(events=[*events, LayersDropped(child, 0.0, "e1", "s", ("notes",))])) as view:
-        (flow,) = asked(view, what="flows")["rows"]
+        flow = cells(*asked(view, what="flows")["rows"])
 
-    assert "drops the layer" in flow["given"]
+    assert "drops the layer" in flow["Was given"]
 
 
 def test_a_secret_is_never_shown_and_its_change_is_said() -> None:
@@ -231,7 +245,7 @@ def test_a_secret_is_never_shown_and_its_change_is_said() -> None:
             [detail, asked(view, what="writes"), view.to_html(), view.to_text(), view.to_frame().to_json()]
         )
 
-    assert detail["note"] == "What differs is a secret, which is not shown."
+    assert words(detail["rows"]).startswith("What differs is a secret, which is not shown.")
     assert "hunter2" not in everything
     assert "other-secret" not in everything
 
@@ -241,10 +255,13 @@ def test_large_states_are_cut_and_it_is_said() -> None:
     with MemoryView(Run(events=[wrote(state, turn) for turn, state in enumerate(states, 1)])) as view:
         detail = asked(view, what="change", at=1)
 
-        assert detail["cut"]
-        assert "beginning" in detail["note"]
+        assert words(detail["rows"]).endswith("\n… (its end is left out)")
+        assert "beginning" in words(detail["rows"][0])
         assert len(json.dumps(detail)) < 100_000
-        assert [row["did"] for row in asked(view, what="writes")["rows"]] == ["a large state", "first recorded"]
+        assert [cells(row)["Changed"] for row in asked(view, what="writes")["rows"]] == [
+            "a large state",
+            "first recorded",
+        ]
 
 
 @matrix("name", list(HOSTILE_TEXTS), keep=12, start=7)
@@ -260,7 +277,7 @@ def test_answers_with_hostile_text_travel_as_json(name: str) -> None:
                     len(json.dumps(asked(view, what=what, layer=at, all=True), ensure_ascii=False).encode()) < 500_000
                 )
             for row in asked(view, what="writes", layer=at, all=True)["rows"]:
-                detail = asked(view, what="change", layer=at, at=row["at"])
+                detail = asked(view, what="change", layer=at, at=row["key"])
                 json.dumps(detail, ensure_ascii=False).encode()
 
 
@@ -283,7 +300,7 @@ def test_a_chosen_turn_leads_to_the_last_change_up_to_its_end() -> None:
     with MemoryView(run) as view:
         page = asked(view, what="writes", turn=52)
 
-    assert [row["turn"] for row in page["rows"] if row["at"] == page["picked"]] == [50]
+    assert [row["turn"] for row in page["rows"] if row["key"] == page["picked"]] == [50]
 
 
 # -- while it grows ---------------------------------------------------------------------------------------------------
@@ -326,7 +343,7 @@ async def test_an_edit_reaches_the_harness_the_run_and_the_next_turn(sent: list[
 
         assert "Saved" in saved["done"]
         assert await harness.memory("ann").state("trip") == changed
-        assert asked(view, what="writes")["rows"][0]["by"] == "edited by hand"
+        assert asked(view, what="writes")["rows"][0]["html"].count(">edited by hand<") == 1
         await memory_turns(harness, 1, child=False)
         assert (await harness.memory("ann").state("trip"))["travellers"] == 5
     assert view.run is recorded(harness)

@@ -40,7 +40,7 @@ from noetic_nb.widgets._ledger.ledger_index import (
 )
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
-from noetic_nb.widgets.base._table import keyed, table
+from noetic_nb.widgets.base._table import keyed, named_row, table
 
 EMPTY: Final = "No steering decision yet. Each evaluation of the rules appears here."
 COLUMNS: Final = {
@@ -181,11 +181,7 @@ def _row(entry: Entry) -> str:
         escape(row["rules"]),
         f"{event.duration_ms:,.1f}" if isinstance(event, SteeringDecided) else "",
     )
-    html = []
-    for (name, kind), inside in zip(COLUMNS.items(), cells, strict=True):
-        tag, scope = ("th", ' scope="row"') if name == "Turn" else ("td", "")
-        html.append(f'<{tag}{scope} class="{kind}" data-name="{name}">{inside}</{tag}>')
-    return f"<tr>{''.join(html)}</tr>"
+    return named_row(COLUMNS, cells)
 
 
 def _marked(parts: Iterable[Any]) -> str:

@@ -12,8 +12,8 @@ from noetic_nb.markup import escape, heading
 from noetic_nb.plots._memory_scene import SERIES, TITLE, memory_scene
 from noetic_nb.plots._scene.scene import Scene, series_data
 from noetic_nb.plots._scene.svg import legend_html, to_html
-from noetic_nb.runs._layer_states import StateIndex, Track, Write
-from noetic_nb.runs._plain_text import plain, plain_line
+from noetic_nb.runs._layer_states import Flow, StateIndex, Track, Write
+from noetic_nb.runs._plain_text import plain, plain_line, sendable
 from noetic_nb.widgets._memory.state_texts import (
     FIRST_OF_CHILD,
     KINDS,
@@ -23,15 +23,15 @@ from noetic_nb.widgets._memory.state_texts import (
     change_rows,
     count_words,
     difference,
-    flow_row,
+    flow_texts,
     is_secret_change,
     state_line,
     state_text,
-    write_row,
+    writer_words,
 )
 from noetic_nb.widgets.base._feed import Reading
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
-from noetic_nb.widgets.base._table import table
+from noetic_nb.widgets.base._table import keyed, named_row, table
 from noetic_nb.widgets.base._text_diff import parts_html, parts_text
 
 EMPTY: Final = "No layer has kept anything yet. Layers belong to the agent: AgentConfig(memory=[...])."
@@ -42,6 +42,9 @@ LAYERS_SHOWN: Final = 40
 CHANGES_SHOWN: Final = 5
 ROWS_SHOWN: Final = 12
 FLOWS_SHOWN: Final = 5
+WRITES: Final = {"Turn": "nn-turn", "Written by": "nn-by", "Changed": "nn-did", "State": "nn-state"}
+FLOWS: Final = dict.fromkeys(("Turn", "Child", "Was given", "Its own", "Came back"), "nn-text")
+"""Names of the columns of writes and of children, and the classes of their cells."""
 _table: Final = partial(table, "nn-memory")
 
 
@@ -94,14 +97,9 @@ class MemoryPicture:
         parts = []
         for write in track.changes[: -CHANGES_SHOWN - 1 : -1]:
             head = f'<p class="nn-change-head">{escape(_head(write))}</p>'
-            rows = [
-                f'<tr><th scope="row" class="nn-path">{escape(path)}</th>'
-                f'<td class="nn-kind" data-kind="{kind}">{KINDS[kind]} {kind}</td>'
-                f'<td class="nn-text nn-value">{parts_html(value)}</td></tr>'
-                for path, kind, value in _rows(write)
-            ]
+            rows = _rows(write)
             whole = f'<p class="nn-quote">{escape(state_line(write.event.state))}</p>' if write.last is None else ""
-            parts.append(head + (_table(("Where", "What", "Value"), rows) if rows else whole))
+            parts.append(head + (_differences(rows) if rows else whole))
         if not parts:
             return ""
         earlier = len(track.changes) - len(parts)
@@ -113,9 +111,8 @@ class MemoryPicture:
     def _flows_html(self, track: Track) -> str:
         if not track.flows:
             return ""
-        rows = [flow_row(flow) for flow in track.flows[: -FLOWS_SHOWN - 1 : -1]]
-        body = [_cells([str(row["turn"]), row["child"], row["given"], row["left"], row["back"]]) for row in rows]
-        return f'<p class="nn-label">Children</p>{_table(("Turn", "Child", "Was given", "Its own", "Came back"), body)}'
+        rows = [_flow_row(flow)["html"] for flow in track.flows[: -FLOWS_SHOWN - 1 : -1]]
+        return f'<p class="nn-label">Children</p>{_table(FLOWS, rows)}'
 
     def to_text(self) -> str:
         """Return plain text."""
@@ -130,10 +127,8 @@ class MemoryPicture:
             lines.append(f"{self._name(self.shown)}, {_head(write)}")
             lines += [f"  {KINDS[kind]} {path}: {parts_text(value)}" for path, kind, value in _rows(write)]
         for flow in self.shown.flows[: -FLOWS_SHOWN - 1 : -1]:
-            row = flow_row(flow)
-            lines.append(
-                f"child {row['child']}, turn {row['turn']}: given {row['given']}; {row['left']}; {row['back']}"
-            )
+            turn, child, given, left, back = flow_texts(flow)
+            lines.append(f"child {child}, turn {turn}: given {given}; {left}; {back}")
         return "\n".join(lines)
 
 
@@ -146,9 +141,7 @@ def _facts(track: Track) -> list[str]:
 
 
 def _head(write: Write) -> str:
-    row = write_row(write)
-    child = f", in child {row['child']}" if row["child"] else ""
-    return f"Turn {row['turn']}, {row['by']}{child}: {count_words(write)}"
+    return f"Turn {write.event.where.turn}, {writer_words(write)}: {count_words(write)}"
 
 
 def _rows(write: Write) -> list[Any]:
@@ -156,6 +149,26 @@ def _rows(write: Write) -> list[Any]:
         return []
     changes, _ = difference(write.last.event.state, write.event.state)
     return change_rows(changes[:ROWS_SHOWN])
+
+
+def _differences(rows: list[Any]) -> str:
+    html = [
+        f'<tr><th scope="row" class="nn-path">{escape(path)}</th>'
+        f'<td class="nn-kind" data-kind="{kind}">{KINDS[kind]} {kind}</td>'
+        f'<td class="nn-text nn-value">{parts_html(value)}</td></tr>'
+        for path, kind, value in rows
+    ]
+    return _table(("Where", "What", "Value"), html, caption="What differs")
+
+
+def _write_row(write: Write) -> dict[str, Any]:
+    turn = write.event.where.turn
+    texts = (turn, writer_words(write), count_words(write), state_line(write.event.state))
+    return keyed(write.at, named_row(WRITES, map(escape, texts)), turn=turn)
+
+
+def _flow_row(flow: Flow) -> dict[str, Any]:
+    return keyed(sendable(flow.started.where.execution_id), named_row(FLOWS, map(escape, flow_texts(flow))))
 
 
 def _cells(cells: list[str]) -> list[str]:
@@ -190,6 +203,8 @@ class MemoryReading(Reading):
         self._threads: dict[str, int] = {}
         self.snapshot = {
             "page": PAGE,
+            "writes": list(WRITES),
+            "flows": list(FLOWS),
             "empty": EMPTY,
             "threads": [],
             "layers": [],
@@ -280,7 +295,7 @@ class MemoryReading(Reading):
             case {"what": "picture", "layer": int(at)} if self._has(at):
                 return MemoryPicture(self.index, self.index.tracks[at]).scene().data()
             case {"what": "flows", "layer": int(at)} if self._has(at):
-                return _newest(self.index.tracks[at].flows, request.get("start"), flow_row)
+                return _newest(self.index.tracks[at].flows, request.get("start"), _flow_row)
             case {"what": "edit" | "save" | "rewind", "layer": int(at)} if self._has(at):
                 if self._begin_edit is None:
                     raise NoeticConfigError(
@@ -305,34 +320,34 @@ class MemoryReading(Reading):
             upto = bisect_right(rows, turn, key=lambda write: write.event.where.turn)
             if upto:
                 picked, start = rows[upto - 1].at, (len(rows) - upto) // PAGE * PAGE
-        return {**_newest(rows, start, write_row), "picked": picked}
+        return {**_newest(rows, start, _write_row), "picked": picked}
 
     def _change(self, track: Track, write: Write, against: Any) -> dict[str, Any]:
         event = write.event
         before, name, missing = base_of(track, write, against)
-        detail: dict[str, Any] = {
-            "at": write.at,
-            "title": f"After turn {event.where.turn}, {by_words(event.hook)}"
-            + (f", in child {plain(event.where.execution_id, 40)}" if write.is_child else ""),
+        old = event.state if before is None else before.event.state
+        changes, is_cut = difference(old, event.state)
+        note = missing if before is None else "The state is large: its beginning is compared." if is_cut else ""
+        if not note and not changes:
+            is_secret = is_secret_change(old, event.state)
+            note = "What differs is a secret, which is not shown." if is_secret else "Nothing differs."
+        parts = {}
+        if note:
+            parts["note"] = f'<p class="nn-note">{escape(note)}</p>'
+        if changes:
+            parts["changes"] = _differences(change_rows(changes))
+        if len(changes) > MOST_ROWS:
+            parts["more"] = f'<p class="nn-note">and {len(changes) - MOST_ROWS:,} more</p>'
+        text, is_short = state_text(event.state)
+        whole = escape(text) + ("\n… (its end is left out)" if is_short else "")
+        inside = f'<summary>The whole state</summary><pre class="nn-quote" tabindex="0">{whole}</pre>'
+        parts["state"] = f"<details>{inside}</details>"
+        return {
+            "title": f"After turn {event.where.turn}, {writer_words(write)}",
             "against": name,
             "turn": event.where.turn,
-            "rows": [],
-            "more": 0,
-            "note": "",
+            "rows": [keyed(key, html) for key, html in parts.items()],
         }
-        if before is None:
-            detail["note"] = missing
-        else:
-            changes, is_cut = difference(before.event.state, event.state)
-            detail["rows"] = change_rows(changes)
-            detail["more"] = max(0, len(changes) - MOST_ROWS)
-            if is_cut:
-                detail["note"] = "The state is large: its beginning is compared."
-            elif not changes:
-                is_secret = is_secret_change(before.event.state, event.state)
-                detail["note"] = "What differs is a secret, which is not shown." if is_secret else "Nothing differs."
-        detail["state"], detail["cut"] = state_text(event.state)
-        return detail
 
     def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
         return None

@@ -1,11 +1,6 @@
 // The states of layers over time: the writes of one layer as a list, and beside it what the chosen one changed. The kernel
 // compares; a page holds one page of writes and one difference.
 export default () => {
-  const COLUMNS = [["Turn", "nn-turn"], ["Written by", "nn-by"], ["Changed", "nn-did"], ["State", "nn-state"]];
-  const FLOW = ["Turn", "Child", "Was given", "Its own at the end", "Came back"];
-  const SIGNS = { added: "+", removed: "−", changed: "~" };
-  const TAGS = { "-": "del", "+": "ins", "": "span" };
-
   const waiting = new Map(); // edits that the kernel has begun, by the id that this page gave them
   let asks = 0;
   const page = Math.random().toString(36).slice(2);
@@ -36,7 +31,7 @@ export default () => {
     const line = body.appendChild(readout(plot, "A row for each layer, a column for each turn; the numbers are changes."));
     const columns = body.appendChild(make("div", { class: "nn-columns" }));
     const left = columns.appendChild(make("div", { class: "nn-left" }));
-    const rows = tableIn(left, "Writes, newest first", COLUMNS.map(([name]) => name), { kind: "nn-table nn-writes", scroll: "nn-scroll nn-tall" });
+    const rows = tableIn(left, "Writes, newest first", store.data.writes, { kind: "nn-table nn-writes", scroll: "nn-scroll nn-tall" });
     const pager = pagerIn(left, ["Newer", "Older"], (by) => {
       start = Math.max(0, start + by * store.data.page);
       focused = null;
@@ -49,7 +44,7 @@ export default () => {
     const about = columns.appendChild(make("section", { class: "nn-detail", "aria-label": "The chosen write", "aria-live": "polite" }));
     const children = body.appendChild(store.fold("children", make("details")));
     children.append(make("summary", {}, ""));
-    const flows = tableIn(children, "Children", FLOW, { wordy: (name) => name !== "Turn" });
+    const flows = tableIn(children, "Children", store.data.flows, { kind: "nn-table nn-memory" });
 
     let at = -2; // the layer that is shown
     let listed = null; // the page of its writes
@@ -69,7 +64,7 @@ export default () => {
       if (request.layer === at) detail = answer;
     });
     const ask = () => {
-      const place = focused ?? listed?.rows[0]?.at;
+      const place = focused ?? listed?.rows[0]?.key;
       if (place === undefined) detail = null;
       else show({ what: "change", layer: at, at: place, against });
     };
@@ -107,8 +102,8 @@ export default () => {
       store.changed();
     };
     const focusRow = (row) => {
-      if (focused === row.at) return;
-      focused = row.at;
+      if (focused === row.key) return;
+      focused = row.key;
       ask();
       store.changed();
     };
@@ -122,9 +117,9 @@ export default () => {
       store.select(model, { thread_id: thread[1], turn, call: null, item: null, decision: null });
     };
     barKeys(plot, ({ bar }) => (pointed = bar.key), useBar);
-    chosenRows(rows, (row) => pick(row.write), pager);
+    chosenRows(rows, (row) => pick(row.row), pager);
     rows.addEventListener("focusin", (event) => {
-      const row = event.target.closest("tr")?.write;
+      const row = event.target.closest("tr")?.row;
       if (row) focusRow(row);
     });
     threads.addEventListener("change", () => choose(inThread(Number(threads.value))));
@@ -155,12 +150,7 @@ export default () => {
     base.addEventListener("change", rebase);
     other.addEventListener("input", rebase);
     other.hidden = true;
-    const note = about.appendChild(make("p", { class: "nn-note" }));
-    const changes = tableIn(about, "What differs", ["Where", "What", "Value"], { kind: "nn-table nn-memory", wordy: (name) => name === "Value" });
-    const more = about.appendChild(make("p", { class: "nn-note" }));
-    const whole = about.appendChild(store.fold("state", make("details")));
-    whole.append(make("summary", {}, "The whole state"));
-    const state = whole.appendChild(make("pre", { class: "nn-quote", tabindex: 0 }));
+    const differs = about.appendChild(make("div"));
     const tools = about.appendChild(make("div", { class: "nn-toolbar" }));
     const edit = button(tools, "Edit the state now", () => begin({ what: "edit" }, (message) => {
       token = message.token;
@@ -225,21 +215,7 @@ export default () => {
       back.hidden = !data.editable || detail.turn < 1;
       locked.hidden = data.editable;
       setText(back, `Go on from the end of turn ${detail.turn} in a fork`);
-      if (about.drawn === detail) return;
-      about.drawn = detail;
-      note.hidden = !detail.note;
-      setText(note, detail.note);
-      changes.closest(".nn-scroll").hidden = detail.rows.length === 0;
-      changes.replaceChildren(...detail.rows.map(([path, kind, parts]) => {
-        const row = make("tr");
-        const value = make("td", { class: "nn-text nn-value" });
-        value.append(...parts.map(([sign, text]) => make(TAGS[sign], {}, text)));
-        row.append(make("th", { scope: "row", class: "nn-path" }, path), make("td", { class: "nn-kind", "data-kind": kind }, `${SIGNS[kind]} ${kind}`), value);
-        return row;
-      }));
-      more.hidden = detail.more === 0;
-      setText(more, `and ${detail.more.toLocaleString("en")} more`);
-      setText(state, detail.state + (detail.cut ? "\n… (its end is left out)" : ""));
+      patchRows(differs, detail.rows);
     }
 
     let writes = ""; // of all layers of the thread
@@ -288,17 +264,10 @@ export default () => {
     function drawRows(data) {
       const now = listed ?? { rows: [], start: 0, count: 0 };
       columns.hidden = data.layers[at][2] === 0;
-      const shown = focused ?? now.rows[0]?.at;
-      patch(rows, now.rows, () => {
-        const row = make("tr", { tabindex: -1 });
-        COLUMNS.forEach(([name, look], place) => row.append(make(place ? "td" : "th", { class: look, "data-name": name, scope: place ? null : "row" })));
-        return row;
-      }, (row, write) => {
-        row.write = write;
-        const picked = store.selection.turn === write.turn && write.at === shown;
-        put(row, { "aria-selected": picked, class: write.at === shown ? "nn-focused" : null });
-        const texts = [`${write.turn}`, write.by + (write.child ? ` (in child ${write.child})` : ""), write.did, write.state];
-        texts.forEach((text, place) => setText(row.children[place], text));
+      const shown = focused ?? now.rows[0]?.key;
+      patchRows(rows, now.rows, (node, { key, turn }) => {
+        put(node, { "aria-selected": store.selection.turn === turn && key === shown });
+        node.classList.toggle("nn-focused", key === shown);
       });
       arrowKeys(rows, "tr");
       pager.draw(now.start, now.start + now.rows.length, now.count);
@@ -308,12 +277,7 @@ export default () => {
       const count = data.layers[at][5];
       children.hidden = count === 0;
       setText(children.firstChild, `Children: ${count.toLocaleString("en")}`);
-      patch(flows, flow?.rows ?? [], () => namedRow(4), (row, each) => {
-        [each.turn, each.child + (each.kind ? ` (${each.kind})` : ""), each.given, each.left, each.back].forEach((text, place) => {
-          setText(row.children[place], String(text));
-          put(row.children[place], { class: place ? "nn-text" : null });
-        });
-      });
+      patchRows(flows, flow?.rows ?? []);
     }
 
     /** Another view chose a turn: show the state as that turn left it. */

@@ -200,18 +200,10 @@ def count_words(write: Write) -> str:
     return " ".join(signs) or "a secret"
 
 
-def write_row(write: Write) -> dict[str, Any]:
-    """Return a write as a row of the list."""
-    event = write.event
-    return {
-        "at": write.at,
-        "turn": event.where.turn,
-        "by": by_words(event.hook),
-        "child": plain(event.where.execution_id, 40) if write.is_child else "",
-        "did": count_words(write),
-        "changed": write.changed,
-        "state": state_line(event.state),
-    }
+def writer_words(write: Write) -> str:
+    """Return in words where a state was written."""
+    where = write.event.where
+    return by_words(write.event.hook) + (f", in child {plain(where.execution_id, 40)}" if write.is_child else "")
 
 
 def state_line(state: Any) -> str:
@@ -257,8 +249,8 @@ def _value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def flow_row(flow: Flow) -> dict[str, Any]:
-    """Return the state of a layer that a child was given, and the state that came back."""
+def flow_texts(flow: Flow) -> tuple[str, str, str, str, str]:
+    """Return the turn and the name of a child, the state it was given, its own at the end, and the state that came back."""
     started = flow.started
     if flow.dropped:
         given = "nothing: its step drops the layer"
@@ -280,11 +272,6 @@ def flow_row(flow: Flow) -> dict[str, Any]:
         back = "merged by on_return"
     else:
         back = "nothing was merged"
-    return {
-        "turn": started.where.turn,
-        "child": plain(started.step_id) or plain(started.where.execution_id, 40),
-        "kind": plain(started.step_kind),
-        "given": given,
-        "left": left,
-        "back": back,
-    }
+    child = plain(started.step_id) or plain(started.where.execution_id, 40)
+    kind = f" ({plain(started.step_kind)})" if started.step_kind else ""
+    return str(started.where.turn), f"{child}{kind}", given, left, back

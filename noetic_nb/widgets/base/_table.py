@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from noetic_nb.markup import escape
@@ -17,6 +17,21 @@ def keyed(key: object, html: str, **more: Any) -> dict[str, Any]:
     {'key': 'r3', 'html': '<li>42</li>', 'at': 3}
     """
     return {"key": key, "html": html, **more}
+
+
+def named_row(columns: Mapping[str, str], cells: Iterable[str]) -> str:
+    """Return a row of HTML cells, each with the name and the class of its column; the first names the row.
+
+    Examples
+    --------
+    >>> named_row({"Turn": "nn-turn"}, ["3"])
+    '<tr><th scope="row" class="nn-turn" data-name="Turn">3</th></tr>'
+    """
+    html = [
+        f'class="{look}" data-name="{name}">{cell}' for (name, look), cell in zip(columns.items(), cells, strict=True)
+    ]
+    rest = "".join([f"<td {cell}</td>" for cell in html[1:]])
+    return f'<tr><th scope="row" {html[0]}</th>{rest}</tr>'
 
 
 def table(
