@@ -17,6 +17,7 @@ from noetic_nb.widgets._compare.compare_reading import row_data
 from noetic_nb.widgets.base._text_diff import parts_text
 from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
+from tests.widgets.rows import words
 from tests.widgets.scenes import demo_run, planned_run
 from tests.widgets.views import watching
 
@@ -35,7 +36,7 @@ def made(*replies: str, name: str = "a") -> Run:
 
 
 def asked(view: Compare, **request: Any) -> Any:
-    return json.loads(json.dumps(view.reading.answer({"what": "pairs", **request}), allow_nan=False))
+    return json.loads(json.dumps(view.reading.page(request), allow_nan=False))
 
 
 RUNS = [("demo", demo_run(), made("x")), ("planned", planned_run(4), planned_run(5))]
@@ -69,6 +70,20 @@ def test_what_differs_is_shown_word_by_word() -> None:
         [["", "It is "], ["+", "Oslo"]],
     )
     assert "It is [-Rome-] | It is {+Oslo+}" in view.to_text()
+
+
+def test_a_page_gets_the_rows_of_the_static_form() -> None:
+    a, b = made("same", "It is Rome", *["x"] * 3), made("same", "It is Oslo", *["x"] * 3, name="b")
+    with Compare(a, b) as view:
+        pairs = view.reading.answer({"what": "pairs", "only": True})["pairs"]
+        html = view.to_html()
+        (same,) = view.reading.answer({"what": "pairs", "only": True, "turn": 1, "thread": "t1"})["pairs"][:1]
+
+    rows = [row for pair in pairs for row in pair["rows"]]
+    assert [pair["go"]["turn"] for pair in pairs] == [2]
+    assert "".join([row["html"] for row in rows]) in html
+    assert len({row["key"] for row in rows}) == len(rows) > 1
+    assert words(same["rows"]) == "1nothing differs"
 
 
 def test_sums_say_what_is_not_known() -> None:

@@ -2,7 +2,6 @@
 // what someone looks at, a page of pairs at a time.
 export default () => {
   const KINDS = ["prompt", "request", "decision", "tool call", "tool result", "regulator", "tokens", "sent tokens", "drops", "cost", "model calls", "reply", "outcome"];
-  const TAGS = { "-": "del", "+": "ins", "": "span" };
   const LOOKED = 1000; // pairs that are looked at unasked
 
   const store = storeOf((data, message) => {
@@ -12,8 +11,6 @@ export default () => {
     data.totals = message.totals;
     return true;
   });
-
-  const parts = (cell, texts) => cell.replaceChildren(...texts.map(([sign, text]) => make(TAGS[sign], {}, text)));
 
   function renderPaired({ model, el }) {
     const { root, isEmpty } = frameIn(el, "Compare");
@@ -97,12 +94,12 @@ export default () => {
       refetch();
     };
     kind.addEventListener("change", again);
-    const pick = (pair) => {
-      if (!pair.go) return;
-      store.select(model, { ...pair.go, call: null, item: null, decision: null });
+    const pick = ({ go }) => {
+      if (!go) return;
+      store.select(model, { ...go, call: null, item: null, decision: null });
       known = store.selection;
     };
-    chosenRows(rows, (row) => pick(row.pair), pager);
+    chosenRows(rows, (row) => pick(row.row), pager);
     const goTo = ({ bar }) => {
       before = start > 0 ? [...before, start] : before;
       start = Number(bar.key);
@@ -111,34 +108,9 @@ export default () => {
     barKeys(plot, ({ bar }) => (pointed = bar.key), goTo);
 
     function drawRows() {
-      const flat = (page?.pairs ?? []).flatMap((pair) => {
-        const own = pair.rows.map((row, at) => ({ pair, row, at }));
-        if (pair.more) own.push({ pair, note: `and ${pair.more} more rows`, at: own.length });
-        if (!own.length) own.push({ pair, note: "nothing differs", at: 0 });
-        return own;
-      });
-      patch(rows, flat, () => {
-        const row = make("tr", { tabindex: -1 });
-        row.append(make("th", { scope: "row" }), make("td", { class: "nn-what" }), make("td", { class: "nn-side" }), make("td", { class: "nn-side" }));
-        return row;
-      }, (row, { pair, row: each, note, at }) => {
-        row.pair = pair;
-        const { thread_id: id, turn } = store.selection;
-        const chosen = pair.go && turn === pair.go.turn && (id === null || id === undefined || id === pair.go.thread_id);
-        put(row, { "data-first": at === 0 ? true : null, "aria-selected": Boolean(chosen) });
-        const threads = [...new Set(pair.threads.filter((name) => name !== null))];
-        setText(row.children[0], at === 0 ? pair.turn : "");
-        put(row.children[0], { title: threads.length ? `thread ${threads.join(" | ")}` : null });
-        setText(row.children[1], each?.what ?? "");
-        [["a", 2], ["b", 3]].forEach(([side, place]) => {
-          const cell = row.children[place];
-          const texts = each ? each[side] : side === "a" ? [["", note]] : [];
-          const name = JSON.stringify(texts);
-          if (cell.drawn !== name) parts(cell, texts);
-          cell.drawn = name;
-          put(cell, { "data-name": store.data.names[place - 2] });
-        });
-      });
+      const { thread_id: id, turn } = store.selection;
+      const lines = (page?.pairs ?? []).flatMap(({ go, rows: own }) => own.map((row) => ({ ...row, go })));
+      patchRows(rows, lines, (node, { go }) => put(node, { "aria-selected": Boolean(go && turn === go.turn && (id ?? go.thread_id) === go.thread_id) }));
       arrowKeys(rows, "tr");
     }
 

@@ -28,7 +28,7 @@ from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runs._turns import TurnBook, TurnSummary
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
-from noetic_nb.widgets.base._table import table
+from noetic_nb.widgets.base._table import keyed, table
 from noetic_nb.widgets.base._text_diff import parts_html, parts_text, text_parts
 
 Row: TypeAlias = tuple[str, Any, Any]
@@ -211,7 +211,7 @@ class ComparePicture:
         pairs: list[dict[str, Any]] = []
         start: int | None = 0
         for _ in range(GOES):
-            page = self.reading.answer({"what": "pairs", "start": start, "only": True})
+            page = self.reading.page({"start": start, "only": True})
             pairs += page["pairs"]
             start = page["next"]
             if start is None or len(pairs) >= PAIRS_SHOWN:
@@ -226,7 +226,11 @@ class ComparePicture:
         sums = table(
             "nn-totals", ("", *self.names, "Difference"), ([escape(cell) for cell in row] for row in self.totals)
         )
-        pairs = table("nn-compared", ("Turn", "What", *self.names), map(_pair_html, self.pairs))
+        pairs = table(
+            "nn-compared",
+            ("Turn", "What", *self.names),
+            [row["html"] for pair in self.pairs for row in pair_rows(pair)],
+        )
         picture = f"{legend_html(self.scene)}{to_html(self.scene)}" if self.scene.panels else ""
         return f'{head}{picture}{sums}<p class="nn-sub">{escape(self.said)}</p>{pairs if self.pairs else ""}'
 
@@ -261,16 +265,19 @@ def said_of(counts: Sequence[int], of: int) -> str:
     return f"{differ:,} of {first}{looked:,} pairs of turns differ{rest}"
 
 
-def _pair_html(pair: dict[str, Any]) -> str:
-    rows = []
-    for at, row in enumerate(pair["rows"]):
-        turn = pair["turn"] if at == 0 else ""
-        rows.append(
-            f'<tr{" data-first" if at == 0 else ""}><th scope="row">{escape(turn)}</th>'
-            f'<td class="nn-what">{escape(row["what"])}</td>'
-            f'<td class="nn-side">{parts_html(row["a"])}</td><td class="nn-side">{parts_html(row["b"])}</td></tr>'
-        )
-    return "".join(rows)
+def pair_rows(pair: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a pair of turns as rows of the table."""
+    rows = [(row["what"], parts_html(row["a"]), parts_html(row["b"])) for row in pair["rows"]]
+    if pair["more"] or not rows:
+        rows.append(("", f"and {pair['more']:,} more rows" if rows else "nothing differs", ""))
+    threads = " | ".join(dict.fromkeys([name for name in pair["threads"] if name is not None]))
+    title = f' title="thread {escape(threads)}"' if threads else ""
+    html = [
+        f'<tr{"" if at else " data-first"}><th scope="row"{title}>{"" if at else escape(pair["turn"])}</th>'
+        f'<td class="nn-what">{escape(what)}</td><td class="nn-side">{a}</td><td class="nn-side">{b}</td></tr>'
+        for at, (what, a, b) in enumerate(rows)
+    ]
+    return [keyed(f"{pair['at']} {at}", row) for at, row in enumerate(html)]
 
 
 # Pairs on a page, and rows of one of them: a turn of hundreds of tool calls is asked for in the frame.
@@ -342,10 +349,12 @@ class CompareReading(Reading):
                 about = {"looked": self._looked, "of": of, "said": said_of(self.counts(), of)}
                 return {**about, **self.scene().data()}
             case {"what": "pairs"}:
-                return self._page(request)
+                page = self.page(request)
+                pairs = [{"go": pair["go"], "rows": pair_rows(pair)} for pair in page["pairs"]]
+                return {**page, "pairs": pairs}
         return super().answer(request)
 
-    def _page(self, request: dict[str, Any]) -> dict[str, Any]:
+    def page(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the next pairs: as many as a page holds, or as one go reaches; ``next`` is where the one after begins."""
         start, turn, kind = request.get("start"), request.get("turn"), request.get("kind")
         wanted = None
