@@ -131,6 +131,17 @@ def test_a_row_that_is_written_anew_keeps_its_focus_and_what_is_open_in_it(page:
     assert opened.evaluate("[...list.children].map((node) => nodes.indexOf(node))") == [-1, 0, 1]
 
 
+def test_another_page_of_rows_keeps_the_keyboard_at_its_place(page: Any) -> None:
+    opened = page(ROWS)
+    opened.evaluate("nodes[1].tabIndex = 0; nodes[1].focus()")
+
+    opened.evaluate("show(row('c', 'third'), row('d', 'fourth'), row('e', 'fifth'))")
+    expect(opened.locator("li").nth(1)).to_be_focused()
+
+    opened.evaluate("show(row('f', 'last'))")
+    expect(opened.locator("li")).to_be_focused()
+
+
 def test_a_row_that_is_written_as_before_is_left_alone(page: Any) -> None:
     opened = page(ROWS)
     opened.evaluate(

@@ -25,3 +25,8 @@ def part(row: dict[str, Any], kind: str) -> str:
     """Return the text of the first element of a class in a row, which holds no other element of its kind; empty for none."""
     found = re.search(rf'<(\w+)[^>]*? class="{kind}"[^>]*>(.*?)</\1>', row["html"], re.DOTALL)
     return "" if found is None else words(found[2])
+
+
+def texts(row: dict[str, Any]) -> list[str]:
+    """Return the texts of all cells of a row."""
+    return [words(inside) for _, inside in re.findall(r"<(t[hd])[^>]*>(.*?)</\1>", row["html"], re.DOTALL)]

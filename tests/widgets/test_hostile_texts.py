@@ -153,7 +153,7 @@ def wire(data: Any) -> None:
 # What rows are made of that a page gets as HTML: nothing that loads, runs, or leads away.
 ELEMENTS = {
     *("button", "details", "div", "li", "ol", "p", "pre", "summary", "ul"),
-    *("del", "ins", "mark", "span", "wbr"),
+    *("del", "input", "ins", "mark", "span", "wbr"),
     *("table", "tbody", "td", "th", "thead", "tr"),
     *("line", "path", "svg"),
 }

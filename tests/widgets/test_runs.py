@@ -18,6 +18,7 @@ from noetic_nb.widgets import Runs
 from noetic_nb.widgets._runs.runs import PAGE, line_of
 from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS
+from tests.widgets.rows import texts
 from tests.widgets.test_hostile_texts import check
 
 SECRET = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
@@ -41,7 +42,7 @@ def ask(view: Runs, **request: Any) -> dict[str, Any]:
 
 
 def names(answer: dict[str, Any]) -> list[str]:
-    return [row["cells"][0] for row in answer["data"]["rows"]]
+    return [texts(row)[1] for row in answer["data"]["rows"]]
 
 
 def test_a_row_says_what_the_facts_of_its_run_say(tmp_path: Path) -> None:
@@ -55,15 +56,15 @@ def test_a_row_says_what_the_facts_of_its_run_say(tmp_path: Path) -> None:
 
     with Runs(runs) as view:
         (row,) = view.snapshot["rows"]
-        cells = dict(zip([name for _, name, _ in view.snapshot["columns"]], row["cells"], strict=True))
+        cells = dict(zip([name for _, name, _ in view.snapshot["columns"]], texts(row)[1:], strict=True))
 
     assert cells["Tokens"] == f"{facts['tokens']:,}"
     assert cells["Turns"] == str(facts["turns"])
     assert cells["Tool calls"].split(",")[0] == str(facts["tool_calls"])
     assert cells["Outcome"] == {True: "good", False: "failed", None: ""}[facts["outcome"]]
     assert cells["Labels"] == "tone: raters differ, verdict: wrong"
-    assert row["lines"]["Context"][0] == line_of(facts["context"]) != ""
-    assert f"at most {max(facts['context']):,.0f} tokens" in row["lines"]["Context"][1]
+    assert f'<path d="{line_of(facts["context"])}"' in row["html"]
+    assert f"at most {max(facts['context']):,.0f} tokens" in row["html"]
 
 
 @pytest.mark.parametrize("points", [[3.0], [0, 1e-6], [1e12, 5, 7.5], list(range(32))])
@@ -176,9 +177,7 @@ def test_the_static_form_has_the_page_with_its_pictures() -> None:
         assert "rows 1 to 50" in html
         assert "to_frame()" in html
     with Runs(datasets.airline()[:1]) as view:
-        assert view.to_html().count("<path") == len(
-            [line for line, _ in view.snapshot["rows"][0]["lines"].values() if line]
-        )
+        assert view.to_html().count("<path") == view.snapshot["rows"][0]["html"].count("<path")
         assert view.to_html().count("<path") >= 1
     with Runs([]) as view:
         assert "There is no run" in view.to_html()
@@ -223,12 +222,12 @@ def test_a_rater_labels_runs_by_keys_and_does_not_see_the_labels_of_others(tmp_p
     nn.load_run(tmp_path / "0.jsonl.gz").label("verdict", "wrong", by="bob")
     with Runs(nn.open_runs(tmp_path), by="ann") as view:
         places = [row["at"] for row in view.snapshot["rows"]]
-        assert [row["cells"][-1] for row in view.snapshot["rows"]] == [""] * 3
+        assert [texts(row)[-1] for row in view.snapshot["rows"]] == [""] * 3
 
         answer = ask(view, do="label", at=places[0], name=0, value=0)
-        seen = answer["data"]["rows"][0]["cells"][-1]
+        seen = texts(answer["data"]["rows"][0])[-1]
         refused = ask(view, do="label", at=places[0], name=0, value=7)
-        taken = ask(view, do="label", at=places[0], name=0, value=None)["data"]["rows"][0]["cells"][-1]
+        taken = texts(ask(view, do="label", at=places[0], name=0, value=None)["data"]["rows"][0])[-1]
 
     assert sorted(seen.split(", ")) == ["verdict: right", "verdict: wrong (bob)"]  # both are done with this run
     assert "The codebook has no such value" in refused["fault"]

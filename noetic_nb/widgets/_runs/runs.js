@@ -6,7 +6,6 @@ export default () => {
   });
   function render({ model, el }) {
     const columns = store.data.columns;
-    const [width, height] = store.data.size;
     const { root, body, isEmpty } = frameIn(el, "Runs");
     const bar = body.appendChild(make("div", { class: "nn-toolbar", role: "search" }));
     const field = (label) => bar.appendChild(make("input", { type: "search", class: "nn-runs-search", placeholder: label, "aria-label": label, spellcheck: "false" }));
@@ -35,7 +34,7 @@ export default () => {
     const turnTo = (start, { sort, descending } = store.data) =>
       fetchPage({ what: "page", text: search.value, where: where.value, sort, descending, start });
     const act = (request) => store.get(model, request).then(got, store.refused);
-    const toggle = (row) => act({ do: "select", rows: [row.run.at], on: !row.run.chosen });
+    const toggle = (row) => act({ do: "select", rows: [row.row.at], on: !row.row.chosen });
 
     search.addEventListener("input", () => turnTo(0));
     where.addEventListener("change", () => turnTo(0));
@@ -68,42 +67,15 @@ export default () => {
       event.preventDefault();
       event.stopImmediatePropagation();
       const value = event.key === "0" ? null : Number(event.key) - 1;
-      act({ do: "label", at: event.target.run.at, name, value });
+      act({ do: "label", at: event.target.row.at, name, value });
       event.target.nextElementSibling?.focus();
     });
     named.addEventListener("change", store.changed);
-    chosenRows(rows, (row) => act({ do: "open", at: row.run.at }), pager);
+    chosenRows(rows, (row) => act({ do: "open", at: row.row.at }), pager);
 
-    function newRow() {
-      const row = make("tr", { tabindex: -1 });
-      row.appendChild(make("td")).append(make("input", { type: "checkbox", tabindex: -1 }));
-      for (const [, name, look] of columns) {
-        const cell = row.appendChild(make(name === "Run" ? "th" : "td", { class: look || null, scope: name === "Run" ? "row" : null }));
-        if (look === "nn-picture") {
-          const picture = cell.appendChild(make("svg", { class: "nn-spark", width, height, viewBox: `0 0 ${width} ${height}`, role: "img" }));
-          picture.append(make("path", { fill: "none", stroke: "currentColor" }));
-        }
-        cell.append(make("span"));
-      }
-      return row;
-    }
-
-    function fill(row, run) {
-      row.run = run;
-      put(row, { "aria-selected": run.chosen, "aria-current": run.at === store.data.opened || null, title: run.name });
-      const box = row.firstChild.firstChild;
-      box.checked = run.chosen;
-      put(box, { "aria-label": `Select ${run.name}` });
-      columns.forEach(([, name, look], at) => {
-        const cell = row.children[at + 1];
-        setText(cell.lastChild, run.cells[at]);
-        if (look === "nn-outcome") put(cell.lastChild, { "data-outcome": run.cells[at] });
-        if (look !== "nn-picture") return;
-        const [line, said] = run.lines[name];
-        cell.firstChild.toggleAttribute("hidden", !line);
-        put(cell.firstChild, { "aria-label": said });
-        put(cell.firstChild.firstChild, { d: line || null });
-      });
+    function fill(row, { at, chosen }) {
+      put(row, { "aria-selected": chosen, "aria-current": at === store.data.opened || null });
+      row.querySelector("input").checked = chosen;
     }
 
     let bench = "";
@@ -133,7 +105,7 @@ export default () => {
       const total = `${text(data.total)} run${data.total === 1 ? "" : "s"}`;
       const chosen = data.selected ? `, ${text(data.selected)} selected` : "";
       setText(status, `${data.matched === data.total ? total : `${text(data.matched)} of ${total}`}${chosen}`);
-      patch(rows, data.rows, newRow, fill);
+      patchRows(rows, data.rows, fill);
       arrowKeys(rows, "tr");
       columns.forEach(([fact], at) => put(heads[at + 1], { "aria-sort": fact && fact === data.sort ? (data.descending ? "descending" : "ascending") : null }));
       pager.draw(data.start, data.start + data.rows.length, data.matched);

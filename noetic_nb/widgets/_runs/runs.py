@@ -20,7 +20,7 @@ from noetic_nb.widgets._transcript.call_outcome import names_for
 from noetic_nb.widgets._workbench.workbench import Workbench
 from noetic_nb.widgets.base._feed import Reading
 from noetic_nb.widgets.base._run_view import RunView
-from noetic_nb.widgets.base._table import table
+from noetic_nb.widgets.base._table import keyed, table
 
 
 class RunLabels:
@@ -135,7 +135,6 @@ class RunsReading(Reading):
         self._asked: dict[str, Any] = {"text": "", "where": "", "sort": "", "descending": False}
         self.snapshot: dict[str, Any] = {
             "columns": [list(column) for column in COLUMNS],
-            "size": [WIDTH, HEIGHT],
             "count": PAGE,
             "empty": EMPTY,
             "names": [] if labels is None else labels.data,
@@ -156,7 +155,7 @@ class RunsReading(Reading):
         start = max(0, min(start, len(self.shown) - 1)) // PAGE * PAGE
         part = self.shown[start : start + PAGE]
         places = [self._places[key] for key in part._keys]
-        page = {
+        page: dict[str, Any] = {
             **self._asked,
             "text": sendable(self._asked["text"]),
             "where": sendable(self._asked["where"]),
@@ -166,8 +165,9 @@ class RunsReading(Reading):
             "selected": len(self.chosen),
             "opened": self.opened,
             "bench": self.bench,
-            "rows": [self._row(row, at) for row, at in zip(part.rows(), places, strict=True)],
         }
+        self.rows = [self._row(row, at) for row, at in zip(part.rows(), places, strict=True)]
+        page["rows"] = list(map(row_data, self.rows))
         self.snapshot.update(page)
         return page
 
@@ -239,7 +239,7 @@ class RunsReading(Reading):
         head = heading("Runs")
         if not self.has_any:
             return f'{head}<p class="nn-empty">{escape(EMPTY)}</p>'
-        shown = table("nn-runs", [(name, look) for _, name, look in COLUMNS], map(_cells, self.snapshot["rows"]))
+        shown = table("nn-runs", [(name, look) for _, name, look in COLUMNS], map(_cells, self.rows))
         rest = '<p class="nn-note">All of them are in <code>to_frame()</code>.</p>'
         more = rest if self.snapshot["matched"] > PAGE else ""
         return f'{head}<p class="nn-sub">{escape(self.headline())}</p>{shown}{more}'
@@ -248,10 +248,20 @@ class RunsReading(Reading):
         if not self.has_any:
             return f"Runs. {EMPTY}"
         lines = []
-        for row in self.snapshot["rows"]:
+        for row in self.rows:
             cells = [f"{name.lower()} {cell}" for (_, name, _), cell in zip(COLUMNS, row["cells"], strict=True) if cell]
             lines.append(f"  {row['cells'][0]}  {'  '.join(cells[1:])}")
         return "\n".join([f"Runs. {self.headline()}", *lines])
+
+
+def row_data(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run as a row for a page, with a box to select it."""
+    name, (first, *others) = escape(row["name"]), zip(_cells(row), COLUMNS, strict=True)
+    looks = [(cell, f' class="{look}"' if look else "") for cell, (_, _, look) in others]
+    rest = "".join([f"<td{look}>{cell}</td>" for cell, look in looks])
+    box = f'<td><input type="checkbox" tabindex="-1" aria-label="Select {name}"></td>'
+    html = f'<tr title="{name}">{box}<th class="{first[1][2]}" scope="row">{first[0]}</th>{rest}</tr>'
+    return keyed(row["at"], html, at=row["at"], chosen=row["chosen"])
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

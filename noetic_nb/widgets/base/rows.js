@@ -19,11 +19,16 @@ function keyed(parent, rows, create, update) {
  * its focus, with what is marked, scrolled or opened in it, and with all that a script sets. `update` gets each node and its row.
  */
 function patchRows(host, rows, update = () => {}) {
+  const focused = [...host.children].indexOf(document.activeElement);
   keyed(host, rows, ({ html }) => written(html), (node, row) => {
     if (node.row && node.row.html !== row.html) become(node, written(row.html));
     node.row = row;
     update(node, row);
   });
+  if (focused < 0 || host.contains(document.activeElement) || !rows.length) return;
+  const next = host.children[Math.min(focused, rows.length - 1)]; // another page of them: keys stay where they are
+  put(next, { tabindex: 0 });
+  next.focus({ preventScroll: true });
 }
 
 /** Make the element that the kernel wrote. */
