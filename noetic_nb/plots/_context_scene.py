@@ -154,7 +154,7 @@ def _scene(
     series["until"] = Series("box", "context", width=1.5, dash="2 4")
     reasons = [reason for reason in LEFT if any(reason in one for one in left)]
     series |= {f"left-{reason}": Series("box", "left", REASONS[reason]) for reason in LEFT}
-    series |= {f"number-{reason}": Series("text", "left") for reason in LEFT}
+    series["number"] = Series("text", "left")
     marks, stops = [], []
     for at, row in enumerate(rows):
         low = 0
@@ -177,7 +177,7 @@ def _scene(
         marks += [Mark(name, [begin, None, end, None]) for name in ("unknown", "until")]
     if len(rows) <= COUNTED:
         marks += [
-            Mark(f"number-{reason}", [at + 0.5, reason], str(number))
+            Mark("number", [at + 0.5, reason], str(number))
             for at, one in enumerate(left) for reason, number in one.items()
         ]  # fmt: skip
     panel = Panel("context", PANEL_PX, high=top, caption=_caption(calls, places, limits, is_near))

@@ -245,8 +245,8 @@ def test_sliders_are_set_up_once_and_stay_where_they_were_moved(page: Any) -> No
         + """
         const itemEntry = () => make("li"), drawItem = () => {};
         window.asked = []; const answers = [];
-        const get = ({ what }) => new Promise((resolve) => { asked.push(what); answers.push(resolve); });
-        const sliders = whatIfIn(root, { get, shown: () => 3, drawPicture() {}, choose() {} });
+        const tell = ({ what }) => new Promise((resolve) => { asked.push(what); answers.push(resolve); });
+        const sliders = whatIfIn(root, { tell, shown: () => 3, drawPicture() {}, choose() {} });
         window.look = () => { sliders.look(); };
         window.answer = (data) => {
           for (const each of answers.splice(0)) each(data);

@@ -163,7 +163,7 @@ def test_items_leave_for_the_budget_and_for_the_window() -> None:
     for event in [*turn(1), *turn(2, fates=gone)]:
         run.append(event)
 
-    lane = [mark for mark in scene_of(run).marks if mark.series.startswith("number-")]
+    lane = [mark for mark in scene_of(run).marks if mark.series == "number"]
 
     assert [(mark.points, mark.text) for mark in lane] == [([1.5, "budget"], "1"), ([1.5, "window"], "1")]
 
@@ -234,7 +234,7 @@ def test_a_compaction_takes_its_items_out_of_the_context_of_later_calls(by: str,
     whole = frame.groupby("call")["tokens"].sum()
     assert whole[1] < whole[0] / 2
     assert "rest" in {*frame[frame["call"] == 1]["part"]} - {*frame[frame["call"] == 0]["part"]}
-    lane = [(mark.points, mark.text) for mark in scene_of(run).marks if mark.series.startswith("number-")]
+    lane = [(mark.points, mark.text) for mark in scene_of(run).marks if mark.series == "number"]
     assert lane == [([1.5, reason], "3")]
 
 

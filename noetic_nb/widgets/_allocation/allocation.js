@@ -27,15 +27,16 @@ export default () => {
     const body = root.appendChild(make("div"));
     const empty = root.appendChild(make("p"));
     const get = (request) => store.get(model, request);
+    const tell = (request) => get(request).catch((error) => ({ fault: error.message }));
 
     const keys = body.appendChild(make("ul", { class: "nn-keys" }));
     const chart = body.appendChild(make("div", { class: "nn-grid" }));
     const hits = chart.appendChild(make("div", { class: "nn-hits", tabindex: 0, role: "slider", "aria-label": "Model call", "aria-valuemin": 1 }));
     const cursor = hits.appendChild(make("div", { class: "nn-cursor nn-chosen" }));
-    const brush = brushIn(body, () => numbered(), (first, last) => showPart(first, last), "call");
+    const brush = brushIn(body, { count: () => count(), ends: (at) => [at + 1, at + 1], choose: (first, last) => showPart(first, last), word: "call" });
     const said = body.appendChild(readout(root, "Click a band of a call to read it; Up and Down go through the bands, Enter opens one."));
     const drag = dragIn(body, {
-      get: (request) => get(request), now: () => now(), span: () => spanOf(now()), panel: () => scene.panels.get("context"),
+      tell, now: () => now(), span: () => spanOf(now()), panel: () => scene.panels.get("context"),
       layer: () => (picked?.parts.length === 1 && typeof picked.parts[0] === "number" ? picked.parts[0] : null),
       leave: () => hits.focus({ preventScroll: true }), changed: store.changed,
     });
@@ -70,18 +71,14 @@ export default () => {
       return model.get("follow") || wanted < 0 ? count() - 1 : Math.min(wanted, count() - 1);
     };
     const callOf = (at) => store.data.calls[at - store.data.first] ?? fetched.get(at);
-    const whatIf = whatIfIn(detail, { get, shown, drawPicture, choose });
+    const whatIf = whatIfIn(detail, { tell, shown, drawPicture, choose });
     store.fold("what-if", whatIf.fold);
     const behind = detail.appendChild(store.fold("table", make("details"), () => drawFolds()));
     behind.append(make("summary", {}, "Table"));
     let rows = null;
 
     async function fetchCall(at) {
-      try {
-        fetched.set(at, await get({ what: "call", at }));
-      } catch (error) {
-        fetched.set(at, { fault: error.message });
-      }
+      fetched.set(at, await tell({ what: "call", at }));
       store.changed();
     }
 
@@ -108,11 +105,6 @@ export default () => {
     }
 
     // The context over time: a click goes to a call, the brush chooses a part.
-    let numbers = []; // of all calls, as a brush takes them
-    const numbered = () => {
-      if (numbers.length !== count()) numbers = Array.from({ length: count() }, (_, at) => ({ turns: [at + 1, at + 1] }));
-      return { turns: numbers };
-    };
     const now = () => picture ?? store.data.picture;
     const spanOf = (one) => [one.start, Math.min(one.start + one.last * one.size, count()) - 1];
     const fetchPicture = newest(get, (answer) => {
@@ -172,9 +164,7 @@ export default () => {
       const at = [...keys.children].indexOf(event.target.closest("li[tabindex]"));
       if (at >= 0) pick(bandPart(at));
     });
-    keys.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" || event.key === " ") (event.preventDefault(), event.target.click());
-    });
+    usedByKey(keys, (event) => event.target.click());
 
     let looks = ""; // of the series that the picture was made for
     let scene = null;
@@ -223,14 +213,7 @@ export default () => {
       ribbonsAsked = wanted;
       fetchRibbons(request);
     }
-    chart.addEventListener("click", (event) => {
-      const ribbon = event.target.closest(".nn-box");
-      if (ribbon) select(shown(), Number.parseInt(ribbon.bar.key, 10));
-    });
-    chart.addEventListener("keydown", (event) => {
-      if (event.target.closest(".nn-box") && (event.key === "Enter" || event.key === " ")) (event.preventDefault(), event.target.click());
-    });
-    barKeys(chart, () => {});
+    barKeys(chart, () => {}, ({ bar }) => select(shown(), Number.parseInt(bar.key, 10)));
     /** Mark the band whose items are shown, and let each be opened from the legend. */
     function drawBands(one) {
       one.bands.forEach((parts, band) => {
@@ -240,18 +223,12 @@ export default () => {
       for (const rest of [...keys.children].slice(one.bands.length)) for (const name of ["tabindex", "role", "aria-pressed"]) rest.removeAttribute(name);
       arrowKeys(keys, "li[role]");
     }
-    let late = 0;
+    const changes = () => `${count()} ${store.data.changes}`;
     let drawnChanges = null;
-    /** Fetch the picture again where calls have come: at once at first, as the one in the snapshot may be older. */
-    function follows(data) {
-      const changes = `${count()} ${data.changes}`;
-      if (late || changes === drawnChanges) return;
-      late = setTimeout(() => {
-        late = 0;
-        drawnChanges = `${count()} ${store.data.changes}`;
-        refetch();
-      }, drawnChanges === null ? 0 : LATE_MS);
-    }
+    const refetchSoon = soon(() => {
+      drawnChanges = changes();
+      refetch();
+    });
 
     // Parts and their items
     const isPicked = (parts) => picked !== null && String(picked.parts) === String(parts);
@@ -274,16 +251,9 @@ export default () => {
       return /^\d+$/.test(key) ? Number(key) : key;
     };
     for (const bar of [sent, planned, legend]) {
-      const use = (event) => {
-        if (keyOf(event) !== undefined) pick(barPart(keyOf(event)));
-      };
+      const use = (event) => keyOf(event) !== undefined && pick(barPart(keyOf(event)));
       bar.addEventListener("click", use);
-      if (bar === legend) continue; // of buttons
-      bar.addEventListener("keydown", (event) => {
-        if (event.key !== "Enter" && event.key !== " ") return;
-        event.preventDefault();
-        use(event);
-      });
+      if (bar !== legend) usedByKey(bar, use); // that has buttons
     }
     choosable(itemsList, ({ row }) => row.item != null && select(shown(), row.item));
     itemsList.addEventListener("click", (event) => {
@@ -350,7 +320,8 @@ export default () => {
       setText(empty, data.empty);
       if (none) return;
       const at = shown();
-      follows(data);
+      // Where calls have come; at once at first, as the picture in the snapshot may be older.
+      if (changes() !== drawnChanges) refetchSoon(drawnChanges === null ? 0 : LATE_MS);
       drawScene(at);
       detail.hidden = data.plain > 0;
       steps.draw(at, count(), model.get("follow"));
@@ -389,7 +360,6 @@ export default () => {
     const resized = new ResizeObserver(() => fitLabels(sent));
     resized.observe(root);
     return () => {
-      clearTimeout(late);
       resized.disconnect();
       hide();
     };

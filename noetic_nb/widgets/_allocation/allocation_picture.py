@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from noetic_nb.markup import escape, heading
-from noetic_nb.plots._scene.scene import Scene
-from noetic_nb.plots._scene.svg import legend_html, to_html
+from noetic_nb.markup import escape
 from noetic_nb.runs._plain_text import REASONS, count, plain
 from noetic_nb.runs._requests.model_calls import CallShare, LayerShare, LeftOut, Part
 from noetic_nb.widgets._allocation.call_bars import (
@@ -204,32 +202,14 @@ def _counted(call: CallShare) -> str:
     return (f'<p class="nn-note nn-counted">{escape(call.counted)}</p>' if call.counted else "") + tools
 
 
-def static_html(
-    calls: Sequence[CallShare],
-    shown: int,
-    order: dict[str, int],
-    empty: str,
-    scenes: tuple[Scene, Scene],
-    caching: CallCaching = NO_CACHING,
-) -> str:
-    """Return the context over time, and below it one call, as HTML without scripts; `empty` where there is none.
-
-    `scenes` are the bands, and the ribbons of the items of the log.
-    """
-    scene, ribbons = scenes
-    picture = f"{legend_html(scene)}{to_html(scene)}" if scene.panels else ""
-    if ribbons.panels:
-        picture += f"<details><summary>Items of the log</summary>{to_html(ribbons)}</details>"
-    head = f"{heading('Token allocation')}{picture}"
-    if not calls:
-        return f'{head}<p class="{"nn-note" if picture else "nn-empty"}">{empty}</p>'
-    call = calls[shown]
+def call_html(call: CallShare, order: dict[str, int], caching: CallCaching) -> str:
+    """Return one call as HTML without scripts."""
     scale = call.scale(order)
     label = f"Sent: {call.headline}"
     sent = bar(call.sent_parts(order), scale, label=label, height_px=34, limit=call.total, broke=caching.broke)
     planned = bar(call.planned_parts(order), scale, label="Planned before the call", height_px=16, limit=call.total)
     return (
-        f'{head}<p class="nn-sub">{escape(call.title)}: {escape(call.headline)}</p>'
+        f'<p class="nn-sub">{escape(call.title)}: {escape(call.headline)}</p>'
         f'<div class="nn-rows"><span class="nn-row-name">Sent</span>{sent}'
         f'<span class="nn-row-name">Planned</span>{planned}'
         f'<span class="nn-row-name">Tokens</span>{axis(scale)}</div>'
@@ -238,20 +218,11 @@ def static_html(
     )
 
 
-def static_text(
-    calls: Sequence[CallShare],
-    shown: int,
-    order: dict[str, int],
-    empty: str = EMPTY,
-    caching: CallCaching = NO_CACHING,
-) -> str:
-    """Return one call as plain text; `empty` where there is none."""
-    if not calls:
-        return f"Token allocation. {empty}"
-    call = calls[shown]
+def call_text(call: CallShare, order: dict[str, int], caching: CallCaching) -> str:
+    """Return one call as plain text."""
     table = rows(call, order, caching)
     width = max(len(row.part.label) for row in table)
-    lines = [f"Token allocation. {call.title}", call.headline, *([call.counted] if call.counted else [])]
+    lines = [call.title, call.headline, *([call.counted] if call.counted else [])]
     lines += [f"  {row.part.label:<{width}}  {row.words}" for row in table]
     lines += [line for line in (tools_text(call), caching.line) if line]
     if call.dropped[0]:

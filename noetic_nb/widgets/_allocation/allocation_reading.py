@@ -8,15 +8,11 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent
-from noetic_nb.plots._context_scene import (
-    ContextScene,
-    calls_a_column,
-    columns_of,
-    context_scene,
-    largest,
-)
+from noetic_nb.markup import heading
+from noetic_nb.plots._context_scene import ContextScene, calls_a_column, columns_of, context_scene, largest
 from noetic_nb.plots._item_ribbons import RIBBONS, SERIES, ribbon_scene
 from noetic_nb.plots._scene.scene import PAD_PX, Scene, series_data
+from noetic_nb.plots._scene.svg import legend_html, to_html
 from noetic_nb.runs._palette import ink_on, layer_colour
 from noetic_nb.runs._plain_text import sendable
 from noetic_nb.runs._requests.context_parts import REST, ContextParts, kind_of
@@ -25,7 +21,7 @@ from noetic_nb.runs._requests.model_calls import NO_PLANS, Calls
 from noetic_nb.runs._requests.prefix_reuse import CacheReader, PrefixReuse
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
-from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
+from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, call_html, call_text
 from noetic_nb.widgets._allocation.call_bars import BROKE_PATH, LOOKS, NO_CACHING, CallCaching, caching_of, fixed_parts
 from noetic_nb.widgets._allocation.call_changes import (
     OtherBudgets,
@@ -212,10 +208,10 @@ class AllocationReading(Reading):
     def answer(self, request: dict[str, Any]) -> Any:
         """Answer a page: some calls over time, ribbons of items, a call, its items or a text of them, or other budgets."""
         what = request.get("what")
-        if what == "picture":
-            return self.picture(range(self._whole(request, "first"), self._whole(request, "last") + 1))
-        if what in ("ribbons", "drag", "known_until"):
+        if what in ("picture", "ribbons", "drag", "known_until"):
             part = range(self._whole(request, "first"), self._whole(request, "last") + 1)
+            if what == "picture":
+                return self.picture(part)
             if what != "ribbons":
                 return self._dragged(part, request)
             return self.ribbons(self._whole(request, "at"), part, request.get("parts"), request.get("item")).data()
@@ -347,18 +343,12 @@ class AllocationReading(Reading):
         self._bands = scene.bands
         last = self.requests()[part[-1]] if part else None
         handles = {} if last is None else handles_of(last, self.calls)
-        looks = {"series": series_data({**scene.series, **SERIES}), "pad": PAD_PX}
         keys = [numbers[band[6:]] if band.startswith("layer:") else band for band in scene.bands]
         folded = [number for number in numbers.values() if number not in keys]
         bands = [[key, *(folded if key == REST else ())] for key in keys]
-        return {
-            "start": part.start,
-            "size": calls_a_column(part),
-            "bands": bands,
-            "handles": handles,
-            **looks,
-            **scene.data(),
-        }
+        looks = {"series": series_data({**scene.series, **SERIES}), "pad": PAD_PX}
+        about = {"start": part.start, "size": calls_a_column(part), "bands": bands, "handles": handles}
+        return {**about, **looks, **scene.data()}
 
     def rows(self) -> list[tuple[int | None, str, int, bool]]:
         """Return call, part, tokens and whether they are estimated, of every request."""
@@ -369,10 +359,17 @@ class AllocationReading(Reading):
         ]
 
     def to_html(self) -> str:
-        shown, order, caching = self.shown, self.calls.order, self.caching(self.shown)
-        ribbons = self.ribbons(shown % self.total) if self.total else Scene()
-        return static_html(self.calls.all, shown, order, self.snapshot["empty"], (self.scene(), ribbons), caching)
+        scene, head = self.scene(), heading("Token allocation")
+        if scene.panels:
+            head += f"{legend_html(scene)}{to_html(scene)}"
+            if (ribbons := self.ribbons(self.shown % self.total)).panels:
+                head += f"<details><summary>Items of the log</summary>{to_html(ribbons)}</details>"
+        if self.calls.all:
+            return head + call_html(self.calls.all[self.shown], self.calls.order, self.caching(self.shown))
+        return f'{head}<p class="{"nn-note" if scene.panels else "nn-empty"}">{self.snapshot["empty"]}</p>'
 
     def to_text(self) -> str:
-        shown, order, caching = self.shown, self.calls.order, self.caching(self.shown)
-        return static_text(self.calls.all, shown, order, self.snapshot["empty"], caching)
+        said = self.snapshot["empty"]
+        if self.calls.all:
+            said = call_text(self.calls.all[self.shown], self.calls.order, self.caching(self.shown))
+        return f"Token allocation. {said}"

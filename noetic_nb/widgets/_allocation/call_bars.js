@@ -106,3 +106,10 @@ function drawItem(entry, [words, tokens, position, why]) {
   button.disabled = position === null;
   put(button, { "data-item": position, class: why ? "nn-item nn-absent" : "nn-item" });
 }
+
+/** Let Enter and space use what is no button. */
+function usedByKey(node, use) {
+  node.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" || event.key === " ") (event.preventDefault(), use(event));
+  });
+}

@@ -6,7 +6,7 @@ function sliderRow() {
 }
 
 /** Sliders for the least and the most tokens of each layer, the total and the reserve of the call at `at`. */
-function whatIfIn(parent, { get, shown, drawPicture, choose }) {
+function whatIfIn(parent, { tell, shown, drawPicture, choose }) {
   const fold = parent.appendChild(make("details", { class: "nn-what-if" }));
   fold.append(make("summary", {}, "What if"));
   const knobs = fold.appendChild(make("div", { class: "nn-knobs" }));
@@ -65,13 +65,7 @@ function whatIfIn(parent, { get, shown, drawPicture, choose }) {
     }
   }
 
-  const ask = newest(async (request) => {
-    try {
-      return await get(request);
-    } catch (error) {
-      return { fault: error.message };
-    }
-  }, (answer, request) => {
+  const ask = newest(tell, (answer, request) => {
     if (state?.at !== request.at || reset.disabled) return;
     setText(wrong, answer.fault ?? "");
     if (!answer.fault) show(answer);
@@ -79,16 +73,9 @@ function whatIfIn(parent, { get, shown, drawPicture, choose }) {
 
   function put_question() {
     const request = { what: "what_if", at: state.at, budgets: {} };
-    const ends = new Map();
-    for (const knob of state.knobs) {
-      if (knob.field) {
-        if (valueOf(knob) !== knob.from) request[knob.field] = valueOf(knob);
-      } else {
-        ends.set(knob.place, [...(ends.get(knob.place) ?? []), knob]);
-      }
-    }
-    for (const [place, pair] of ends) {
-      if (pair.some((knob) => valueOf(knob) !== knob.from)) request.budgets[place] = pair.map(valueOf);
+    for (const knob of state.knobs.filter((one) => valueOf(one) !== one.from)) {
+      if (knob.field) request[knob.field] = valueOf(knob);
+      else request.budgets[knob.place] = state.knobs.filter(({ place }) => place === knob.place).map(valueOf);
     }
     draw();
     if (!reset.disabled) ask(request);
@@ -117,18 +104,13 @@ function whatIfIn(parent, { get, shown, drawPicture, choose }) {
     show(null);
     knobs.replaceChildren();
     reset.disabled = true;
-    let settings, fault;
-    try {
-      settings = await get({ what: "settings", at });
-    } catch (error) {
-      fault = error;
-    }
+    const settings = await tell({ what: "settings", at });
     // A second answer would undo what someone has moved since the first.
     if (awaited !== at) return;
     awaited = null;
     if (at !== shown()) return;
-    if (!fault) return setUp(at, settings);
-    setText(wrong, fault.message);
+    if (!settings.fault) return setUp(at, settings);
+    setText(wrong, settings.fault);
     setText(sum, "");
     state = { at, knobs: [] };
   }
@@ -139,7 +121,7 @@ function whatIfIn(parent, { get, shown, drawPicture, choose }) {
 // Handles in the context over time: the budget, and the most tokens of the layer whose band is open. What was recorded stays dashed.
 
 /** Make them; `now` is the picture, `panel` its plot, `layer` the number of the open layer. Returns what draws them, and the marks of what would be. */
-function dragIn(parent, { get, now, span, panel, layer, leave, changed }) {
+function dragIn(parent, { tell, now, span, panel, layer, leave, changed }) {
   const outcome = parent.appendChild(make("p", { class: "nn-outcome", role: "status", hidden: "" }));
   const text = outcome.appendChild(make("span"));
   const back = outcome.appendChild(make("button", { type: "button" }, "As recorded"));
@@ -169,7 +151,6 @@ function dragIn(parent, { get, now, span, panel, layer, leave, changed }) {
     }
     return { what, first, last, budgets, ...(moved.has("total") && { total: valueOf("total") }) };
   }
-  const tell = (wanted) => get(wanted).catch((error) => ({ fault: error.message }));
   const look = newest(tell, (known) => {
     state.known = known;
     changed();

@@ -39,7 +39,9 @@ export default () => {
     const cursor = hits.appendChild(make("div", { class: "nn-cursor" }));
     const chosenMark = hits.appendChild(make("div", { class: "nn-cursor nn-chosen" }));
     const scene = sceneIn(grid, { series, pad, axis: "turn" });
-    const brush = brushIn(body, () => wholeNow(), (first, last) => showPart(first, last));
+    const brush = brushIn(body, {
+      count: () => wholeNow().turns.length, ends: (row) => wholeNow().turns[row].turns, choose: (first, last) => showPart(first, last),
+    });
 
     const readout = body.appendChild(make("p", { class: "nn-readout", role: "status" }));
     const outcome = body.appendChild(make("p", { class: "nn-outcome", role: "status", "aria-live": "polite" }));

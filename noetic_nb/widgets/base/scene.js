@@ -359,10 +359,10 @@ function legendIn(list, series, rows) {
 }
 
 /**
- * Make a strip below a scene in which a part of it is chosen, by dragging or in two fields; `whole` is asked for all rows with
- * their turns (or what `word` names), `choose` is told the first and the last row. Returns what draws it; null hides it.
+ * Make a strip below a scene in which a part of it is chosen, by dragging or in two fields; `count` says how many rows there are,
+ * `ends` the turns (or what `word` names) of one, `choose` is told the first and the last row. Returns what draws it; null hides it.
  */
-function brushIn(parent, whole, choose, word = "turn") {
+function brushIn(parent, { count, ends, choose, word = "turn" }) {
   const grid = parent.appendChild(make("div", { class: "nn-grid" })); // with the columns of the scene
   grid.append(make("span", { class: "nn-axis-name" }, "part"));
   const row = grid.appendChild(make("div", { class: "nn-brush" }));
@@ -371,7 +371,6 @@ function brushIn(parent, whole, choose, word = "turn") {
   const fields = [`First ${word}`, `Last ${word}`].map((label) => row.appendChild(make("input", { type: "number", min: 1, "aria-label": label })));
   const all = row.appendChild(make("button", { type: "button" }, "All"));
   let chosen = [0, 0];
-  const count = () => whole().turns.length;
   const rowAt = (event) => {
     const frame = strip.getBoundingClientRect();
     return Math.min(Math.max(Math.floor(((event.clientX - frame.left) / frame.width) * count()), 0), count() - 1);
@@ -384,9 +383,9 @@ function brushIn(parent, whole, choose, word = "turn") {
     };
   });
   fields.forEach((field, which) => field.addEventListener("change", () => {
-    const place = whole().turns.findLastIndex(({ turns }) => turns[0] <= Number(field.value));
     const next = [...chosen];
-    next[which] = Math.max(place, 0);
+    next[which] = count() - 1;
+    while (next[which] > 0 && ends(next[which])[0] > Number(field.value)) next[which] -= 1;
     choose(Math.min(...next), Math.max(...next));
   }));
   all.addEventListener("click", () => choose(0, count() - 1));
@@ -397,8 +396,7 @@ function brushIn(parent, whole, choose, word = "turn") {
     const [first, last] = part;
     view.style.left = `${(100 * first) / count()}%`;
     view.style.width = `${(100 * (last + 1 - first)) / count()}%`;
-    const rows = whole().turns;
-    [rows[first].turns[0], rows[last].turns[1]].forEach((turn, which) => {
+    [ends(first)[0], ends(last)[1]].forEach((turn, which) => {
       if (document.activeElement !== fields[which]) fields[which].value = String(turn);
     });
     all.disabled = first === 0 && last === count() - 1;
