@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from noetic_nb.lab import datasets
 from noetic_nb.redact import REDACTED, Redaction, is_secret_name, redact, redact_text
 from noetic_nb.redact._levels import MAX_LEVELS
-from tests.matrix import several
+from tests.matrix import matrix, several
 from tests.redaction.sentences import SENTENCES
 from tests.redaction.shapes import SHAPES, beside_an_id, made
 
@@ -352,7 +352,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
+@matrix("piece", HOSTILE, keep=12)
 def test_hostile_text_takes_time_in_proportion_to_its_length(piece: str) -> None:
     def cost(length: int) -> float:
         text = (piece * (length // len(piece) + 1))[:length]

@@ -19,7 +19,7 @@ from noetic_nb.lab._recorded_calls import calls_of
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.testing import FakeClock, SeededIds
-from tests.matrix import matrix
+from tests.matrix import matrix, several
 from tests.widgets.hostile_texts import HOSTILE_TEXTS
 
 COLUMNS = ["argument", "value", "kind", "name", "item", "turn", "via"]
@@ -389,9 +389,10 @@ def random_desk(seed: int) -> Desk:
     return desk
 
 
+@pytest.mark.matrix
 def test_each_row_is_the_origin_that_a_rule_saw_live(tmp_path: Path) -> None:
     compared, kinds, chains = 0, set[str](), 0
-    for seed in range(100):
+    for seed in range(several(25, 100)):
         desk = random_desk(seed)
         decisions = [each for each in desk.run.select(SteeringDecided) if each.tool_name == "pay"]
         assert len(decisions) == len(desk.seen)
@@ -407,9 +408,9 @@ def test_each_row_is_the_origin_that_a_rule_saw_live(tmp_path: Path) -> None:
         chains += sum(len(origin.chain) > 1 for seen in desk.seen for origin in seen.values())
 
     print(f"{compared:,} values compared, {chains} of them with a chain; kinds {', '.join(sorted(kinds))}")
-    assert compared > 1_000
+    assert compared > several(250, 1_000)
     assert kinds == {"user", "system", "tool", "layer", "model"}
-    assert chains > 10
+    assert chains > several(1, 10)
 
 
 def assert_same(run: nn.Run, decision: SteeringDecided, frame: Any, seen: dict[str, Any], seed: int) -> None:

@@ -16,6 +16,7 @@ from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime._planning.least_budget import AbsentItem, LeastBudget
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.testing import SeededIds
+from tests.matrix import several
 from tests.runs.test_recorded_requests import converse
 
 
@@ -196,9 +197,10 @@ def test_what_was_forgotten_is_named_with_the_smallest_budget_that_keeps_it(name
     assert not admits(absent, request.replan(**less(least)), request)
 
 
+@pytest.mark.matrix
 def test_no_smaller_total_above_the_recorded_one_admits_it() -> None:
     checked = 0
-    for seed in range(25):
+    for seed in range(several(8, 25)):
         run, _ = asyncio.run(converse(seed))
         index = RequestIndex()
         for event in run.events:
@@ -216,4 +218,4 @@ def test_no_smaller_total_above_the_recorded_one_admits_it() -> None:
                     if repr(changes) not in plans:
                         plans[repr(changes)] = request.replan(**changes)
                     assert not admits(absent, plans[repr(changes)], request)
-    assert checked > 20
+    assert checked > several(4, 20)

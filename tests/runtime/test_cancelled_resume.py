@@ -9,6 +9,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.testing import drive_loop
+from tests.matrix import matrix
 from tests.runtime.test_control import REPLIES, Crash, Storage, durable
 
 pytestmark = pytest.mark.virtual_time
@@ -40,7 +41,7 @@ async def resumed(harness: nn.AgentHarness) -> str:
         return "cancelled"
 
 
-@pytest.mark.parametrize("crash_at", ["a", "b", "c"])
+@matrix("crash_at", ["b", "a", "c"], keep=1)
 def test_a_resumed_turn_cancelled_anywhere_repeats_nothing_and_leaves_a_thread_that_works(crash_at: str) -> None:
     ends = []
     for at in range(1, 80):

@@ -13,6 +13,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.steps import spawn, step
+from tests.matrix import matrix
 from tests.runtime.crash_points import Disk
 
 # Each stands for what an editor, a full disk or another program leaves behind.
@@ -121,7 +122,7 @@ ACTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("wrong", [*WRONG, "missing"])
+@matrix("wrong", [*WRONG, "missing"], keep=3)
 async def test_whatever_is_wrong_in_a_record_is_one_specific_error(wrong: str) -> None:
     left = await cut_off()
     value = MISSING if wrong == "missing" else WRONG[wrong]

@@ -20,6 +20,7 @@ from noetic_nb.runs import Run
 from noetic_nb.widgets import RegulatorTrends, Selection, TokenAllocation
 from noetic_nb.widgets.base import _display as cells
 from noetic_nb.widgets.base._reading_thread import follower_of
+from tests.matrix import several
 from tests.widgets.scenes import demo_run, hostile_run, layer, turn, view
 from tests.widgets.views import MAKERS, NOT_FOLLOWING, OFFERED, RUN_VIEWS, VIEWS, comms
 
@@ -141,15 +142,16 @@ def test_every_view_of_a_run_is_pinned_and_linked_by_the_same_arguments(offered:
         assert parameters[name].default is None
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("make", VIEWS)
-def test_fifty_runs_of_a_cell_leave_one_view_one_observer_and_its_comms(make: Any, in_cell: Any) -> None:
+def test_many_runs_of_a_cell_leave_one_view_one_observer_and_its_comms(make: Any, in_cell: Any) -> None:
     gc.collect()  # views of earlier tests that nothing holds would end in between
     run = demo_run()
     in_cell("cell-1", "request-0")
     kept = make(run)
     comms_of_one, listeners_of_one = comms(), listeners(run)
 
-    for again in range(1, 51):
+    for again in range(1, several(10, 50) + 1):
         in_cell("cell-1", f"request-{again}")
         kept = make(run)
 

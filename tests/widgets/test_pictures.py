@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from matplotlib.image import imread
 from matplotlib.patches import Rectangle
@@ -57,7 +58,7 @@ def test_a_picture_has_the_width_and_the_ground_that_were_asked_for(view_type: A
         pixels = imread(io.BytesIO(picture))
         assert pixels.shape[1] == 1_000
         assert pixels[2, -3, :3] == pytest.approx([ground] * 3)
-        assert len({tuple(pixel) for pixel in pixels.reshape(-1, pixels.shape[2])}) > 20
+        assert len(np.unique(pixels.reshape(-1, pixels.shape[2])[::7], axis=0)) > 20
 
 
 def test_the_bars_of_the_page_the_picture_and_the_figure_are_the_spans_of_the_table() -> None:
