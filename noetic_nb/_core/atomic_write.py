@@ -73,11 +73,11 @@ def whole_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
         draft.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text to a `whole_file`; raises `NoeticConfigError` ``CANNOT_WRITE``."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a text or bytes to a `whole_file`; raises `NoeticConfigError` ``CANNOT_WRITE``."""
     try:
         with whole_file(path) as file:
-            file.write(text.encode("utf-8", "backslashreplace"))
+            file.write(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
     except OSError as error:
         what = f"The file cannot be written: {error.strerror or error}."
         hint = "Use another name, in a folder that exists."

@@ -85,7 +85,8 @@ def schemas_of(tools: Any) -> dict[str, Any]:
     if isinstance(tools, Mapping):
         return {str(name): _schema(schema) for name, schema in tools.items()}
     found: dict[str, Any] = {}
-    for tool in [tools] if isinstance(tools, str) or callable(tools) else tools:
+    # What can be gone through holds tools; anything else is one, or is none.
+    for tool in [tools] if isinstance(tools, str) or not isinstance(tools, Iterable) else tools:
         if isinstance(tool, str):
             found[tool] = None
             continue
@@ -101,7 +102,12 @@ def schemas_of(tools: Any) -> dict[str, Any]:
 
 def _schema(given: Any) -> Any:
     """Return a JSON Schema, also of arguments that are only listed."""
-    return given if given is None or isinstance(given, Mapping) else {"properties": {str(name): {} for name in given}}
+    if given is None or isinstance(given, Mapping):
+        return given
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        hint = "Pass a JSON Schema of the arguments, their names in a list, or None where they are not known."
+        raise NoeticConfigError("INVALID_TOOL", "This is no schema.", given=given, hint=hint)
+    return {"properties": {str(name): {} for name in given}}
 
 
 def decisions_acted_on(run: Run) -> list[SteeringDecision]:

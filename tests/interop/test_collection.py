@@ -408,3 +408,15 @@ def test_a_source_without_any_run_is_an_error(source: Any) -> None:
         nn.open_runs(source)
 
     assert raised.value.kind == "invalid_run_file"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("turns >", "ends where a value is expected"), ("turns = 1", "Write == to compare"), ("(turns", "before a )")],
+)
+def test_an_expression_that_does_not_parse_is_told_in_plain_words(text: str, words: str) -> None:
+    runs = nn.open_runs([nn.Run.from_messages([{"role": "user", "content": "Hi"}])], progress=False)
+    with pytest.raises(nn.NoeticConfigError, match="INVALID_EXPRESSION") as told:
+        runs.where(text)
+    assert words in str(told.value)
+    assert "expecting" not in str(told.value)

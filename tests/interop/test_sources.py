@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -226,3 +227,21 @@ def test_parts_of_a_log_of_inspect_that_a_run_has_no_place_for_are_listed() -> N
     assert listed["stats"] == {"model_usage": {"m": 1}}
     # What is said of the whole log stands once.
     assert {each["place"] for each in second.meta["unmapped"]} == {"scores.exact", "events.info"}
+
+
+def test_a_folder_that_vanishes_while_its_parent_is_read_takes_nothing_else_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "draft").mkdir()
+    (tmp_path / "a.json").write_text(json.dumps(ATIF))
+    look = os.scandir
+
+    def scandir(path: Any = ".") -> Any:
+        if str(path).endswith("draft"):
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return look(path)
+
+    monkeypatch.setattr("os.scandir", scandir)
+
+    assert read(tmp_path) == [1]
+    assert len(nn.open_runs(tmp_path, progress=False)) == 1

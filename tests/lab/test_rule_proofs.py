@@ -16,7 +16,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import freeze
 from noetic_nb.items._origin_index import OriginIndex, Provenance
 from noetic_nb.items._origins import Origin
-from noetic_nb.lab import difference, prove
+from noetic_nb.lab import difference, lint, prove
 from noetic_nb.lab._rule_proofs.proofs import _decided
 from noetic_nb.lab._rule_trial import as_snapshot
 from noetic_nb.memory import ExecutionContext, PastCall
@@ -398,3 +398,31 @@ def test_links_in_a_text_are_outside() -> None:
 
     assert found.status == "undecided"
     assert "has links of a text" in str(found.because)
+
+
+@pytest.mark.parametrize(
+    ("claim", "code", "near"),
+    [
+        ('tool.name != "pya" || false', "UNKNOWN_TOOL", "pay"),
+        ('!(tool.name in ["pya"])', "UNKNOWN_TOOL", "pay"),
+        ('tool.name != "pay" || origin(tool.args.recipent) == "user"', "UNKNOWN_ARGUMENT", "recipient"),
+        ("!has(tool.args.amuont) || tool.args.amuont < 5", "UNKNOWN_ARGUMENT", "amount"),
+    ],
+)
+def test_a_claim_about_no_tool_and_no_argument_is_not_proved(claim: str, code: str, near: str) -> None:
+    def pay(recipient: str, amount: int) -> None: ...
+
+    def look(path: str) -> None: ...
+
+    with pytest.raises(NoeticConfigError, match=f"Did you mean '{near}'") as told:
+        prove(RuleBook(), claim, tools=[pay, look])
+    assert told.value.code == code
+    assert prove(RuleBook(), 'tool.name != "refund" || false', tools=[pay]).status == "proved"  # of an agent without it
+
+
+@pytest.mark.parametrize("tools", [5, None, [5], {"pay": 5}])
+def test_tools_that_are_none_are_named(tools: Any) -> None:
+    with pytest.raises(NoeticConfigError, match=r"INVALID_TOOL.*Given"):
+        prove(RuleBook(), "true", tools=tools)
+    with pytest.raises(NoeticConfigError, match=r"INVALID_TOOL.*Given"):
+        lint(RuleBook(), tools=tools)

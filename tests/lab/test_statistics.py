@@ -168,6 +168,7 @@ def test_a_plan_names_the_smallest_difference_it_would_show() -> None:
     [
         ({"difference": 0.6}, "INVALID_SHARE"),
         ({"difference": 0.0}, "INVALID_SHARE"),
+        ({"difference": "x"}, "INVALID_SHARE"),
         ({"share": 1.5}, "INVALID_SHARE"),
         ({"icc": "x"}, "INVALID_SHARE"),
         ({"tasks": 1}, "INVALID_COUNT"),

@@ -299,3 +299,26 @@ def test_a_field_without_a_value_is_left_out(nothing: str) -> None:
     (rule,) = parse_rules(text)
 
     assert (rule.name, rule.tools) == (None, None)
+
+
+def test_a_file_that_cannot_be_written_is_said_and_the_one_before_stays_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "r.json"
+    book = RuleBook()
+    book.at_most(1, "pay")
+    book.save(file)
+    before = file.read_bytes()
+
+    with pytest.raises(NoeticConfigError, match=r"CANNOT_WRITE.*missing"):
+        book.save(tmp_path / "missing" / "r.json")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    book.at_most(1, "refund")
+    with pytest.raises(NoeticConfigError, match="No space left"):
+        book.save(file)
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["r.json"]

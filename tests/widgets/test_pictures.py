@@ -102,3 +102,8 @@ def test_a_picture_that_cannot_be_is_refused(view_type: Any, given: dict[str, An
         view.to_png(**given)
 
     assert caught.value.code in ("INVALID_WIDTH", "INVALID_THEME")
+
+
+def test_a_picture_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NoeticConfigError, match=r"CANNOT_WRITE.*missing"):
+        MemoryView(Run()).to_png(tmp_path / "missing" / "a.png")

@@ -21,6 +21,7 @@ from noetic_nb.interop._collection.member_files import Members, parts_of, write_
 from noetic_nb.interop._importing import Failed
 from noetic_nb.runs import Run
 from noetic_nb.steering._predicates.cel_names import FUNCTIONS, PYTHON, cel_tokens
+from noetic_nb.steering._predicates.conditions import syntax_error
 
 if TYPE_CHECKING:
     import pandas
@@ -77,10 +78,9 @@ class Expression:
         try:
             self._program = cel.compile(text)
         except ValueError as error:
-            what = f"The expression cannot be read: {str(error).splitlines()[0][:200]}"
-            raise _invalid(
-                what, text, "Write it like the condition of a rule: tokens > 1000 && outcome == false."
-            ) from error
+            what, _, _, hint = syntax_error(error)
+            example = "Write it like the condition of a rule: tokens > 1000 && outcome == false."
+            raise _invalid(f"The expression cannot be read: {what}.", text, f"{hint} {example}") from error
 
     def _checked(self) -> set[tuple[str, str | None]]:
         """Return the facts that it names, those of meta and labels with their keys."""

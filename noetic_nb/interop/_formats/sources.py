@@ -156,7 +156,9 @@ def documents(source: Any) -> Iterator[Path | Document]:
         else:
             yield document_of(source)
     elif path.is_dir():
-        found = sorted(each for each in path.rglob("*") if each.is_file() and not _is_beside(each.name))
+        # A folder that vanishes meanwhile, such as that of a draft, has no files.
+        names = (Path(folder, name) for folder, _, names in os.walk(path) for name in names if not _is_beside(name))
+        found = sorted(each for each in names if each.is_file())
         if not found:
             raise refused(Document(None, path), "there is no file in it")
         yield from found

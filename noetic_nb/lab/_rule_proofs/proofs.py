@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb._core.cards import with_card
+from noetic_nb._core.names import nearest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import thaw
 from noetic_nb.items._json_text import compact_json
@@ -18,6 +19,7 @@ from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.steering import SteeringRule
 from noetic_nb.steering._evaluation.evaluate import Policy, RuleSnapshot
+from noetic_nb.steering._evaluation.rule_reading import unknown_targets
 
 # For all that is asked about one tool; most of it takes some 50 ms.
 TIMEOUT_MS: Final = 10_000
@@ -156,7 +158,8 @@ def prove(rules: Any, claim: str, *, tools: Any) -> Proof:
     Raises
     ------
     NoeticConfigError
-        ``MISSING_PACKAGE`` without the extra ``prove``, ``RULE_DOES_NOT_COMPILE``, ``INVALID_RULE``, ``INVALID_TOOL``.
+        ``MISSING_PACKAGE`` without the extra ``prove``, ``RULE_DOES_NOT_COMPILE``, ``INVALID_RULE``, ``INVALID_TOOL``;
+        ``UNKNOWN_TOOL`` or ``UNKNOWN_ARGUMENT`` if the claim misspells a tool or an argument.
 
     References
     ----------
@@ -173,9 +176,16 @@ def prove(rules: Any, claim: str, *, tools: Any) -> Proof:
     """
     _modules()
     snapshot, wanted = as_snapshot(rules), as_snapshot([_as_rule(claim)])
+    known = _known_tools(tools)
+    names = [*known, *[name for schema in known.values() for name in (schema or {}).get("properties", ())]]
+    for target in unknown_targets(wanted, known):
+        # Of a tool that this agent does not have a claim is true; one that is misspelled would be proved of nothing.
+        if nearest(target.name, names):
+            what = f"The claim names what none of the tools has. {target.why}"
+            raise NoeticConfigError(target.code.upper(), what, given=target.name, hint=target.fix)
     undecided: list[str] = []
     keep: set[str] = set()
-    for tool, schema in _known_tools(tools).items():
+    for tool, schema in known.items():
         answer = _about(tool, schema, snapshot, wanted, claim)
         if answer.status == "counterexample":
             return answer

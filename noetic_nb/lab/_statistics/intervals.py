@@ -19,7 +19,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.lab._checks import check_share
+from noetic_nb.lab._checks import check_share, is_number
 
 if TYPE_CHECKING:
     import pandas
@@ -74,10 +74,10 @@ def power(
     import pandas
 
     check_share(share=share, icc=icc)
-    other = share + difference
-    if not 0 <= other <= 1 or not difference:
+    if not is_number(difference) or not difference or not 0 <= share + difference <= 1:
+        what = "A difference is a number other than 0, and the second share must be from 0 to 1."
         hint = "The difference is added to the share: 0.1 with share=0.5 plans 50 % against 60 %."
-        raise NoeticConfigError("INVALID_SHARE", "The second share must be from 0 to 1.", given=difference, hint=hint)
+        raise NoeticConfigError("INVALID_SHARE", what, given=difference, hint=hint)
     rows = []
     for number in _counts(tasks, "tasks", least=2):
         for repeats in _counts(trials, "trials", least=1):

@@ -324,17 +324,20 @@ def _check_points(rule: SteeringRule, what: str, needs: Iterable[str]) -> None:
             )
 
 
-def _syntax_error(rule_id: str, error: BaseException | str) -> NoeticConfigError:
+def syntax_error(error: BaseException | str) -> tuple[str, int | None, int | None, str]:
+    """Return an error of the parser in plain words, its line and column, and what to do."""
     match = _PLACE.search(str(error))
-    line = int(match.group(1)) if match else None
-    column = int(match.group(2)) if match else None
+    line, column = (None, None) if match is None else (int(match.group(1)), int(match.group(2)))
     what = (match.group(3) if match else str(error).splitlines()[0][:200]).removeprefix("Syntax error: ")
     for pattern, words, hint in _GRAMMAR:
         if (found := pattern.match(what)) is not None:
-            return does_not_compile(
-                rule_id, words.format(*[part for part in found.groups() if part is not None]), line, hint, column=column
-            )
-    return does_not_compile(rule_id, what, line, column=column)
+            return words.format(*[part for part in found.groups() if part is not None]), line, column, hint
+    return what, line, column, "Correct the expression."
+
+
+def _syntax_error(rule_id: str, error: BaseException | str) -> NoeticConfigError:
+    what, line, column, hint = syntax_error(error)
+    return does_not_compile(rule_id, what, line, hint, column=column)
 
 
 def _not_a_boolean(rule_id: str, value: object) -> TypeError:

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from pydantic import ValidationError
 
-from noetic_nb._core.atomic_write import owner_only, regular_file
+from noetic_nb._core.atomic_write import regular_file, write_whole
 from noetic_nb._core.names import nearest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering._rules.file_schema import JudgeData, RuleData, RuleFile
@@ -192,8 +192,7 @@ def write_rules(rules: Iterable[SteeringRule], path: str | PathLike[str]) -> Fil
     """Write rules to a file; see `noetic_nb.steering.save_rules`."""
     target = Path(path)
     text = dump_rules(rules, format=_format_of(target))
-    with open(target, "w", encoding="utf-8", opener=owner_only) as file:
-        file.write(text)
+    write_whole(target, text)
     return target.resolve(), _digest(target.read_bytes())
 
 

@@ -364,7 +364,8 @@ def save_rules(rules: Iterable[SteeringRule], path: str | PathLike[str]) -> Path
     Raises
     ------
     NoeticConfigError
-        ``INVALID_FORMAT`` for another suffix, ``MISSING_PACKAGE`` without the extra ``rules``.
+        ``INVALID_FORMAT`` for another suffix, ``MISSING_PACKAGE`` without the extra ``rules``, ``CANNOT_WRITE``; what was there
+        before stays.
     """
     mark = write_rules(rules, path)
     if isinstance(rules, RuleBook):

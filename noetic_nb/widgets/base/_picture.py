@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
+from noetic_nb._core.atomic_write import write_whole
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.plots._scene.scene import GROUNDS, Scene
 from noetic_nb.plots._scene.svg import to_svg
@@ -52,9 +53,7 @@ class PictureView(RunView):
         Raises
         ------
         NoeticConfigError
-            ``INVALID_WIDTH`` or ``INVALID_THEME``.
-        OSError
-            Where the file cannot be written.
+            ``INVALID_WIDTH``, ``INVALID_THEME``, ``CANNOT_WRITE``.
 
         Examples
         --------
@@ -68,7 +67,7 @@ class PictureView(RunView):
 
         picture = to_png(self._scene(), width, theme)
         if path is not None:
-            Path(path).write_bytes(picture)
+            write_whole(Path(path), picture)
         return picture
 
     def _scene(self) -> Scene:
