@@ -37,8 +37,7 @@ class SystemClock:
 
     def monotonic_ms(self) -> float:
         """Milliseconds since an arbitrary start."""
-        # Not time.monotonic(), whose step is 16 ms on some systems.
-        return perf_counter() * 1e3
+        return perf_counter() * 1e3  # not time.monotonic(), whose step is 16 ms on some systems
 
 
 SYSTEM_CLOCK: Final = SystemClock()

@@ -337,11 +337,6 @@ def innermost(error: BaseException) -> BaseException:
     error : BaseException
         Any exception; ``step_failed`` errors carry their ``cause``, others may be chained with ``from``.
 
-    Returns
-    -------
-    BaseException
-        The last exception of the chain; `error` itself when it wraps nothing.
-
     Examples
     --------
     >>> root = KeyError("order")

@@ -111,8 +111,7 @@ def plain_line(value: object, length: int = NAME_LENGTH) -> str:
     >>> plain_line("What is\n  the state of order A17?", 20)
     'What is the state o…'
     """
-    # Blanks go, so more is read than is shown.
-    line = " ".join(plain(value, 4 * length).split())
+    line = " ".join(plain(value, 4 * length).split())  # blanks go, so more is read than is shown
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 

@@ -171,10 +171,7 @@ async def protected(coroutine: Coroutine[Any, Any, T], name: str, context: conte
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that most often waits for nothing, without a loop; where it does wait, it goes on in a background one.
-
-    It has to wait by `awaited`: raises `RuntimeError` for any other way, or within another one in the background.
-    """
+    """Run a coroutine that most often waits for nothing, without a loop; it has to wait by `awaited`, else `RuntimeError`."""
     # One context for both parts: what the first part sets is reset in the second.
     context = contextvars.copy_context()
     try:
@@ -359,11 +356,7 @@ def _in_background(
 
 
 def interruptible() -> Callable[[], None]:
-    """Let the stop button of a notebook cancel the awaited work from here on; returns a function that ends this.
-
-    A kernel notes the button when its loop wakes next. Nothing wakes a loop that waits for a thread or a provider, so that it
-    is woken every tenth of a second.
-    """
+    """Let the stop button cancel the awaited work, by waking the loop ten times a second; returns a function that ends this."""
     loop = asyncio.get_running_loop()
     in_kernel = "ipykernel.kernelapp" in sys.modules and threading.current_thread() is threading.main_thread()
     if not in_kernel or not leaves_loop():
@@ -380,10 +373,7 @@ def _nothing() -> None: ...
 
 
 def shortened(error: Interruption) -> Interruption:
-    """Return an interruption without its traceback: the place of the waiting does not help the user who interrupts.
-
-    What IPython shows of it ends with the last line before those of this library.
-    """
+    """Return an interruption without its traceback, as the place of the waiting does not help the user."""
     error._render_traceback_ = partial(_own_lines, error)  # type: ignore[attr-defined]  # looked for by IPython
     return error.with_traceback(None)
 

@@ -102,11 +102,6 @@ def estimate_tokens(text: str) -> int:
     text : str
         Any text; lone surrogates count as one unit each.
 
-    Returns
-    -------
-    int
-        Tokens, 0 for the empty text.
-
     References
     ----------
     .. [1] docs/behaviour/memory.md, "Tokens".

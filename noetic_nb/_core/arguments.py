@@ -1,7 +1,4 @@
-"""Arguments that do not fit, in one clear sentence; and names, compared as a reader or a provider sees them.
-
-A rule about ``pay`` that a tool named with a Cyrillic letter slips past would be no rule: names are compared by a skeleton.
-"""
+"""Arguments that do not fit, in one clear sentence; and names, compared as a reader or a provider sees them."""
 
 from __future__ import annotations
 
@@ -32,11 +29,7 @@ def closest(name: object, known: Iterable[str]) -> str:
 
 
 def explained(**hints: str) -> Callable[[F], F]:
-    """Make a function explain a call that does not fit its parameters: it raises `ArgumentError`.
-
-    `hints` say the remedy by the name of an argument that it does not have, by that of one that is missing, or as
-    ``positional`` for arguments by place.
-    """
+    """Make a function explain a call that does not fit it; `hints` are remedies by argument, or ``positional``."""
 
     def decorate(function: F) -> F:
         @functools.wraps(function)

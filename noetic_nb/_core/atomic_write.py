@@ -1,7 +1,4 @@
-"""Files that are written whole or not at all, and files that are read: bytes, text, and JSON that says which form it has.
-
-Readable by their owner alone, as what people said may be in them.
-"""
+"""Files written whole or not at all, for their owner alone, and files that are read: bytes, text, JSON with its form."""
 
 from __future__ import annotations
 
@@ -39,10 +36,7 @@ def owner_only(path: str, flags: int) -> int:
 
 
 def regular_file(path: str | PathLike[str], max_bytes: int | None = None) -> BinaryIO:
-    """Open a file to be read, once it is known to be a regular file of limited size: a pipe would hang, a device may never end.
-
-    Raises `OSError` as `open` does, ``EINVAL`` for another kind of file, ``EFBIG`` above `max_bytes`.
-    """
+    """Open a regular file of limited size to be read; raises `OSError`, ``EINVAL`` for a pipe or device, ``EFBIG`` above it."""
     about = os.stat(file_name(path))
     if stat.S_ISDIR(about.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -55,10 +49,7 @@ def regular_file(path: str | PathLike[str], max_bytes: int | None = None) -> Bin
 
 @contextmanager
 def whole_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a new file that takes the place of `path` at the end; where anything fails, the file of before stays.
-
-    A reader of `path` sees the old file or the new one. The new one is readable by its owner alone.
-    """
+    """Open a new file, its owner's alone, that takes the place of `path` at the end; where anything fails the old one stays."""
     # A link stays a link: its target is replaced. The name differs for each writer, so that two of them cannot mix.
     real = Path(os.path.realpath(file_name(path)))
     draft = real.with_name(f".{real.name}.{SYSTEM_IDS.new('draft')}")
@@ -85,20 +76,14 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def save_form(path: str | PathLike[str], form: str, data: Mapping[str, Any]) -> Path:
-    """Write data as JSON beside the name of its form; returns the file.
-
-    Raises `NoeticConfigError` ``CANNOT_WRITE``, and `ValueError` for a number that JSON has no word for.
-    """
+    """Write data as JSON beside the name of its form; raises ``CANNOT_WRITE``, or `ValueError` for NaN and the like."""
     target = Path(path)
     write_whole(target, json.dumps({"form": form, **data}, indent=1, allow_nan=False) + "\n")
     return target
 
 
 def read_form(path: str | PathLike[str], form: str) -> dict[str, Any]:
-    """Read the data that `save_form` wrote.
-
-    Raises `OSError`, `ValueError`, `LookupError` or `TypeError` where there is no such file, or it has another form.
-    """
+    """Read the data of `save_form`; raises one of `OSError`, `ValueError`, `LookupError`, `TypeError` for any other file."""
     with regular_file(path) as file:
         data: dict[str, Any] = json.loads(file.read())
     if data["form"] != form:

@@ -27,8 +27,7 @@ else:
         def __class_getitem__(cls, words):
             return Annotated[str, words]
 
-    # Columns of tables hold no more.
-    Whole = Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)]
+    Whole = Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)]  # columns of tables hold no more
 
     class _Checked(type):
         def __instancecheck__(cls, value):
@@ -70,10 +69,7 @@ class Record(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class MemoryTexts(Record, frozen=True, gc=False):
-    """Layers that remember in one scope, and the texts that their memories were made from.
-
-    `texts` are those that were not in the run before: author, name, text, and the arguments of a tool.
-    """
+    """Layers that remember in one scope, and the new texts of their memories: author, name, text, arguments of a tool."""
 
     scope: Word[Literal["thread", "resource", "global"]]
     layer_ids: tuple[str, ...]
@@ -102,10 +98,7 @@ class LayerTokens(Record, frozen=True, gc=False):
 
 
 class ItemFate(Record, frozen=True, gc=False):
-    """An item that was not sent, and why.
-
-    `origin` is ``"history"`` (then `position` is the place in the log) or ``"layer:<id>"`` (the place in its recall).
-    """
+    """An item that was not sent, and why; `position` is its place in the log ("history") or in the recall of its layer."""
 
     origin: str
     position: Whole
@@ -116,10 +109,7 @@ class ItemFate(Record, frozen=True, gc=False):
 
 
 class UnsentOffer(Record, frozen=True):
-    """An item that a layer offered and that was not sent, for a reason of `ItemFate`.
-
-    Of a text that was cut (``trimmed``), `item` has the rest.
-    """
+    """An item that a layer offered and that was not sent, for a reason of `ItemFate`; of a ``trimmed`` text, the rest."""
 
     layer_id: str
     place: Whole
@@ -157,11 +147,7 @@ class Event(Record, frozen=True, tag_field="kind"):
 
 
 class TextRetracted(Record, frozen=True, tag_field="kind", tag="text_retracted"):
-    """Streamed text of an answer is taken back: rules rejected it, or it was never finished.
-
-    It is of a stream only, and in no run. `response` is the place of the answer among those of the turn, the first is 0;
-    `text` is what was handed out of it.
-    """
+    """Streamed text of the answer `response` of a turn is taken back: rejected by rules, or never finished."""
 
     kind: ClassVar[str]
     response: Whole

@@ -77,10 +77,7 @@ def _refused(what: str, given: object, hint: str) -> NoeticConfigError:
 
 
 def checked_path(path: Any) -> str:
-    """Return the parts of a path below a root, joined; nothing for the root itself.
-
-    Raises `OutsideRoot` where it goes up, or is absolute, a home folder, a drive or a URL, or has a backslash or a NUL in it.
-    """
+    """Return a path below a root, normalised; raises `OutsideRoot` where it could lead anywhere else, whatever the system."""
     plain = _plain(path)
     if "\0" in plain or "\\" in plain:
         raise OutsideRoot("A path must not contain NUL or a backslash.", path)

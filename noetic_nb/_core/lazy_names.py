@@ -63,11 +63,7 @@ def _with_hint(error: AttributeError, name: str, names: list[str]) -> AttributeE
 
 
 def make_callable(package: str, function: Callable[..., object]) -> None:
-    """Let a subpackage be called like the function of its name: ``nn.steering(rules)`` beside ``noetic_nb.steering._rules``.
-
-    Importing ``package.steering`` binds the module as an attribute of its parent, where users expect the function. A module
-    that is both keeps every form of import working.
-    """
+    """Let a subpackage be called like the function of its name, ``nn.steering(rules)``, as importing it binds the module."""
 
     class CallableModule(ModuleType):
         __call__ = staticmethod(function)

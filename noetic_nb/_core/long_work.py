@@ -21,8 +21,7 @@ T = TypeVar("T")
 Progress: TypeAlias = bool | Callable[[int, int | None], object] | None
 """True or None: a line of text. False: nothing. A function: called with how many are done, of how many (None: unknown)."""
 
-# A call that is over sooner needs no line, seconds.
-FIRST_AFTER: Final = 2.0
+FIRST_AFTER: Final = 2.0  # a call that is over sooner needs no line, seconds
 # Often enough to see that it moves, seconds.
 LINE_EVERY: Final = 0.5
 
@@ -32,11 +31,7 @@ class Interrupted(RuntimeWarning):
 
 
 class Work:
-    """A call that may take long: its `things` (a plural) are counted, shown, and kept when it is interrupted.
-
-    `keeps` is whether the call can return the part that is done; an interrupt goes on where it cannot, and before the first
-    thing is done. Raises `NoeticConfigError` ``INVALID_PROGRESS``.
-    """
+    """A call that may take long, of counted `things`; an interrupt returns the part that is done where it `keeps` one."""
 
     def __init__(
         self, call: str, things: str, progress: Progress = None, *, of: int | None = None, keeps: bool = True

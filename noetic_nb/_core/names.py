@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final, Literal, TypeAlias
 
-LAMBDA: Final = "<lambda>"
-"""What Python calls a function without a name."""
+LAMBDA: Final = "<lambda>"  # what Python calls a function without a name
 
 # Letters of other scripts that look like Latin ones in common fonts: the Cyrillic and Greek lines of Unicode's confusables.
 _FOREIGN: Final = "аеорсухіјѕһԁԛԝАВЕКМНОРСТУХІЈЅԚԜανορτυκχΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
@@ -75,29 +74,21 @@ def keys(*names: str | Iterable[str]) -> frozenset[str]:
     return frozenset(name for each in names for name in (each.split() if isinstance(each, str) else each))
 
 
+def meanings(**words: str) -> dict[str, Any]:
+    """Return each of some words with its meaning; those of one meaning stand in a text."""
+    return {word: meaning for meaning, text in words.items() for word in text.split()}
+
+
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 """Why an answer ended: it was complete, it calls tools, the limit of generated tokens was reached, or a filter ended it."""
 
 # As providers, servers that imitate the OpenAI API, and routers name them.
-_REASONS: Final[Mapping[str, FinishReason]] = {
-    "stop": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "eos": "stop",
-    "tool_calls": "tool_calls",
-    "tool_use": "tool_calls",
-    "tool_call": "tool_calls",
-    "function_call": "tool_calls",
-    "length": "length",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "model_length": "length",
-    "model_context_window_exceeded": "length",
-    "content_filter": "content_filter",
-    "content_filtered": "content_filter",
-    "safety": "content_filter",
-    "refusal": "content_filter",
-}
+_REASONS: Final[Mapping[str, FinishReason]] = meanings(
+    stop="stop end_turn stop_sequence eos",
+    tool_calls="tool_calls tool_use tool_call function_call",
+    length="length max_tokens max_output_tokens model_length model_context_window_exceeded",
+    content_filter="content_filter content_filtered safety refusal",
+)
 
 
 def finish_reason_of(given: object) -> FinishReason | None:

@@ -60,10 +60,7 @@ class _NestedLoop(asyncio.BaseEventLoop):
 
 
 def run_nested(coroutine: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> T:
-    """Run a coroutine on a loop of its own in this thread, beside any that runs; tasks that it leaves behind are cancelled.
-
-    Raises `NoeticConfigError` ``NO_THREADS`` where it waits for work of the loop outside.
-    """
+    """Run a coroutine on a loop of its own in this thread; raises ``NO_THREADS`` where it waits for the loop outside."""
     outer = running_loop()
     task = None if outer is None else asyncio.current_task(outer)
     # A task cannot be run inside another one, nor a loop inside another: both step aside.

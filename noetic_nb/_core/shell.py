@@ -23,8 +23,7 @@ Command: TypeAlias = str | Sequence[str]
 """A line for the system's shell, or a program and its arguments, which no shell looks at."""
 
 TIMEOUT_MS: Final = 60_000.0
-# Some 16 000 tokens: more than a model should read of one command.
-MAX_OUTPUT: Final = 65_536
+MAX_OUTPUT: Final = 65_536  # some 16 000 tokens: more than a model should read of one command
 # What programs need to be found and to speak the user's language; none of these holds a secret.
 PASSED_ON: Final = (
     "PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TERM",
@@ -144,8 +143,7 @@ class LocalShell:
             raise _refused("An output limit must be at least 2 bytes", max_output, "Use 65_536.")
         if isinstance(pass_env, str):
             raise _refused("Names of variables must be a list", pass_env, f"Use pass_env=[{pass_env!r}].")
-        # At once: a notebook may change its working folder later.
-        self.cwd = Path(cwd).resolve()
+        self.cwd = Path(cwd).resolve()  # at once: a notebook may change its working folder later
         self.timeout_ms = float(timeout_ms)
         self.max_output = max_output
         self._passed_on = (*PASSED_ON, *pass_env)

@@ -23,26 +23,17 @@ thread_time: Final[Callable[[], float]] = getattr(time, "thread_time", time.proc
 
 
 def has_threads() -> bool:
-    """Tell whether this Python can start threads.
-
-    Asked, not tried: on a system that has run out of threads, work that may hang must not move into the loop.
-    """
+    """Tell whether threads can be started at all; where a system has run out of them, work must not move into the loop."""
     return sys.platform not in _WITHOUT
 
 
 def leaves_loop() -> bool:
-    """Tell whether a function that blocks runs in a thread: not without threads, nor on a loop of virtual time.
-
-    The time of such a loop would run ahead of a thread that works, so that nothing in a test could be foretold.
-    """
+    """Tell whether a function that blocks gets a thread: not on a loop of virtual time, which would run ahead of it."""
     return has_threads() and not getattr(asyncio.get_running_loop(), "runs_inline", False)
 
 
 async def let_loop_run() -> None:
-    """Give the loop its turn behind work that may have blocked it, so that a cancellation that came meanwhile arrives.
-
-    The stop button of a kernel takes two rounds: one for the signal, one for the cell.
-    """
+    """Give the loop two rounds behind work that may have blocked it: one for the signal to stop, one for the cell."""
     for _ in range(3):
         await asyncio.sleep(0)
 
@@ -78,11 +69,7 @@ _Jobs: TypeAlias = "SimpleQueue[Callable[[], object] | None]"
 
 
 class Worker(OnTheSpot):
-    """A daemon thread for functions that block: begun with the first call, used again, ended with its owner.
-
-    Between `acquire` and `release` it is one caller's. Python cannot stop a thread: where a caller leaves while its
-    function runs, the thread is left behind and ends with that function, and the next caller gets another one.
-    """
+    """A daemon thread for functions that block, one caller's at a time; it is left behind with a function its caller leaves."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -101,10 +88,7 @@ class Worker(OnTheSpot):
         self._lock.release()
 
     async def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call a function in the thread and wait for it.
-
-        Raises its error, and ``RuntimeError`` for ``StopIteration``, which no awaitable can raise, or where no thread is left.
-        """
+        """Call a function in the thread and wait for it; raises its error, or ``RuntimeError`` where no thread is left."""
         done: asyncio.Future[tuple[Any, BaseException | None]] = asyncio.get_running_loop().create_future()
         job = partial(_report, done, function, args)
         if self._jobs is None:

@@ -63,8 +63,7 @@ _READERS: Final[tuple[Any, ...]] = (
 )
 _OWN: Final = "noetic"
 _OWN_START: Final = (b'{"bundle":', b'{"events":')
-# Of a wide table nobody reads all names.
-_MOST_KEYS: Final = 10
+_MOST_KEYS: Final = 10  # of a wide table nobody reads all names
 _LOOKED_AT: Final = 10
 
 
@@ -265,18 +264,16 @@ def import_run(source: Any, *, format: str | None = None, progress: bool = True)
     """
     _check(format)
     with Work("import_run", "runs", progress, keeps=False) as work, work.within():
-        run = _only_run(source, format)
+        found = list(islice(_runs_of(source, format), 2))
+        if len(found) > 1:
+            hint = "Read them one by one: for run in nn.import_runs(source)."
+            raise NoeticConfigError(
+                "SEVERAL_RUNS", "The source contains several runs.", given=str(source)[:200], hint=hint
+            )
+        if not found:
+            raise refused(Document(None), "there is no run in it")
+        run = _read(*found[0], None)
     return run  # noqa: RET504  # types: the block might swallow an error
-
-
-def _only_run(source: Any, format: str | None) -> Run:
-    found = list(islice(_runs_of(source, format), 2))
-    if len(found) > 1:
-        hint = "Read them one by one: for run in nn.import_runs(source)."
-        raise NoeticConfigError("SEVERAL_RUNS", "The source contains several runs.", given=str(source)[:200], hint=hint)
-    if not found:
-        raise refused(Document(None), "there is no run in it")
-    return _read(*found[0], None)
 
 
 def run_from_messages(

@@ -24,11 +24,7 @@ _SEQUENCES: Final = frozenset({list, tuple, set, frozenset, deque})
 
 
 def copied(value: T) -> T:
-    """Return a value whose containers, pydantic models and dataclasses are copies, all the way down.
-
-    Other objects stay the same ones, such as a connection or a value of a class of your own; see `may_change`. Raises
-    `ItemValidationError` if the value is nested too deep.
-    """
+    """Return a value with copies of its containers, models and dataclasses, all the way down; other objects stay the same."""
     return value if type(value) in _FIXED else _copy(value, {}, 0)
 
 

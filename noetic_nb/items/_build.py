@@ -56,11 +56,7 @@ def _alike(one: str, other: str) -> int:
 
 
 def leading_tokens(one: str, other: str, most: int, tokenizer: Tokenizer = estimate_tokens) -> int:
-    """Return how many tokens two different texts begin with alike, at most `most` less one: the last of them differs.
-
-    The default count cuts a text into quarters of a known size, so that the number is exact. Of another tokenizer it is
-    one less than it counts, as the last token may reach into what differs.
-    """
+    """Return how many tokens two different texts begin with alike, less one where a tokenizer's last may reach further."""
     alike = one[: _alike(one, other)]
     if tokenizer is estimate_tokens:
         # Two characters of two units each may begin with the same one.
@@ -169,10 +165,7 @@ def item_text(item: Mapping[str, Any]) -> str:
 
 
 def content_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens) -> int:
-    """Count the tokens of an item's text, without the JSON around it; of the whole JSON where it has no text.
-
-    Memory layers are held to their allocation in this measure, because it is the one a layer can control.
-    """
+    """Count the tokens of an item's text without the JSON around it, as that is the part a layer can control."""
     count = getattr(tokenizer, "count_content", None)
     if count is not None:
         counted: int = count(item)
@@ -204,10 +197,7 @@ def output_texts(items: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def response_text(items: Iterable[Mapping[str, Any]]) -> str:
-    """Return all texts of a response: a line for each message, then refusals and other data, then thoughts.
-
-    Calls are left out: their arguments are judged when they are made.
-    """
+    """Return all texts of a response, a line for each message; calls are judged when they are made, and left out."""
     said: list[str] = []
     data: list[str] = []
     thought: list[str] = []

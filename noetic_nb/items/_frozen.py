@@ -67,8 +67,7 @@ MAPPINGS: Final = (dict, Mapping)
 """For `isinstance`: most mappings are dicts, which is quicker to see than that something is a mapping."""
 # Types whose values are frozen by nature.
 PLAIN: Final = frozenset({str, int, bool, type(None)})
-FLAT: Final = PLAIN | {float}
-"""Types of JSON data that hold nothing else."""
+FLAT: Final = PLAIN | {float}  # types of JSON data that hold nothing else
 
 
 def freeze(value: Any, *, _depth: int = 0) -> Any:
@@ -78,11 +77,6 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
     ----------
     value : object
         JSON data: mappings with text keys, lists or tuples, text, finite numbers, booleans, None.
-
-    Returns
-    -------
-    object
-        The frozen form; a value that is frozen already is returned as it is.
 
     Raises
     ------
@@ -121,10 +115,7 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
 
 
 def own_copy(value: Any) -> Any:
-    """Return the same data in new mappings and lists: a change of one does not reach the other.
-
-    A frozen mapping refuses to change, but ``dict.update(mapping, ...)`` passes it by.
-    """
+    """Return the same data in new mappings and lists; ``dict.update(mapping, ...)`` passes the refusal of a frozen one by."""
     kind = type(value)
     if kind is FrozenDict or kind is dict:
         return kind({key: own_copy(inner) for key, inner in value.items()})
@@ -158,8 +149,7 @@ def frozen_or_none(value: Any) -> Any:
         return None
 
 
-# A description is for reading, not for rebuilding the value.
-_MOST_TEXT: Final = 500
+_MOST_TEXT: Final = 500  # a description is for reading, not for rebuilding the value
 # Sums and tables are made with floats: what they cannot hold would fail there, far from where it came from.
 MOST_BITS: Final = 1023
 
@@ -173,10 +163,7 @@ def _described(value: object, why: str) -> FrozenDict:
 
 
 def frozen_data(value: Any, *, depth: int = 0) -> Any:
-    """Return data as frozen mappings, tuples and scalars; a value that is not JSON data becomes a description of itself.
-
-    Infinite numbers and NaN are kept; keys that are not text become their text. `depth` is how deep it lies in other data.
-    """
+    """Return data as frozen mappings, tuples and scalars, NaN among them; a value that is no data becomes its description."""
     kind = type(value)
     if kind is int and value.bit_length() > MOST_BITS:
         return _described(value, f"a number of {value.bit_length()} bits")

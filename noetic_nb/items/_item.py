@@ -105,11 +105,7 @@ def _renamed(value: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str,
 
 
 def parse_shape(value: object) -> Item:
-    """Check that a value is an item at all, and freeze it; its type may be unknown.
-
-    It is a mapping with a non-empty text under ``type``; keys of known items may be snake_case or camelCase. An item
-    is returned as it is. Raises `ItemValidationError` for anything else, and for what is not JSON data.
-    """
+    """Check that a value is a mapping with a ``type``, and freeze it; raises `ItemValidationError`. The type may be unknown."""
     if type(value) is Item:
         return value
     if not isinstance(value, Mapping):

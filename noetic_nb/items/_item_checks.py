@@ -1,7 +1,4 @@
-"""Checks for items of known types, made where an item enters, so that nothing malformed is logged or sent.
-
-Items of unknown types and fields that are not ours are a provider's or a user's own, and pass.
-"""
+"""Checks for items of known types, made where an item enters; unknown types and fields are others' own, and pass."""
 
 from __future__ import annotations
 
@@ -66,10 +63,7 @@ def is_checked(item: Item) -> bool:
 
 
 def checked_item(item: Item) -> Item:
-    """Return an item of a known type that is as it must be; text in place of parts is made one part.
-
-    Raises `ItemValidationError`, which names the field.
-    """
+    """Return an item of a known type that is as it must be, text as a part; raises `ItemValidationError` with the field."""
     return item if is_checked(item) else newly_checked(item)
 
 
@@ -119,11 +113,6 @@ def answer_item(item: Item) -> Item:
     return item
 
 
-def text_as_part(item: Item) -> Item:
-    """Return a message whose content is a text with that text as its only part."""
-    return Item({**item, "content": (_text_part(item["role"], item["content"]),)})
-
-
 def _text_part(role: str, text: str) -> Item:
     return (
         Item(type="output_text", text=text, annotations=())
@@ -146,7 +135,7 @@ def _message(item: Item) -> Item:
     if role not in ROLES:
         raise MalformedItem("message", "there is no such role.", given=role, hint=f"Roles are {', '.join(ROLES)}.")
     if isinstance(content, str):
-        return text_as_part(item)
+        return Item({**item, "content": (_text_part(item["role"], item["content"]),)})
     _check_parts(item, "content", content)
     return item
 

@@ -32,8 +32,7 @@ _VALUES: Final = frozenset({"default", "expected", "members"})
 _NO_JSON: Final = frozenset({"is-instance", "is-subclass", "callable"})
 # What is dumped by the class of the value, which may be another one than the schema says.
 _BY_CLASS: Final = frozenset({"any", "is-instance", "function-plain", "model", "dataclass"})
-# Python refuses to write or read whole numbers of more than 4 300 digits.
-MAX_DIGITS: Final = 4_000
+MAX_DIGITS: Final = 4_000  # Python refuses to write or read whole numbers of more than 4 300 digits
 
 
 def json_form(value: Any, *, _depth: int = 0) -> Any:
@@ -162,8 +161,7 @@ def _agree(shown: Any, bound: Any) -> bool:
         )
     if isinstance(bound, tuple):
         return isinstance(shown, tuple) and len(shown) == len(bound) and all(map(_agree, shown, bound))
-    # True is no 1 for a rule.
-    return type(shown) is type(bound) and bool(shown == bound)
+    return type(shown) is type(bound) and bool(shown == bound)  # True is no 1 for a rule
 
 
 class ModelForm:
@@ -188,10 +186,7 @@ class ModelForm:
             self._serialize = _built(SchemaSerializer, _as_shown(schema)).to_python
 
     def dump(self, bound: Any, *, _depth: int = 0) -> Any:
-        """Return validated arguments as frozen JSON data.
-
-        Raises `ItemValidationError` as `json_form`, and where a user's serializer gives other data than the values stand for.
-        """
+        """Return validated arguments as frozen JSON data; raises `ItemValidationError` where a serializer changes values."""
         try:
             form = json_form(self._dump(bound, by_alias=True, warnings=False), _depth=_depth)
             if self._serialize is None:
@@ -231,10 +226,7 @@ form_of: Final = lru_cache(maxsize=512)(ModelForm)
 
 
 def _as_shown(node: Any, of: type[Any] | None = None) -> Any:
-    """Return a core schema in which every field is dumped, under the key that its JSON Schema shows.
-
-    With `of`, the class it belongs to, no serializer of a user's own is called, and other classes dump their values themselves.
-    """
+    """Return a core schema that dumps every field under its key in JSON Schema, and calls no serializer of the class `of`."""
     if type(node) in (list, tuple):
         return type(node)([_as_shown(inner, of) for inner in node])
     if type(node) is not dict:

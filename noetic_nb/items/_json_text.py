@@ -19,10 +19,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), al
 
 
 def encoding(encoder: json.JSONEncoder) -> Callable[[Any], str]:
-    """Return a function that encodes data as a compact `json.JSONEncoder` does, which makes a new C encoder for every value.
-
-    `encoder` writes no spaces, keeps letters as they are and refuses NaN.
-    """
+    """Return a function that encodes as a compact `json.JSONEncoder` does, which makes a C encoder for every value."""
     make: Any = getattr(json_encoder, "c_make_encoder", None)
     if make is None:  # an interpreter without it
         return encoder.encode
@@ -110,10 +107,7 @@ def parsed_json(text: str | bytes) -> Any:
 
 
 def plain_text(value: Any) -> str:
-    """Return plain dicts, lists, texts and finite numbers as compact JSON, in a third of the time.
-
-    Nothing is checked: pydantic would write dates and sets as well. All that it refuses, such as half a character, is `json`'s.
-    """
+    """Return plain data as compact JSON in a third of the time of `json`, which gets the values that pydantic refuses."""
     try:
         return to_json(value).decode()
     except ValueError:
@@ -130,10 +124,7 @@ def _is_whole(text: str) -> bool:
 
 
 def compact_json(value: Any) -> str:
-    """Return JSON data with finite numbers as ECMAScript's ``JSON.stringify`` writes it: a lone surrogate is an escape.
-
-    Raises `ValueError` if a number is not finite, `TypeError` if something is not JSON data.
-    """
+    """Return JSON data as ``JSON.stringify`` writes it; raises `ValueError` or `TypeError` for what is no JSON data."""
     text = _ENCODE(value)
     if _may_have_float(text) and _has_float(value):
         text = _written(value)

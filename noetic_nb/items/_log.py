@@ -57,8 +57,7 @@ class _Store:
         self.has_system = False
         self.users: list[int] = []
         self.twins: list[_Store] = []  # counted by others
-        # By position, where who wrote an item is not what its role says.
-        self.origins: dict[int, Origin] = {}
+        self.origins: dict[int, Origin] = {}  # by position, where who wrote an item is not what its role says
         # By identity, which stays an item's own as long as it is here; made when it is first wanted.
         self._places: dict[int, tuple[int, ...]] = {}
         self._placed = 0
@@ -223,10 +222,7 @@ class ItemView(ItemSequence):
         )
 
     def tail_start(self, budget: float) -> int:
-        """Return where the longest tail that fits a budget of tokens begins, in O(log n).
-
-        ``len(view)`` when not even the last item fits.
-        """
+        """Return where the longest tail that fits a budget of tokens begins, in O(log n); ``len(view)`` for none."""
         sums = self._store.sums
         start = bisect_left(sums, sums[self._stop] - max(budget, 0), self._start, self._stop + 1)
         return start - self._start
@@ -359,8 +355,7 @@ class ItemLog:
                     break
         if self._length != len(self._store.items):  # another fork of this log has grown: part company
             self._store = self._store.copy(self._length)
-        # After all of them were parsed: a bad item leaves the log as it was.
-        self._store.extend(parsed)
+        self._store.extend(parsed)  # after all of them were parsed: a bad item leaves the log as it was
         self._length += len(parsed)
         self._view = None
         return parsed

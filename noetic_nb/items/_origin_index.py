@@ -151,12 +151,7 @@ class Source:
         for leaf, _ in self._leaves or ():
             if leaf.item in items and leaf.key == trusted.key:
                 authors[leaf.item].append(leaf.text)
-        # An item with two authors is nobody's.
-        return [trusted.value] in authors.values()
-
-    def is_echo(self, needle: Needle) -> bool:
-        """Tell whether the tool was given the value it returned: then it vouches for nothing."""
-        return self.args is not None and needle.is_echoed(searched(self.args))
+        return [trusted.value] in authors.values()  # an item with two authors is nobody's
 
 
 def _claimed(item: Item, origin: Origin) -> Origin:
@@ -251,8 +246,7 @@ class OriginIndex:
     def read_log(self, items: Sequence[Item], origins: Mapping[int, Origin], *, is_child: bool = False) -> None:
         """Add the items that it does not have yet; `origins` by position, where their roles do not say them."""
         start = self.read
-        # First of all, so that an item that cannot be read is not added twice.
-        self.read = len(items)
+        self.read = len(items)  # first of all, so that an item that cannot be read is not added twice
         for position, item in enumerate(items[start:], start):
             self.add_item(item, position, origins.get(position), is_child=is_child)
 
@@ -304,11 +298,7 @@ def origin_in(source: Source, value: Any) -> Origin:
 
 
 def vouches(source: Source, value: Any, trusted: Iterable[str]) -> bool:
-    """Tell whether a text's author is trusted with a value, by entries as of `Trusted`, or ``system`` or ``layer:id``.
-
-    A user vouches for nothing that he quotes, forwards or warns of, and a tool for nothing that it was given; of a tool's
-    field, the value must be the whole.
-    """
+    """Tell whether a text's author is trusted with a value: of a user not with a quote, of a tool only with a whole field."""
     origin = source.origin
     needle = needle_of(value)
     if origin.kind == "user":
@@ -321,7 +311,7 @@ def vouches(source: Source, value: Any, trusted: Iterable[str]) -> bool:
         wanted = entry.name.replace("/", "_")
         if wanted != name and wanted.rpartition(".")[0] != name:
             continue
-        if source.is_echo(needle):
+        if source.args is not None and needle.is_echoed(searched(source.args)):
             return False
         if wanted == name or source.has(needle, entry):
             return True
@@ -435,10 +425,7 @@ class Provenance:
         return None if self.parent is None else self.parent._result()
 
     def _whole(self, origin: Origin, value: Any) -> Origin:
-        """Return the origin of a value, where a memory kept it with the author from whom the memory has it.
-
-        Of a value that no kept text holds, one that was worded anew, every result of a tool may be the author.
-        """
+        """Return the origin of a value, or the author from whom a memory has it: any result of a tool, where worded anew."""
         kept = self._kept(origin.name) if origin.kind == "layer" else None
         if kept is None:
             return chained([origin])

@@ -45,11 +45,9 @@ class Origin(NamedTuple):
         return self.text
 
 
-MODEL: Final = Origin("model")
-"""What is known of a value that nobody wrote before."""
+MODEL: Final = Origin("model")  # what is known of a value that nobody wrote before
 
-# What holds nothing cannot have come from anywhere else.
-_NOTHING: Final = Origin("user")
+_NOTHING: Final = Origin("user")  # what holds nothing cannot have come from anywhere else
 
 
 def least_trusted(origins: Iterable[Origin]) -> Origin:
@@ -72,8 +70,7 @@ class Trusted(NamedTuple):
     name: str
     key: str = ""
     """A field of the same item, written by the system that keeps the item, as the sender of a transfer is; empty for none."""
-    value: str = ""
-    """The text of that field."""
+    value: str = ""  # the text of that field
 
 
 @lru_cache(maxsize=1_024)
@@ -114,10 +111,7 @@ class Participants:
 
 
 def members(value: Any, names: Collection[str] | None = None) -> Iterator[Any]:
-    """Yield the members of a value, all the way down: the members of lists and the values of mappings; nothing for None and ''.
-
-    With `names`, the properties of a schema, the keys that are none of them are members too.
-    """
+    """Yield all members of a value but None and ''; with `names`, the properties of a schema, also keys that are none of them."""
     waiting = [value]
     while waiting:
         found = waiting.pop()

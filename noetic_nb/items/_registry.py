@@ -1,7 +1,4 @@
-"""Which items are allowed: the known types, and extensions whose schemas were registered.
-
-Schemas are gates, not normalisers: what passes is returned as it came, without the schema's defaults or coercions.
-"""
+"""Which items are allowed: the known types, and extensions with a registered schema, which changes nothing of them."""
 
 from __future__ import annotations
 
@@ -173,11 +170,6 @@ def parse_item(value: object, *, registry: ItemRegistry = DEFAULT_REGISTRY) -> I
         The item; keys in camelCase or, for known fields, snake_case.
     registry : ItemRegistry, optional
         Which extensions are known; the default knows none and is strict.
-
-    Returns
-    -------
-    Item
-        Keeps every key, in order.
 
     Raises
     ------

@@ -1,7 +1,4 @@
-"""Numbers, amounts, dates, times and grouped identifiers in a text, each in one form: ``#50 eur``, ``@2022-03-01``, ``=4111…``.
-
-Which words name a number is a table, and not a grammar: a word that means something else in another language is left out.
-"""
+"""Numbers, amounts, dates, times and grouped identifiers in a text, each in one form: ``#50 eur``, ``@2022-03-01``."""
 
 from __future__ import annotations
 
@@ -11,8 +8,7 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-Marks = dict[str, tuple[int, int]]
-"""Each mark with the first and the last of the tokens that it was read from."""
+Marks = dict[str, tuple[int, int]]  # each mark with the first and the last of the tokens that it was read from
 
 GLUE: Final = "\u203f"
 """Stands before a sign that has no space on either side, and behind one at the beginning of a word."""
@@ -21,10 +17,8 @@ GLUE: Final = "\u203f"
 MIN_JOINED: Final = 6
 # Account numbers, cards and telephone numbers are shorter.
 MAX_JOINED: Final = 34
-# Beyond these a number is an identifier, and its digits are what counts.
-MAX_DIGITS: Final = 30
-# Stands where a date or a time was read: its parts are no amounts.
-READ: Final = "\ue000"
+MAX_DIGITS: Final = 30  # beyond these a number is an identifier, and its digits are what counts
+READ: Final = "\ue000"  # stands where a date or a time was read: its parts are no amounts
 
 
 def _table(text: str) -> dict[str, int]:

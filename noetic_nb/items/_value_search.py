@@ -25,11 +25,9 @@ MAX_STRUCTURED: Final = 200_000
 class Leaf(NamedTuple):
     """A value of a JSON or YAML text."""
 
-    key: str | None
-    """The key beside it."""
+    key: str | None  # the key beside it
     text: str
-    item: int
-    """The number of the mapping that it stands in."""
+    item: int  # the number of the mapping that it stands in
 
 
 def _leaves_of_json(data: Any) -> list[Leaf]:
@@ -109,8 +107,7 @@ def leaves(text: str) -> list[Leaf]:
 
 # Some ten bytes a character: at most 80 MB are kept, and far less of texts as they are.
 MAX_KEPT_LENGTH: Final = 4_000
-# A longer text is read to here, and what stands behind vouches for nothing.
-MAX_READ: Final = 500_000
+MAX_READ: Final = 500_000  # a longer text is read to here, and what stands behind vouches for nothing
 # Scripts without spaces have one token a character, so that a value is found beside its neighbours.
 _UNSPACED: Final = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 _SIGNS: Final = r"\"`()\[\]{}<>|;,:=—–、。，：；！？（）「」『』《》،؛؟«»„“”"
@@ -416,5 +413,4 @@ def _made(kind: str, value: Any) -> Needle:
 
 def needle_of(value: Any) -> Needle:
     """Return a value as it is looked for."""
-    # By type as well: True is not 1 where texts are compared.
-    return _made(type(value).__name__, value)
+    return _made(type(value).__name__, value)  # by type as well: True is not 1 where texts are compared

@@ -16,15 +16,7 @@ from noetic_nb.layers._helpers.considered import consider, fitting_lines, plain_
 from noetic_nb.layers._helpers.gathering import GATHERING_TIMEOUTS_MS, gathering_hooks
 from noetic_nb.layers._helpers.schemas import Arguments, StoredState, model_function, option_error
 from noetic_nb.layers.handles import EntityHandle
-from noetic_nb.memory import (
-    BudgetConfig,
-    ExecutionContext,
-    MemoryLayer,
-    MemoryScope,
-    RecallParams,
-    Slot,
-    layer_data,
-)
+from noetic_nb.memory import BudgetConfig, ExecutionContext, MemoryLayer, MemoryScope, Slot, layer_data, params
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
@@ -154,7 +146,7 @@ def entity_memory(
         fact: Told = args.fact if args.about is None else (args.about, args.fact)
         return {"result": None, "state": await keep.with_facts(state, {args.name: [fact]}, ctx.clock.now_ms())}
 
-    def recall(p: RecallParams) -> str | None:
+    def recall(p: params.RecallParams) -> str | None:
         lines = _lines((p.state or _EMPTY)["entities"], p.query, half_life_days, p.ctx)
         consider(id, TAG, lambda: plain_hits(lines))
         kept = fitting_lines(TAG, lines, p.budget, p.ctx.tokenize)
@@ -191,10 +183,7 @@ class _Keeping:
     max_facts: int
 
     async def with_facts(self, state: Any, facts: Mapping[str, Sequence[Told]], now_ms: float) -> dict[str, Any]:
-        """Return a state with more facts, the newest of each entity and the entities seen last.
-
-        Raises `TypeError` if facts are not lists of texts, or of pairs of texts, by name.
-        """
+        """Return a state with more facts and the entities seen last; raises `TypeError` for facts of any other form."""
         entities = dict((state or _EMPTY)["entities"])
         for name, given in facts.items():
             told = _told(name, given)
@@ -253,10 +242,7 @@ def _told(name: Any, given: Any) -> list[tuple[str, str]]:
 
 
 def strength(times: Sequence[float], now_ms: float, half_life_days: float) -> float:
-    """Return the weight of a fact: the sum of ``0.5 ** (age / half-life)`` over the times at which it was stated.
-
-    A time that is still to come, after a clock was set back, counts as now.
-    """
+    """Return the weight of a fact: the sum of ``0.5 ** (age / half-life)`` over the times of its statements."""
     return math.fsum([math.pow(0.5, max(0.0, now_ms - time) / (half_life_days * _DAY_MS)) for time in times])
 
 

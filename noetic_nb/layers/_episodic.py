@@ -8,28 +8,12 @@ from typing import Any, Final, Literal, get_args
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.items import Item, assistant_text, input_message, item_text
-from noetic_nb.layers._helpers.collaborators import (
-    Embed,
-    as_embedder,
-    check_function,
-    check_model_name,
-    check_whole,
-    embed,
-    model_text,
-)
+from noetic_nb.layers._helpers import collaborators
 from noetic_nb.layers._helpers.considered import consider, fitting_lines, plain_hits, tagged
 from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, cosine
 from noetic_nb.layers._helpers.schemas import StoredState, init_hook, option_error
 from noetic_nb.layers.handles import NothingProvided
-from noetic_nb.memory import (
-    BudgetConfig,
-    CompleteParams,
-    MemoryHooks,
-    MemoryLayer,
-    MemoryScope,
-    RecallParams,
-    Slot,
-)
+from noetic_nb.memory import BudgetConfig, MemoryHooks, MemoryLayer, MemoryScope, Slot, params
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
@@ -107,12 +91,12 @@ def episodic_memory(
         raise option_error(
             "There is no retrieval of this name.", retrieval, f"Use one of {', '.join(get_args(Retrieval))}."
         )
-    check_whole(max_episodes=max_episodes)
-    check_function(summarise, "summarise", "the items of an execution")
-    check_model_name(model)
-    nearness = as_embedder(embedder)
+    collaborators.check_whole(max_episodes=max_episodes)
+    collaborators.check_function(summarise, "summarise", "the items of an execution")
+    collaborators.check_model_name(model)
+    nearness = collaborators.as_embedder(embedder)
 
-    async def recall(p: RecallParams) -> str | None:
+    async def recall(p: params.RecallParams) -> str | None:
         episodes: list[dict[str, Any]] = (p.state or _EMPTY)["episodes"]
         if not episodes:
             return None
@@ -123,7 +107,7 @@ def episodic_memory(
         # Whatever chose them, they are shown in the order in which they happened.
         return tagged(TAG, "\n".join(_line(episodes[position]) for position in sorted(chosen))) if chosen else None
 
-    async def on_complete(p: CompleteParams) -> dict[str, Any] | None:
+    async def on_complete(p: params.CompleteParams) -> dict[str, Any] | None:
         # Nothing was said, so there is nothing to remember, however it ended.
         if not any(item["type"] == "message" for item in p.log):
             return None
@@ -143,7 +127,7 @@ def episodic_memory(
     )
 
 
-def _episode(p: CompleteParams, summary: str) -> dict[str, Any]:
+def _episode(p: params.CompleteParams, summary: str) -> dict[str, Any]:
     return {
         "id": p.ctx.execution_id,
         "summary": summary,
@@ -158,11 +142,13 @@ def _line(episode: dict[str, Any]) -> str:
     return f"[{moment.replace('+00:00', 'Z')}] {episode['summary']}"
 
 
-async def _ranked(episodes: Sequence[dict[str, Any]], query: str, retrieval: str, embedder: Embed) -> list[int]:
+async def _ranked(
+    episodes: Sequence[dict[str, Any]], query: str, retrieval: str, embedder: collaborators.Embed
+) -> list[int]:
     newest = list(range(len(episodes) - 1, -1, -1))
     if retrieval == "recency" or not query.strip():
         return newest
-    wanted, *known = await embed(embedder, [query, *(episode["summary"] for episode in episodes)])
+    wanted, *known = await collaborators.embed(embedder, [query, *(episode["summary"] for episode in episodes)])
     # From the newest on, so that of two that are equally near the newer one comes first.
     nearest = sorted(newest, key=lambda position: -cosine(wanted, known[position]))
     if retrieval == "similarity":
@@ -172,7 +158,7 @@ async def _ranked(episodes: Sequence[dict[str, Any]], query: str, retrieval: str
     return list(dict.fromkeys(in_turn))
 
 
-async def _summary(p: CompleteParams, summarise: Summarise | None, model: str | None) -> str:
+async def _summary(p: params.CompleteParams, summarise: Summarise | None, model: str | None) -> str:
     turn = _of_this_execution(p.log)
     if summarise is not None:
         return str(await awaited(summarise(turn)))
@@ -180,7 +166,7 @@ async def _summary(p: CompleteParams, summarise: Summarise | None, model: str | 
         transcript = "\n".join(f"{item.role or item['type']}: {item_text(item)}" for item in turn)
         # A transcript in one message: given the items themselves, a model would rather go on with them.
         items = [input_message(text, ids=p.ctx.ids) for text in (transcript, _INSTRUCTIONS)]
-        return await model_text(p.ctx, model, items, purpose="summarise")
+        return await collaborators.model_text(p.ctx, model, items, purpose="summarise")
     question = next((item_text(item) for item in turn if item.get("role") == "user"), "")
     answer = assistant_text(turn)
     ending = "" if p.outcome == "success" else f" ({p.outcome})"

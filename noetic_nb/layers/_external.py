@@ -17,16 +17,7 @@ from noetic_nb.layers._helpers.collaborators import check_function, check_whole
 from noetic_nb.layers._helpers.considered import consider, fitting_lines, plain_hits, tagged
 from noetic_nb.layers._helpers.schemas import Arguments, StoredState, init_hook, model_function, option_error
 from noetic_nb.layers.handles import ExternalHandle
-from noetic_nb.memory import (
-    BudgetConfig,
-    CompleteParams,
-    ExecutionContext,
-    MemoryHooks,
-    MemoryLayer,
-    MemoryScope,
-    RecallParams,
-    Slot,
-)
+from noetic_nb.memory import BudgetConfig, ExecutionContext, MemoryHooks, MemoryLayer, MemoryScope, Slot, params
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
@@ -95,8 +86,7 @@ class ExternalStore(Protocol):
         ...
 
 
-StoreOf: TypeAlias = Callable[[str], ExternalStore]
-"""Makes the store of a resource."""
+StoreOf: TypeAlias = Callable[[str], ExternalStore]  # makes the store of a resource
 
 
 class _State(StoredState):
@@ -198,7 +188,7 @@ def external_memory(
             raise NoeticError("tool_failed", "`search` of a store must return a list.", given=answer)
         return [_memory(one) for one in answer][:limit]
 
-    async def recall(p: RecallParams) -> dict[str, Any] | None:
+    async def recall(p: params.RecallParams) -> dict[str, Any] | None:
         if not p.query.strip():
             return None
         memories = await found(p.ctx, p.query)
@@ -210,7 +200,7 @@ def external_memory(
         block = input_message(tagged(TAG, "\n".join(shown)), "developer", ids=p.ctx.ids)
         return {"items": [_with_authors(block, [one.origin for one in memories[: len(shown)]], shown)]}
 
-    async def on_complete(p: CompleteParams) -> dict[str, Any] | None:
+    async def on_complete(p: params.CompleteParams) -> dict[str, Any] | None:
         pending = list((p.state or _EMPTY)["pending"])
         messages = _messages(p.log)
         if messages:

@@ -1,7 +1,4 @@
-"""Hybrid recall: messages that share rare words with the query, or are near to it, are brought back.
-
-An embedder sees what a message is about, keywords see the one number or name that it holds: each finds what the other misses.
-"""
+"""Hybrid recall: messages that share rare words with the query, or are near to it, are brought back."""
 
 from __future__ import annotations
 
@@ -147,10 +144,7 @@ class HybridRecall(MessageRecall):
         consider(self.layer_id, self.tag, lambda: self.all_hits(index, order, hidden), top_k=self.top_k)
 
     def all_hits(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> list[Hit]:
-        """Return every message that could be recalled; one that is not near enough comes with its rank if it were.
-
-        A smaller threshold lets in all that is as near, and changes the joint order of what was there already.
-        """
+        """Return every message that could be recalled; one that is not near enough has the rank it would have if it were."""
         nearest = sorted(index.scored, reverse=True)
         hits = {at: self.hit(index, at, hidden, score) for score, at in nearest}
         hits |= {at: self.hit(index, at, hidden, None) for at in order if at not in hits}

@@ -17,14 +17,7 @@ from noetic_nb.layers._helpers.gathering import (
     gathering_hooks,
 )
 from noetic_nb.layers.handles import NothingProvided
-from noetic_nb.memory import (
-    BudgetConfig,
-    ExecutionContext,
-    MemoryLayer,
-    MemoryScope,
-    RecallParams,
-    Slot,
-)
+from noetic_nb.memory import BudgetConfig, ExecutionContext, MemoryLayer, MemoryScope, Slot, params
 from noetic_nb.memory._execution_context import Compacted, compacted
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
@@ -107,7 +100,7 @@ def observational_memory(
         # What no observer could shorten is kept as it is rather than lost.
         return emptied(state | kept(state, state["buffer"]))
 
-    def recall(p: RecallParams) -> str | None:
+    def recall(p: params.RecallParams) -> str | None:
         newest_first = [f"- {text}" for text in reversed((p.state or _EMPTY)["observations"])]
         consider(id, TAG, lambda: plain_hits(newest_first))
         # Chosen from the newest, shown in the order in which they were made.

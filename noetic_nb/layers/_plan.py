@@ -1,8 +1,4 @@
-"""Plan memory: think first, then do. While a plan is being made only tools that change nothing may be called.
-
-The phases are idle, planning, executing, completed and failed. A function that is called in another phase than it is
-for returns a text about it and changes nothing.
-"""
+"""Plan memory: think first, then do; while a plan is being made only tools that change nothing may be called."""
 
 from __future__ import annotations
 
@@ -19,16 +15,14 @@ from noetic_nb.layers._helpers.considered import cut_block, tagged
 from noetic_nb.layers._helpers.schemas import Arguments, StoredState, copy_to_child, init_hook, model_function
 from noetic_nb.layers.handles import PlanHandle
 from noetic_nb.memory import (
-    BeforeToolCallParams,
     BudgetConfig,
-    CompleteParams,
     MemoryHooks,
     MemoryLayer,
     MemoryScope,
-    RecallParams,
     SteeringAction,
     SteeringDecision,
     layer_data,
+    params,
 )
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
@@ -54,10 +48,7 @@ def slug_problem(name: str) -> str | None:
 
 
 def read_document(document: Any, *, limit_chars: bool = True) -> dict[str, Any]:
-    """Return a document, given as an object or as JSON text, checked.
-
-    Raises `PlanProblem` where it is too long or too deep, or `load_workflow` would not take it whatever it refers to.
-    """
+    """Return a document, object or JSON text, checked; raises `PlanProblem` where it could not be loaded."""
     if isinstance(document, str):
         try:
             document = json.loads(document)
@@ -109,10 +100,7 @@ def references(document: Mapping[str, Any]) -> list[str]:
 def cycle_in(
     start: Mapping[str, Any], workflows: Mapping[str, Mapping[str, Any]], *, clear: set[str] | None = None
 ) -> list[str] | None:
-    """Return names that refer to each other in a circle, None where there is none.
-
-    Names in `clear` lead into no circle and are not looked at again; those that are found to do so are added.
-    """
+    """Return names that refer to each other in a circle, None where there is none; names in `clear` lead into none."""
     clear = set() if clear is None else clear
 
     def walk(document: Mapping[str, Any], path: list[str]) -> list[str] | None:
@@ -243,7 +231,7 @@ def plan_memory(
     """
     allowed = READ_ONLY_TOOLS | set(additional_allowed_tools)
 
-    def before_tool_call(p: BeforeToolCallParams) -> SteeringDecision | None:
+    def before_tool_call(p: params.BeforeToolCallParams) -> SteeringDecision | None:
         # Canonical names: the layer's own functions are `<id>/...`, whatever a provider calls them.
         if (p.state or _EMPTY)["phase"] != "planning" or p.tool_name in allowed or p.tool_name.startswith(f"{id}/"):
             return None
@@ -278,12 +266,12 @@ def plan_memory(
     )
 
 
-def _recall(p: RecallParams) -> str | None:
+def _recall(p: params.RecallParams) -> str | None:
     tag, text = _shown(p.state or _EMPTY)
     return cut_block(tag, text, p.budget, p.ctx.tokenize) if text else None
 
 
-def _on_complete(p: CompleteParams) -> dict[str, Any] | None:
+def _on_complete(p: params.CompleteParams) -> dict[str, Any] | None:
     # A plan may be made over several turns; only one that is being carried out has an outcome.
     if (p.state or _EMPTY)["phase"] != "executing":
         return None

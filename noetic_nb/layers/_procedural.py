@@ -17,16 +17,15 @@ from noetic_nb.memory import (
     MemoryHooks,
     MemoryLayer,
     MemoryScope,
-    RecallParams,
     Slot,
     layer_data,
+    params,
 )
 from noetic_nb.memory._layer_functions import built_in
 
 DEFAULT_BUDGET: Final = {"min": 0, "max": 1500}
 TAG: Final = "procedures"
-# A longer procedure is several.
-MAX_STEPS: Final = 30
+MAX_STEPS: Final = 30  # a longer procedure is several
 
 
 class _Procedure(StoredState):
@@ -97,7 +96,7 @@ def procedural_memory(
     check_score(min_score)
     nearness = as_embedder(embedder)
 
-    async def recall(p: RecallParams) -> str | None:
+    async def recall(p: params.RecallParams) -> str | None:
         known: dict[str, dict[str, Any]] = (p.state or _EMPTY)["procedures"]
         if not known or not p.query.strip():
             return None

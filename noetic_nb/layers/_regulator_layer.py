@@ -23,24 +23,16 @@ from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.layers._helpers.collaborators import check_function
 from noetic_nb.memory import (
-    BeforeToolCallParams,
-    CompleteParams,
-    DisposeParams,
     ExecutionContext,
-    Feedback,
-    InitParams,
     MemoryHooks,
     MemoryLayer,
-    RecallParams,
     SteeringAction,
     SteeringDecision,
     Stop,
-    StoreParams,
-    ToolOutcome,
+    params,
     resolve_scope_key,
 )
 from noetic_nb.memory._layer_functions import built_in
-from noetic_nb.memory.params import ModelOutcome, SpawnParams
 from noetic_nb.models._client import ModelResponse
 from noetic_nb.regulator import Regulator, decisions, events
 from noetic_nb.regulator._settings import Settings
@@ -49,10 +41,8 @@ from noetic_nb.regulator.events import accepted_text
 from noetic_nb.sync import awaited
 
 LAYER_ID: Final = "regulation"
-# Last at every hook: it must see only what all other layers let pass.
-SLOT: Final = 1_000
-# The prelude is a header and at most three corrections.
-BUDGET: Final = {"min": 0, "max": 600}
+SLOT: Final = 1_000  # last at every hook: it must see only what all other layers let pass
+BUDGET: Final = {"min": 0, "max": 600}  # the prelude is a header and at most three corrections
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +62,13 @@ Grader = Callable[[RegulatedReply], "float | Awaitable[float | None] | None"]
 """Grades a reply from 0 to 1; None gives no grade."""
 
 
-RegulatorFactory = Callable[[str], Regulator]
-"""Makes the regulator of a resource from its id."""
+RegulatorFactory = Callable[[str], Regulator]  # makes the regulator of a resource from its id
 
 
 @built_in
 @explained(regulator="Pass one: regulation(nn.Regulator.for_user('ann')).")
 def regulation(
-    regulator: Regulator | RegulatorFactory,
-    *,
-    grader: Grader | None = None,
-    id: str = LAYER_ID,
-    slot: float = SLOT,
+    regulator: Regulator | RegulatorFactory, *, grader: Grader | None = None, id: str = LAYER_ID, slot: float = SLOT
 ) -> MemoryLayer:
     """Make the layer that feeds a regulator and stops the turn when it breaks the circuit.
 
@@ -204,8 +189,7 @@ class _Execution:
 class _Home:
     """The live regulators of one storage: one per thread, people shared between the threads of a resource."""
 
-    storage: object
-    """Held where it cannot say that it is gone, so that no other one gets its identity."""
+    storage: object  # held where it cannot say that it is gone, so that no other one gets its identity
     templates: dict[str, Regulator] = field(default_factory=dict)
     tasks: dict[tuple[str, str], Regulator] = field(default_factory=dict)
     people: dict[str, Person] = field(default_factory=dict)
@@ -298,12 +282,12 @@ class _Regulation:
         self.check_owner(ctx, person.user_id, "What is stored")
         return person
 
-    async def init(self, p: InitParams) -> Mapping[str, Any]:
+    async def init(self, p: params.InitParams) -> Mapping[str, Any]:
         await self.load_person(p.ctx, await p.storage.get("state"))
         self.home(p.ctx).executions[p.ctx.thread_id] = _Execution(p.ctx.execution_id)
         return {"state": _snapshot(self.task(p.ctx))}
 
-    def recall(self, p: RecallParams) -> Mapping[str, Any] | None:
+    def recall(self, p: params.RecallParams) -> Mapping[str, Any] | None:
         run = self.home(p.ctx).executions.setdefault(p.ctx.thread_id, _Execution(p.ctx.execution_id))
         regulator = self.task(p.ctx)
         stop = None
@@ -318,7 +302,7 @@ class _Regulation:
             return None if stop is None else {"items": [], "stop": stop}
         return {"items": [input_message(prelude, "developer", ids=p.ctx.ids)], "stop": stop}
 
-    def on_model_outcome(self, p: ModelOutcome) -> None:
+    def on_model_outcome(self, p: params.ModelOutcome) -> None:
         regulator = self.task(p.ctx)
         # In the order in which it happened: tokens arrive before the call is paid for.
         for index, token in enumerate(p.logprobs):
@@ -335,7 +319,7 @@ class _Regulation:
         )
         self.feed(p.ctx, regulator, cost)
 
-    def before_tool_call(self, p: BeforeToolCallParams) -> Mapping[str, Any] | None:
+    def before_tool_call(self, p: params.BeforeToolCallParams) -> Mapping[str, Any] | None:
         if p.so_far.action is not SteeringAction.ALLOW:
             return None  # it will not be made
         regulator = self.task(p.ctx)
@@ -347,13 +331,13 @@ class _Regulation:
             return None
         return {"decision": SteeringDecision(SteeringAction.DENY, stop.suggestion), "stop": stop}
 
-    def on_tool_outcome(self, p: ToolOutcome) -> None:
+    def on_tool_outcome(self, p: params.ToolOutcome) -> None:
         error = None if p.error is None else accepted_text(p.error)
         output = None if p.output is None else accepted_text(p.output)
         result = events.ToolResult(accepted_text(p.name), p.success, max(0, round(p.duration_ms)), error, output)
         self.feed(p.ctx, self.task(p.ctx), result)
 
-    async def store(self, p: StoreParams) -> Mapping[str, Any] | None:
+    async def store(self, p: params.StoreParams) -> Mapping[str, Any] | None:
         run = self.home(p.ctx).executions.setdefault(p.ctx.thread_id, _Execution(p.ctx.execution_id))
         # Not final: there will be another model call, or the parent of this child goes on.
         if run.id != p.ctx.execution_id or any(item["type"] == "function_call" for item in p.new_items):
@@ -377,7 +361,7 @@ class _Regulation:
                 stop = self.decide(p.ctx, regulator, "quality_feedback") or stop
         return None if stop is None else {"stop": stop}
 
-    async def on_feedback(self, p: Feedback) -> None:
+    async def on_feedback(self, p: params.Feedback) -> None:
         await self.load_person(p.ctx, await p.storage.get("state"))
         regulator = self.task(p.ctx)
         if p.kind == "reset_task":
@@ -389,8 +373,7 @@ class _Regulation:
         else:
             self.feed(p.ctx, regulator, events.UserCorrection(accepted_text(p.value), True))
         self.decide(p.ctx, regulator, p.kind, between_turns=True)
-        # No execution may be live that would write it later.
-        await p.storage.set("state", _snapshot(regulator))
+        await p.storage.set("state", _snapshot(regulator))  # no execution may be live that would write it later
 
     def on_edit(self, ctx: ExecutionContext, state: Any) -> Callable[[], None]:
         """Replace the knowledge of a person's regulators, in every thread, by an edited state."""
@@ -404,15 +387,15 @@ class _Regulation:
 
         return take_over
 
-    def on_spawn(self, p: SpawnParams) -> Mapping[str, Any]:
+    def on_spawn(self, p: params.SpawnParams) -> Mapping[str, Any]:
         # A child's layer may have a regulator of its own, and its `init` is not called where the parent has one of this id.
         self.template(p.child_ctx)
         return {"child_state": p.parent_state}
 
-    def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
+    def on_complete(self, p: params.CompleteParams) -> Mapping[str, Any]:
         return {"state": _snapshot(self.task(p.ctx))}
 
-    def dispose(self, p: DisposeParams) -> None:
+    def dispose(self, p: params.DisposeParams) -> None:
         run = self.home(p.ctx).executions.get(p.ctx.thread_id)
         if run is not None and run.id == p.ctx.execution_id:
             del self.home(p.ctx).executions[p.ctx.thread_id]
@@ -432,11 +415,7 @@ class _Regulation:
         held: Stop | None = None,
         between_turns: bool = False,
     ) -> Stop | None:
-        """Let the regulator decide; a circuit break becomes a stop and stays one until the task is reset.
-
-        A break of an earlier turn, `held`, stands whatever is decided now. `between_turns` there is no turn to stop;
-        the next one will be.
-        """
+        """Let the regulator decide; a break, or one `held` from an earlier turn, is a stop until the task is reset."""
         decision = regulator.decide()
         stop = held
         if stop is None and isinstance(decision, decisions.CircuitBreak):

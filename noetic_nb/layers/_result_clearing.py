@@ -20,15 +20,7 @@ from noetic_nb.layers._helpers.collaborators import check_whole
 from noetic_nb.layers._helpers.considered import fitting_lines, tagged
 from noetic_nb.layers._helpers.schemas import Arguments, model_function, option_error
 from noetic_nb.layers.handles import ResultsHandle
-from noetic_nb.memory import (
-    BudgetConfig,
-    DisposeParams,
-    ExecutionContext,
-    MemoryHooks,
-    MemoryLayer,
-    ProjectHistoryParams,
-    RecallParams,
-)
+from noetic_nb.memory import BudgetConfig, ExecutionContext, MemoryHooks, MemoryLayer, params
 from noetic_nb.memory._execution_context import Compacted, compacted
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.tokens import Tokenizer
@@ -42,8 +34,7 @@ TAG: Final = "cleared_results"
 THRESHOLD: Final = 30_000
 CLEAR_AT_LEAST: Final = 5_000
 KEEP: Final = 3
-# Characters of a cleared result that one call brings back.
-LONGEST_READ: Final = 20_000
+LONGEST_READ: Final = 20_000  # characters of a cleared result that one call brings back
 # Characters of a call's arguments in the index: enough to tell two calls of one tool apart.
 CUT: Final = 80
 
@@ -62,8 +53,7 @@ class _Result(NamedTuple):
     position: int
     name: str
     arguments: str
-    size: int
-    """Tokens of its text."""
+    size: int  # tokens of its text
     freed: int
     stub: Item
 
@@ -73,14 +63,11 @@ class _Walk:
     """The result of clearing a log, item by item."""
 
     seen: list[Item] = field(default_factory=list)
-    shown: int = 0
-    """Tokens of the items as they are sent."""
+    shown: int = 0  # tokens of the items as they are sent
     outputs: int = 0
     calls: dict[str, tuple[str, str]] = field(default_factory=dict)
-    newest: deque[_Result] = field(default_factory=deque)
-    """Results that are sent whole for now."""
-    due: list[_Result] = field(default_factory=list)
-    """Results that will be cleared once they are enough."""
+    newest: deque[_Result] = field(default_factory=deque)  # results that are sent whole for now
+    due: list[_Result] = field(default_factory=list)  # results that will be cleared once they are enough
     due_tokens: int = 0
     cleared: list[_Result] = field(default_factory=list)
 
@@ -205,7 +192,7 @@ class _ResultClearing:
         again = "" if skeleton(name) == skeleton(own) else f" {own} shows it again."
         return parse_item({**item, "output": f"[Result {number} was cleared: {size} tokens.{again}]"})
 
-    def project_history(self, p: ProjectHistoryParams) -> dict[str, Any] | None:
+    def project_history(self, p: params.ProjectHistoryParams) -> dict[str, Any] | None:
         walk = self.walked(p.items, p.ctx)
         if not walk.cleared:
             return None
@@ -222,7 +209,7 @@ class _ResultClearing:
             del self.told[next(iter(self.told))]
         return {"items": items}
 
-    def recall(self, p: RecallParams) -> str | None:
+    def recall(self, p: params.RecallParams) -> str | None:
         own = skeleton(f"{self.layer_id}/read_result")
         cleared = [result for result in self.walked(p.log, p.ctx).cleared if skeleton(result.name) != own]
         lines = [f"{result.number}. {_call(result)}: {result.size} tokens" for result in reversed(cleared)]
@@ -244,7 +231,7 @@ class _ResultClearing:
         more = f"\n[{len(text) - end} more characters: read on with offset {end}.]" if end < len(text) else ""
         return {"result": text[args.offset : end] + more}
 
-    def dispose(self, p: DisposeParams) -> None:
+    def dispose(self, p: params.DisposeParams) -> None:
         self.live.pop(p.ctx.execution_id, None)
 
 

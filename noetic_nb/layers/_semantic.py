@@ -25,24 +25,20 @@ from noetic_nb.layers._helpers.schemas import Arguments, StoredState, load_state
 from noetic_nb.layers.handles import SemanticHandle
 from noetic_nb.memory import (
     BudgetConfig,
-    DisposeParams,
     ExecutionContext,
-    InitParams,
     MemoryHooks,
     MemoryLayer,
     MemoryScope,
-    RecallParams,
     Slot,
-    StoreParams,
     layer_data,
+    params,
 )
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.storage import ScopedStorage
 
 DEFAULT_BUDGET: Final = {"min": 0, "max": 4000}
 TAG: Final = "semantic_recall"
-# Under this key in storage, followed by a number that keeps the order of the messages.
-PREFIX: Final = "said/"
+PREFIX: Final = "said/"  # under this key in storage, followed by a number that keeps the order of the messages
 # Characters kept of one message; a longer one is more than a prompt can use.
 LONGEST: Final = 8_000
 # Scopes whose index is kept in memory between executions.
@@ -190,10 +186,7 @@ def _unknown(log: Sequence[Item], index: MessageIndex, thread_id: str) -> list[I
 
 
 def _messages(items: Sequence[Item], thread_id: str) -> Iterator[tuple[str, str, str]]:
-    """Yield key, role and text of the messages of people and agents.
-
-    The key holds a checksum beside the ids: ids that are seeded or missing repeat from thread to thread.
-    """
+    """Yield key, role and text of messages; the key has a checksum, as ids repeat from thread to thread."""
     for item in items:
         role = str(item.get("role") or "")
         if item["type"] != "message" or role not in ("user", "assistant"):
@@ -205,10 +198,7 @@ def _messages(items: Sequence[Item], thread_id: str) -> Iterator[tuple[str, str,
 
 
 def _key_behind(index: MessageIndex, item_key: str) -> str:
-    """Return the storage key of the next message.
-
-    It sorts behind all others; the checksum keeps two processes that write at once from writing over each other.
-    """
+    """Return a storage key behind all others; its checksum keeps two processes from writing over each other."""
     number = int(index.messages[-1].key.removeprefix(PREFIX)[:_DIGITS]) + 1 if index.messages else 0
     return f"{PREFIX}{number:0{_DIGITS}}-{zlib.crc32(item_key.encode('utf-8', 'surrogatepass')):08x}"
 
@@ -246,11 +236,11 @@ class MessageRecall:
     # Indexes of scopes that were used before: at the next execution only what others have written since is read.
     known: OrderedDict[tuple[int, str], MessageIndex] = field(default_factory=OrderedDict)
 
-    async def init(self, p: InitParams) -> dict[str, Any]:
+    async def init(self, p: params.InitParams) -> dict[str, Any]:
         await load_state(p, _State, {"count": 0}, layer_id=self.layer_id)
         return {"state": {"count": await self.open(p)}}
 
-    async def recall(self, p: RecallParams) -> str | None:
+    async def recall(self, p: params.RecallParams) -> str | None:
         index = self.live.get(p.ctx.execution_id)
         if index is None or not p.query.strip() or not index.messages:
             return None
@@ -269,14 +259,14 @@ class MessageRecall:
         chosen = sorted(hits[: len(fitting_lines(self.tag, lines, p.budget, p.ctx.tokenize))])
         return tagged(self.tag, "\n".join(index.lines(chosen))) if chosen else None
 
-    async def store(self, p: StoreParams) -> dict[str, Any] | None:
+    async def store(self, p: params.StoreParams) -> dict[str, Any] | None:
         index = self.live.get(p.ctx.execution_id)
         if index is None:
             return None
         added = await self.add(index, [*_unknown(p.log, index, p.ctx.thread_id), *p.new_items], p.ctx.thread_id)
         return {"state": {"count": len(index.messages)}} if added else None
 
-    def dispose(self, p: DisposeParams) -> None:
+    def dispose(self, p: params.DisposeParams) -> None:
         self.live.pop(p.ctx.execution_id, None)
 
     async def search(self, args: _Search, state: Any, ctx: Any) -> dict[str, Any]:
@@ -286,7 +276,7 @@ class MessageRecall:
         found = [] if index is None else self.chosen(index, order[: self.top_k or SEARCHED], set())
         return {"result": [] if index is None else index.lines(sorted(found))}
 
-    async def open(self, p: InitParams) -> int:
+    async def open(self, p: params.InitParams) -> int:
         """Bring the index of a scope up to the stored state; returns its length."""
         if self.scope == "execution":
             self.live[p.ctx.execution_id] = MessageIndex(None)

@@ -14,8 +14,7 @@ from noetic_nb.memory import BudgetConfig, InitParams, MemoryHooks, MemoryLayer,
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
-# Between working memory and durable task state.
-SLOT: Final = 105
+SLOT: Final = 105  # between working memory and durable task state
 
 
 @built_in

@@ -9,27 +9,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import Field
 
 from noetic_nb._core.arguments import explained
+from noetic_nb.layers._helpers import schemas
 from noetic_nb.layers._helpers.considered import cut_block, tagged
-from noetic_nb.layers._helpers.schemas import (
-    Arguments,
-    StoredState,
-    copy_to_child,
-    init_hook,
-    model_function,
-    option_error,
-)
 from noetic_nb.layers.handles import TaskStateHandle
-from noetic_nb.memory import (
-    BudgetConfig,
-    CompleteParams,
-    MemoryHooks,
-    MemoryLayer,
-    MemoryScope,
-    RecallParams,
-    ReturnParams,
-    StoreParams,
-    layer_data,
-)
+from noetic_nb.memory import BudgetConfig, MemoryHooks, MemoryLayer, MemoryScope, layer_data, params
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.tokens import Tokenizer
 
@@ -40,12 +23,12 @@ TAG: Final = "task_state"
 OUTCOME_KEY: Final = "__outcome"
 
 
-class _Checkpoint(StoredState):
+class _Checkpoint(schemas.StoredState):
     timestamp: float
     depth: int
 
 
-class _State(StoredState):
+class _State(schemas.StoredState):
     checkpoints: list[_Checkpoint]
     files: list[str]
     data: dict[str, Any]
@@ -55,12 +38,12 @@ class _State(StoredState):
 _Name: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"\S")]
 
 
-class _Artifact(Arguments):
+class _Artifact(schemas.Arguments):
     path: _Name
     """Path of a file this task made or changed."""
 
 
-class _Entry(Arguments):
+class _Entry(schemas.Arguments):
     key: _Name
     value: Any
     """JSON data."""
@@ -103,9 +86,9 @@ def durable_task_state(
     ['files', 'record_artifact', 'set_task_data', 'task_data']
     """
     if merge_data not in ("shallow", "namespace"):
-        raise option_error("There is no merge mode of this name.", merge_data, "Use 'shallow' or 'namespace'.")
+        raise schemas.option_error("There is no merge mode of this name.", merge_data, "Use 'shallow' or 'namespace'.")
 
-    def on_return(p: ReturnParams) -> dict[str, Any]:
+    def on_return(p: params.ReturnParams) -> dict[str, Any]:
         return {"parent_state": _merged(p, merge_data)}
 
     return MemoryLayer(
@@ -114,39 +97,41 @@ def durable_task_state(
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(
-            init=init_hook(_State, _EMPTY, layer_id=id),
+            init=schemas.init_hook(_State, _EMPTY, layer_id=id),
             recall=_recall,
             store=_store,
-            on_spawn=copy_to_child,
+            on_spawn=schemas.copy_to_child,
             on_return=on_return,
             on_complete=_on_complete,
         ),
         provides={
             "files": layer_data(lambda state: tuple((state or _EMPTY)["files"])),
             "task_data": layer_data(lambda state: copy.deepcopy((state or _EMPTY)["data"])),
-            "record_artifact": model_function(
+            "record_artifact": schemas.model_function(
                 "Note a file that this task made or changed.", _Artifact, _record_artifact
             ),
-            "set_task_data": model_function("Keep a value for later steps of this task.", _Entry, _set_task_data),
+            "set_task_data": schemas.model_function(
+                "Keep a value for later steps of this task.", _Entry, _set_task_data
+            ),
         },
     )
 
 
-def _recall(p: RecallParams) -> str | None:
+def _recall(p: params.RecallParams) -> str | None:
     # An empty record would only cost tokens.
     return None if not p.state or p.state == _EMPTY else _shown(p.state, p.budget, p.ctx.tokenize)
 
 
-def _store(p: StoreParams) -> dict[str, Any]:
+def _store(p: params.StoreParams) -> dict[str, Any]:
     return {"state": _with_checkpoint(p.state, p.ctx.clock.now_ms(), p.ctx.depth)}
 
 
-def _on_complete(p: CompleteParams) -> dict[str, Any]:
+def _on_complete(p: params.CompleteParams) -> dict[str, Any]:
     state = _with_checkpoint(p.state, p.ctx.clock.now_ms(), p.ctx.depth)
     return {"state": {**state, "data": {**state["data"], OUTCOME_KEY: p.outcome}}}
 
 
-def _merged(p: ReturnParams, merge_data: str) -> dict[str, Any]:
+def _merged(p: params.ReturnParams, merge_data: str) -> dict[str, Any]:
     """Return the parent's state with the additions of a child to its own."""
     parent, child = p.parent_state or _EMPTY, p.child_state
     data = child["data"] if merge_data == "shallow" else {p.child_ctx.execution_id: child["data"]}

@@ -13,15 +13,7 @@ from noetic_nb.layers._helpers.considered import consider, fitting_lines, plain_
 from noetic_nb.layers._helpers.gathering import GATHERING_TIMEOUTS_MS, BufferedState, TextBuffer, gathering_hooks
 from noetic_nb.layers._helpers.schemas import Arguments, model_function
 from noetic_nb.layers.handles import TemporalHandle
-from noetic_nb.memory import (
-    BudgetConfig,
-    ExecutionContext,
-    MemoryLayer,
-    MemoryScope,
-    RecallParams,
-    Slot,
-    layer_data,
-)
+from noetic_nb.memory import BudgetConfig, ExecutionContext, MemoryLayer, MemoryScope, Slot, layer_data, params
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
@@ -107,7 +99,7 @@ def temporal_memory(
     def moment(ctx: ExecutionContext) -> datetime:
         return datetime.fromtimestamp(ctx.clock.now_ms() / 1000) if now is None else now()
 
-    def recall(p: RecallParams) -> str | None:
+    def recall(p: params.RecallParams) -> str | None:
         return _shown(id, p, moment(p.ctx) if ground_date_time else None, inject_ledger=inject_ledger)
 
     async def distil(state: dict[str, Any], ctx: ExecutionContext) -> dict[str, Any]:
@@ -123,7 +115,10 @@ def temporal_memory(
     async def search_memory(args: _Query, state: Any, ctx: Any) -> dict[str, Any]:
         facts = (state or _EMPTY)["facts"]
         if search is None:
-            return {"result": _sharing_a_word(args.query, _lines(facts))}
+            lines = _lines(facts)
+            words = set(args.query.casefold().split())
+            # All rather than none: a model that finds nothing concludes that there is nothing.
+            return {"result": [line for line in lines if words & set(line.casefold().split())] or lines}
         return {"result": _lines(await awaited(search(args.query, copy.deepcopy(facts))))}
 
     # The moment alone takes a few lines; facts beside it need room of their own.
@@ -145,7 +140,7 @@ def temporal_memory(
     )
 
 
-def _shown(layer_id: str, p: RecallParams, now: datetime | None, *, inject_ledger: bool) -> str | None:
+def _shown(layer_id: str, p: params.RecallParams, now: datetime | None, *, inject_ledger: bool) -> str | None:
     """Return the time, where there is one to show, and as many facts as fit beside it."""
     parts: list[str] = []
     left = p.budget
@@ -159,22 +154,12 @@ def _shown(layer_id: str, p: RecallParams, now: datetime | None, *, inject_ledge
     if inject_ledger:
         newest = _lines((p.state or _EMPTY)["facts"])
         consider(
-            layer_id,
-            FACTS_TAG,
-            lambda: plain_hits(newest),
-            beside=lambda: p.ctx.tokenize(block) + 1 if block else 0,
+            layer_id, FACTS_TAG, lambda: plain_hits(newest), beside=lambda: p.ctx.tokenize(block) + 1 if block else 0
         )
         lines = fitting_lines(FACTS_TAG, newest, left, p.ctx.tokenize)
         if lines:
             parts.append(tagged(FACTS_TAG, "\n".join(lines)))
     return "\n".join(parts) or None
-
-
-def _sharing_a_word(query: str, lines: Sequence[str]) -> list[str]:
-    """Return the lines that share a word with a query, all of them where none does."""
-    words = set(query.casefold().split())
-    # All rather than none: a model that finds nothing concludes that there is nothing.
-    return [line for line in lines if words & set(line.casefold().split())] or list(lines)
 
 
 def _without_older_half(state: dict[str, Any], ctx: ExecutionContext) -> dict[str, Any]:
@@ -189,10 +174,7 @@ def _lines(facts: Facts) -> list[str]:
 
 
 def _merged(old: Mapping[str, list[str]], found: Any, max_facts: int) -> dict[str, list[str]]:
-    """Return old and new facts together, without repeats, the newest by time.
-
-    Raises `TypeError` if what an extractor found is not texts by time.
-    """
+    """Return old and new facts without repeats, the newest by time; raises `TypeError` for facts of any other form."""
     if not isinstance(found, Mapping):
         raise TypeError(
             f"An extractor must return a mapping of ISO times to texts, not {type(found).__name__}: {found!r:.80}."

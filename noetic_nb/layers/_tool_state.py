@@ -10,16 +10,7 @@ from noetic_nb._core.arguments import explained
 from noetic_nb.layers._helpers.collaborators import check_function
 from noetic_nb.layers._helpers.schemas import Arguments
 from noetic_nb.layers.handles import ToolStateHandle
-from noetic_nb.memory import (
-    BudgetConfig,
-    InitParams,
-    MemoryHooks,
-    MemoryLayer,
-    MemoryScope,
-    RecallParams,
-    layer_data,
-    layer_fn,
-)
+from noetic_nb.memory import BudgetConfig, MemoryHooks, MemoryLayer, MemoryScope, layer_data, layer_fn, params
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
@@ -75,7 +66,7 @@ def tool_memory(
     """
     check_function(show, "show", "the state")
 
-    async def init(p: InitParams) -> dict[str, Any]:
+    async def init(p: params.InitParams) -> dict[str, Any]:
         # State of an execution is never written, so looking for it would only cost a read.
         stored = None if scope == "execution" else await p.storage.get("state")
         if stored is not None:
@@ -84,7 +75,7 @@ def tool_memory(
         first = initial() if callable(initial) else copy.deepcopy(initial)
         return {"state": await awaited(first)}
 
-    def recall(p: RecallParams) -> str | None:
+    def recall(p: params.RecallParams) -> str | None:
         value = _value(p.state)
         return None if show is None or value is None else show(value)
 

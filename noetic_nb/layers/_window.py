@@ -26,10 +26,7 @@ def _is(item: Item, role: str) -> bool:
 
 
 def window_of(items: Sequence[Item], max_items: int) -> list[Item]:
-    """Return the newest items: enough for a whole exchange, without torn pairs, and the first system message.
-
-    `max_items`, unless a user and an assistant message need more; at most four times as many.
-    """
+    """Return the newest items without torn pairs, and the first system message; up to four times `max_items` if need be."""
     size = len(items)
     if size <= max_items:
         return list(items)

@@ -15,32 +15,19 @@ from noetic_nb.items import Item
 from noetic_nb.layers._helpers.considered import cut_block
 from noetic_nb.layers._helpers.schemas import model_function, option_error
 from noetic_nb.layers.handles import WorkingMemoryHandle
-from noetic_nb.memory import (
-    BudgetConfig,
-    InitParams,
-    MemoryHooks,
-    MemoryLayer,
-    MemoryScope,
-    RecallParams,
-    Slot,
-    SpawnParams,
-    StoreParams,
-    layer_data,
-)
+from noetic_nb.memory import BudgetConfig, MemoryHooks, MemoryLayer, MemoryScope, Slot, layer_data, params
 from noetic_nb.memory._layer_functions import built_in
 
 DEFAULT_BUDGET: Final = {"min": 200, "max": 1500}
 MAX_MERGE_DEPTH: Final = 32
-# Where notes go that no longer fit the schema.
-REJECTED_KEY: Final = "rejected"
+REJECTED_KEY: Final = "rejected"  # where notes go that no longer fit the schema
 # What earlier prompts taught models to call: still understood, no longer offered.
 LEGACY_CALL: Final = "updateWorkingMemory"
 # Keys that would reach into objects of other languages when a state is shared.
 FORBIDDEN_KEYS: Final = frozenset({"__proto__", "constructor"})
 
 
-Check: TypeAlias = Callable[[Any], object]
-"""Raises `ValueError` for notes that do not fit."""
+Check: TypeAlias = Callable[[Any], object]  # raises `ValueError` for notes that do not fit
 
 
 @runtime_checkable
@@ -53,10 +40,7 @@ class Schema(Protocol):
 
 
 def deep_merge(old: Mapping[str, Any], new: Mapping[str, Any], *, depth: int = 0) -> dict[str, Any]:
-    """Merge two records: objects merge, lists and scalars replace.
-
-    Raises `NoeticError` ``tool_failed`` where objects are nested more than 32 deep.
-    """
+    """Merge two records: objects merge, lists and scalars replace; raises ``tool_failed`` below 32 levels."""
     if depth > MAX_MERGE_DEPTH:
         raise NoeticError(
             "tool_failed", f"working memory is nested more than {MAX_MERGE_DEPTH} deep", hint="Keep it flat."
@@ -126,7 +110,7 @@ def working_memory(
     if check is not None and isinstance(first, str):
         raise NoeticConfigError("INVALID_LAYER_OPTION", "Notes with a schema must be an object.", given=initial)
 
-    async def init(p: InitParams) -> dict[str, Any]:
+    async def init(p: params.InitParams) -> dict[str, Any]:
         stored = await p.storage.get("state")
         # A copy, because every execution that begins anew is given this object.
         if stored is None:
@@ -138,19 +122,19 @@ def working_memory(
             return {"state": {}}
         return {"state": stored}
 
-    def recall(p: RecallParams) -> str | None:
+    def recall(p: params.RecallParams) -> str | None:
         if not p.state:
             return None
         text = p.state if isinstance(p.state, str) else json.dumps(p.state, indent=2, ensure_ascii=False)
         return cut_block("working_memory", text, p.budget, p.ctx.tokenize)
 
-    def on_spawn(p: SpawnParams) -> dict[str, Any] | None:
+    def on_spawn(p: params.SpawnParams) -> dict[str, Any] | None:
         return {"child_state": copy.deepcopy(p.parent_state)} if scope == "resource" else None
 
     def update(args: dict[str, Any], state: Any, ctx: object) -> dict[str, Any]:
         return {"result": None, "state": _updated(args, state, check)}
 
-    def store(p: StoreParams) -> dict[str, Any] | None:
+    def store(p: params.StoreParams) -> dict[str, Any] | None:
         args = None if read_only else _legacy_update(p.new_items)
         return None if args is None else {"state": _updated(args, p.state, check)}
 
@@ -173,10 +157,7 @@ def working_memory(
 
 
 def _updated(args: Mapping[str, Any], state: Any, check: Check | None) -> dict[str, Any]:
-    """Return the notes with an update merged in.
-
-    Raises `NoeticError` ``tool_failed`` where they would no longer fit the schema.
-    """
+    """Return the notes with an update merged in; raises ``tool_failed`` where they would not fit the schema."""
     # Text cannot be merged with an object, and must not be lost.
     if isinstance(state, str):
         state = {"_previous": state} if state else {}
@@ -208,10 +189,7 @@ def _legacy_update(items: Iterable[Item]) -> dict[str, Any] | None:
 
 
 def _fits(stored: Any, check: Check | None) -> bool:
-    """Tell whether stored notes fit the schema.
-
-    Raises `NoeticError` ``storage_failed`` if they are neither text nor an object: something else wrote them.
-    """
+    """Tell whether stored notes fit the schema; raises ``storage_failed`` for neither text nor an object."""
     if not isinstance(stored, str | dict):
         raise NoeticError(
             "storage_failed",

@@ -239,10 +239,7 @@ class ProjectionPolicy(BaseModel, metaclass=RecordType):
 
 
 class ProjectedHistory(NamedTuple):
-    """The part of a history that is sent: a window and the positions left out of it.
-
-    What lies below `floor` is outside of the item window; from there to `start` it is over budget.
-    """
+    """The part of a history that is sent; below `floor` is outside the item window, from there to `start` over budget."""
 
     start: int
     stop: int

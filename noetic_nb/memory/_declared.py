@@ -91,10 +91,7 @@ def _no_layer(given: Any) -> NoeticConfigError:
 
 
 def check_layers(layers: Iterable[MemoryLayer]) -> tuple[MemoryLayer, ...]:
-    """Return the layers as a tuple.
-
-    Raises `NoeticConfigError` ``DUPLICATE_LAYER_ID`` if two share an id, ``INVALID_LAYER`` for a value that is not a layer.
-    """
+    """Return the layers as a tuple; raises ``DUPLICATE_LAYER_ID`` or ``INVALID_LAYER``."""
     found: dict[str, MemoryLayer] = {}
     # Any: what can make a layer of itself, such as a rule book, stands above this module; alone, it need not be in a list.
     given: Any = layers

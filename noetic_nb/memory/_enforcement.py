@@ -8,10 +8,11 @@ A decision is recorded in a run without secrets.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided
@@ -29,14 +30,9 @@ from noetic_nb.memory._steering_decision import (
     most_restrictive,
 )
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, HookFailure, PastCall
-from noetic_nb.models._client import ModelResponse
 from noetic_nb.redact import REDACTED, redact_head, redact_text
 
-if TYPE_CHECKING:
-    from noetic_nb.items._origin_index import Provenance
-
-PENDING: Final = "pending"
-"""The status of a call that is being decided on, or runs."""
+PENDING: Final = "pending"  # the status of a call that is being decided on, or runs
 
 _number: Final = attrgetter("number")
 
@@ -70,18 +66,13 @@ class CallsSoFar(tuple[PastCall, ...]):
 
 
 class CallHistory:
-    """The tool calls of an execution tree, in the order in which they were decided on.
-
-    A call has its place from the moment its decision begins, before the first rule awaits anything: of two calls that are
-    decided on at the same time, the later one sees the earlier one.
-    """
+    """The tool calls of an execution tree, in the order in which their decisions began: a later one sees an earlier one."""
 
     __slots__ = ("_open", "_places", "version")
 
     def __init__(self) -> None:
         self._places: list[Place] = []
-        # A dict, as it keeps the order in which they came.
-        self._open: dict[int, Place] = {}
+        self._open: dict[int, Place] = {}  # a dict, as it keeps the order in which they came
         self.version = 0
         """Grows with every change."""
 
@@ -143,16 +134,14 @@ class CallHistory:
 
 
 _FIELDS: Final = ("decision", "stop", "state", "outcome", "faults", "rules_ms")
-Faults: TypeAlias = tuple[tuple[str, str], ...]
-"""Rules that failed, each with what went wrong."""
+Faults: TypeAlias = tuple[tuple[str, str], ...]  # rules that failed, each with what went wrong
 
 
 class RuleTimes(NamedTuple):
     """Rules and how long each took, in milliseconds, as a layer of this library has measured them: nothing to check."""
 
     ids: tuple[str, ...] = ()
-    took: tuple[float, ...] = ()
-    """Of the first of them, as far as they were asked."""
+    took: tuple[float, ...] = ()  # of the first of them, as far as they were asked
 
 
 NO_TIMES: Final = RuleTimes()
@@ -193,8 +182,7 @@ def _times(found: Any) -> RuleTimes:
     return found if type(found) is RuleTimes else RuleTimes(*zip(*_pairs(found, float), strict=True))
 
 
-# An error may quote a whole argument.
-MAX_FAULT: Final = 300
+MAX_FAULT: Final = 300  # an error may quote a whole argument
 
 
 def shown_matches(matched: Sequence[str], text: str) -> tuple[str, ...]:
@@ -216,44 +204,6 @@ def fault_text(error: BaseException, point: str) -> str:
     return f"{name}: {text}" if text.strip() else name
 
 
-def record_decision(
-    runner: HookRunner,
-    layer: MemoryLayer,
-    point: str,
-    params: BeforeToolCallParams | AfterModelCallParams,
-    ctx: ExecutionContext,
-    decision: SteeringDecision,
-    duration_ms: float,
-    outcome: str | None,
-    faults: Faults = (),
-    times: RuleTimes = NO_TIMES,
-) -> None:
-    """Put a decision into the run's ledger: all of a layer that enforces, of others only more than an allow."""
-    if runner.traces.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
-        return
-    name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
-    matched = decision.matched and shown_matches(decision.matched, getattr(params, "text", ""))
-    runner.traces.sink.emit(
-        SteeringDecided(
-            ctx.where,
-            runner.clock.now_ms(),
-            layer.recorded_id,
-            point,
-            name,
-            args,
-            decision.action.value,
-            decision.guidance,
-            decision.rule_ids,
-            duration_ms,
-            outcome,
-            True,
-            tuple(faults),
-            tuple(matched),
-            tuple(zip(*times, strict=False)),
-        )
-    )
-
-
 OnSteeringError: TypeAlias = Literal["deny", "allow", "raise"]
 
 FAILED_GUIDANCE: Final = (
@@ -265,20 +215,18 @@ _Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
 _Reason: TypeAlias = Literal["error", "timeout", "cancelled", "uninitialised", "disabled"]
 
 
+Params: TypeAlias = BeforeToolCallParams | AfterModelCallParams
+MakeParams: TypeAlias = Callable[[Any, Sequence[PastCall], SteeringDecision], Params]
+"""Makes the parameters of a layer's hook from its state, the calls so far, and the decision so far."""
+
+
 async def decide(
     runner: HookRunner,
     point: _Point,
     ctx: ExecutionContext,
-    *,
+    make: MakeParams,
+    history: Sequence[PastCall],
     default_on_error: OnSteeringError,
-    tool_name: str = "",
-    tool_args: Any = None,
-    call_id: str = "",
-    history: Sequence[PastCall] = (),
-    raw_args: Any = None,
-    provenance: Callable[[], Provenance] | None = None,
-    tool_values: Mapping[str, Any] | None = None,
-    response: ModelResponse | None = None,
 ) -> SteeringDecision:
     """Call every layer that enforces at this point; the first deny, or the first stop, ends the round.
 
@@ -288,22 +236,14 @@ async def decide(
     decisions: list[SteeringDecision] = []
     so_far, states, execution_id = ALLOW, runner.state, ctx.execution_id
     for layer in runner.order.layers_with(point):
-        state = states.get(execution_id, layer.id)
         # The regulator, for one, must know whether the call will be made at all.
         if decisions:
             so_far = most_restrictive(decisions)
         if type(history) is CallsSoFar:  # the layer before may have taken its time
             history = history.now()
-        params: BeforeToolCallParams | AfterModelCallParams
-        if response is not None:
-            params = AfterModelCallParams(response, ctx, state, history, so_far)
-        else:
-            params = BeforeToolCallParams(
-                *(tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far, raw_args, provenance),
-                tool_values,
-            )
-        decide_one = _asked if runner.order.runs(layer, execution_id) else _not_begun
-        decision = await decide_one(runner, layer, point, params, ctx, layer.on_steering_error or default_on_error)
+        params = make(states.get(execution_id, layer.id), history, so_far)
+        asked = _Asked(runner, layer, point, params, ctx, layer.on_steering_error or default_on_error)
+        decision = await (asked.decision() if runner.order.runs(layer, execution_id) else asked.not_begun())
         # One that only allows adds nothing to the others.
         if decision is None or decision is ALLOW:
             continue
@@ -314,65 +254,122 @@ async def decide(
     return most_restrictive(decisions) if decisions else ALLOW
 
 
-async def _asked(
-    runner: HookRunner,
-    layer: MemoryLayer,
-    point: _Point,
-    params: BeforeToolCallParams | AfterModelCallParams,
-    ctx: ExecutionContext,
-    policy: OnSteeringError,
-) -> SteeringDecision:
-    """Let a layer decide: write its state and record its decision."""
-    failed = partial(_failed, runner, layer, point, params, ctx)
-    try:
-        outcome = await runner.run(layer, point, params, ctx, read=partial(read_decision, hook=point))
-    except GeneratorExit:
-        raise  # the coroutine is being closed, and nothing may be awaited any more
-    except BaseException as exc:
-        # Ctrl-C, the end of the program or of the task go on, but not without a row.
-        if isinstance(exc, KeyboardInterrupt | SystemExit) or is_cancelled():
-            reason: _Reason = "cancelled" if isinstance(exc, asyncio.CancelledError) else "error"
-            return await failed(exc, reason, "raise", 0.0)
-        return await failed(_as_error(exc), "error", policy, 0.0)
-    error = outcome.error
-    if error is None:
-        decision: SteeringDecision
-        decision, state, wrong, faults, times = outcome.value
-        error = None if state is UNSET or state is None else runner.put(ctx, layer, point, state)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One layer that is asked whether a call may be made, or a response may stand."""
+
+    runner: HookRunner
+    layer: MemoryLayer
+    point: _Point
+    params: Params
+    ctx: ExecutionContext
+    policy: OnSteeringError
+
+    async def decision(self) -> SteeringDecision:
+        """Let the layer decide: write its state and record its decision."""
+        runner, layer, point, ctx = self.runner, self.layer, self.point, self.ctx
+        try:
+            outcome = await runner.run(layer, point, self.params, ctx, read=partial(read_decision, hook=point))
+        except GeneratorExit:
+            raise  # the coroutine is being closed, and nothing may be awaited any more
+        except BaseException as exc:
+            # Ctrl-C, the end of the program or of the task go on, but not without a row.
+            if isinstance(exc, KeyboardInterrupt | SystemExit) or is_cancelled():
+                reason: _Reason = "cancelled" if isinstance(exc, asyncio.CancelledError) else "error"
+                return await self.failed(exc, reason, "raise")
+            return await self.failed(_as_error(exc), "error", self.policy)
+        error, policy = outcome.error, self.policy
         if error is None:
-            record_decision(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults, times)
-            return decision
-        # As with a hook that raises: nothing of what it returned counts.
-    # A hole in the set-up would deny every call and look like strict rules: it surfaces instead.
-    if isinstance(error, NoeticConfigError):
-        if error.code == "MISSING_CALL_MODEL":
-            raise error  # nothing was evaluated, so there is no row
-        policy = "raise"
-    return await failed(error, "timeout" if outcome.status == "timeout" else "error", policy, outcome.duration_ms)
+            decision: SteeringDecision
+            decision, state, wrong, faults, times = outcome.value
+            error = None if state is UNSET or state is None else runner.put(ctx, layer, point, state)
+            if error is None:
+                self.record(decision, outcome.duration_ms, wrong, faults, times)
+                return decision
+            # As with a hook that raises: nothing of what it returned counts.
+        # A hole in the set-up would deny every call and look like strict rules: it surfaces instead.
+        if isinstance(error, NoeticConfigError):
+            if error.code == "MISSING_CALL_MODEL":
+                raise error  # nothing was evaluated, so there is no row
+            policy = "raise"
+        return await self.failed(
+            error, "timeout" if outcome.status == "timeout" else "error", policy, outcome.duration_ms
+        )
 
+    async def not_begun(self) -> SteeringDecision | None:
+        """Return the decision for a layer that takes no part."""
+        runner, layer, ctx = self.runner, self.layer, self.ctx
+        idle: Any = runner.order.idle_reason(layer, ctx.execution_id)
+        # A layer that only observes may be missing; one that enforces may not, or its rules would be off unnoticed.
+        if not layer.enforces:
+            runner.traces.skipped(layer, self.point, ctx)
+            return None
+        hint = "Initialise it: run the agent through its harness, and check why its `init` failed."
+        error: Exception = NoeticError(
+            "step_failed", f"The layer {layer.id!r} enforces rules but is {idle}", hint=hint, step_id=layer.id
+        )
+        runner.state.report(ctx.execution_id, layer.id, self.point, error)
+        return await self.failed(error, idle, self.policy)
 
-async def _not_begun(
-    runner: HookRunner,
-    layer: MemoryLayer,
-    point: _Point,
-    params: BeforeToolCallParams | AfterModelCallParams,
-    ctx: ExecutionContext,
-    policy: OnSteeringError,
-) -> SteeringDecision | None:
-    """Return the decision for a layer that takes no part."""
-    idle: Any = runner.order.idle_reason(layer, ctx.execution_id)
-    # A layer that only observes may be missing; one that enforces may not, or its rules would be off unnoticed.
-    if not layer.enforces:
-        runner.traces.skipped(layer, point, ctx)
-        return None
-    error: Exception = NoeticError(
-        "step_failed",
-        f"The layer {layer.id!r} enforces rules but is {idle}",
-        hint="Initialise it: run the agent through its harness, and check why its `init` failed.",
-        step_id=layer.id,
-    )
-    runner.state.report(ctx.execution_id, layer.id, point, error)
-    return await _failed(runner, layer, point, params, ctx, error, idle, policy, 0.0)
+    async def failed(
+        self, error: BaseException, reason: _Reason, policy: OnSteeringError, duration_ms: float = 0.0
+    ) -> SteeringDecision:
+        """Return the decision of the policy; the layer may name the rules it is about."""
+        runner, layer, point, ctx = self.runner, self.layer, self.point, self.ctx
+        decision = ALLOW if policy == "allow" else SteeringDecision(SteeringAction.DENY, FAILED_GUIDANCE)
+        if layer.hooks.on_hook_failure is not None:
+            state = runner.state.get(ctx.execution_id, layer.id)
+            failure = HookFailure(point, error, decision, self.params, state, reason, duration_ms)
+            # A failure of this hook, too, is only a diagnostic: the decision stands either way.
+            outcome = await runner.run(layer, "on_hook_failure", failure, ctx)
+            if outcome.error is None:
+                state = field_of(outcome.value, "state", hook="on_hook_failure")
+                if state is not UNSET:
+                    runner.put(ctx, layer, point, state)
+                named = field_of(outcome.value, "rule_ids", hook="on_hook_failure")
+                if named:
+                    decision = SteeringDecision(decision.action, decision.guidance, tuple(named))
+        # Recorded before it raises, so that the ledger has the call that ended the run.
+        # The layer says which rule it was waiting for; whoever reads the run learns why nothing came of it.
+        faults = tuple([(rule_id, fault_text(error, point)) for rule_id in decision.rule_ids or (layer.recorded_id,)])
+        self.record(decision, duration_ms, reason, faults)
+        if policy == "raise":
+            raise error
+        return decision
+
+    def record(
+        self,
+        decision: SteeringDecision,
+        duration_ms: float,
+        outcome: str | None,
+        faults: Faults,
+        times: RuleTimes = NO_TIMES,
+    ) -> None:
+        """Put a decision into the run's ledger: all of a layer that enforces, of others only more than an allow."""
+        runner, layer, params = self.runner, self.layer, self.params
+        if runner.traces.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
+            return
+        name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
+        matched = decision.matched and shown_matches(decision.matched, getattr(params, "text", ""))
+        runner.traces.sink.emit(
+            SteeringDecided(
+                self.ctx.where,
+                runner.clock.now_ms(),
+                layer.recorded_id,
+                self.point,
+                name,
+                args,
+                decision.action.value,
+                decision.guidance,
+                decision.rule_ids,
+                duration_ms,
+                outcome,
+                True,
+                tuple(faults),
+                tuple(matched),
+                tuple(zip(*times, strict=False)),
+            )
+        )
 
 
 def _as_error(error: BaseException) -> Exception:
@@ -382,37 +379,3 @@ def _as_error(error: BaseException) -> Exception:
     found = RuntimeError(f"{type(error).__name__} from a hook: {error}")
     found.__cause__ = error
     return found
-
-
-async def _failed(
-    runner: HookRunner,
-    layer: MemoryLayer,
-    point: _Point,
-    params: BeforeToolCallParams | AfterModelCallParams,
-    ctx: ExecutionContext,
-    error: BaseException,
-    reason: _Reason,
-    policy: OnSteeringError,
-    duration_ms: float,
-) -> SteeringDecision:
-    decision = ALLOW if policy == "allow" else SteeringDecision(SteeringAction.DENY, FAILED_GUIDANCE)
-    if layer.hooks.on_hook_failure is not None:
-        failure = HookFailure(
-            point, error, decision, params, runner.state.get(ctx.execution_id, layer.id), reason, duration_ms
-        )
-        # A failure of this hook, too, is only a diagnostic: the decision stands either way.
-        outcome = await runner.run(layer, "on_hook_failure", failure, ctx)
-        if outcome.error is None:
-            state = field_of(outcome.value, "state", hook="on_hook_failure")
-            if state is not UNSET:
-                runner.put(ctx, layer, point, state)
-            named = field_of(outcome.value, "rule_ids", hook="on_hook_failure")
-            if named:
-                decision = SteeringDecision(decision.action, decision.guidance, tuple(named))
-    # Recorded before it raises, so that the ledger has the call that ended the run.
-    # The layer says which rule it was waiting for; whoever reads the run learns why nothing came of it.
-    faults = tuple([(rule_id, fault_text(error, point)) for rule_id in decision.rule_ids or (layer.recorded_id,)])
-    record_decision(runner, layer, point, params, ctx, decision, duration_ms, reason, faults)
-    if policy == "raise":
-        raise error
-    return decision

@@ -40,8 +40,7 @@ class Compacted:
     items_removed: int
     tokens_before: int
     tokens_after: int
-    text: str = ""
-    """The text in its place."""
+    text: str = ""  # the text in its place
     replaced: tuple[tuple[int, int], ...] = ()
 
 
@@ -138,15 +137,7 @@ CallModel: TypeAlias = Callable[[HookModelRequest], Awaitable[Any]]
 """Calls a model on behalf of a layer; returns a `ModelResponse` or its wire form."""
 
 
-def _read_layer_state(layer_id: str) -> Any:
-    return None
-
-
-def _no_warning(layer_id: str, hook: str, error: BaseException) -> None:
-    return None
-
-
-def _known_tools(is_over: bool) -> None:
+def _nothing(*_: object) -> None:
     return None
 
 
@@ -212,18 +203,18 @@ class ExecutionContext:
     token_usage: Usage = NO_USAGE
     cost: float = 0.0
     tokenize: Tokenizer = estimate_tokens
-    read_layer_state: Callable[[str], Any] = field(default=_read_layer_state)
+    read_layer_state: Callable[[str], Any] = field(default=_nothing)
     turn: int = 0
     clock: Clock = SYSTEM_CLOCK
     ids: Ids = SYSTEM_IDS
     diagnostic: Diagnostic = log_diagnostic
-    warn: Diagnostic = field(default=_no_warning)
+    warn: Diagnostic = field(default=_nothing)
     sink: EventSink | None = None
     fs: Any = None  # of a library without types
     shell: Shell | None = None
     home: object = field(default=None, repr=False)
     past_calls: Callable[[], Sequence[Any]] = tuple  # of PastCall, which knows this class
-    known_tools: Callable[[bool], Mapping[str, Mapping[str, Any] | None] | None] = field(default=_known_tools)
+    known_tools: Callable[[bool], Mapping[str, Mapping[str, Any] | None] | None] = field(default=_nothing)
 
     def __post_init__(self) -> None:
         """Make a filesystem of a folder or a URL, which a test may give; a harness gives a filesystem."""

@@ -146,10 +146,7 @@ class Unfinished:
 
 
 def begun(result: Any, timeout_ms: float) -> Any:
-    """Run a hook, sync or async, as far as it goes without waiting: its result, or `Unfinished` where it waits.
-
-    A hook that waits goes on in the task in which it was begun, as what it may have noted of that task is right only there.
-    """
+    """Run a hook as far as it goes without waiting: its result, or `Unfinished`, which goes on in the same task."""
     if not hasattr(result, "__await__"):
         return result
     if timeout_ms <= 0 or timeout_ms == _NO_LIMIT:
@@ -168,9 +165,6 @@ async def call_apart(result: Awaitable[Any], layer_id: str, name: str, timeout_m
 
 
 async def call_hook(hook: Callable[[Any], Any], params: Any, *, layer_id: str, name: str, timeout_ms: float) -> Any:
-    """Call a hook, sync or async, and wait for it at most `timeout_ms`; 0 or less is no limit. A sync hook cannot be limited.
-
-    Raises `HookTimeout` when the limit was ours; a `TimeoutError` of the hook's own passes as it is.
-    """
+    """Call a hook and wait at most `timeout_ms`, where it is async; raises `HookTimeout` only for that limit."""
     result = begun(hook(params), timeout_ms)
     return await result.finish(layer_id, name, timeout_ms) if type(result) is Unfinished else result

@@ -16,25 +16,9 @@ from noetic_nb._core.arguments import explained
 from noetic_nb._core.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import ItemRegistry
+from noetic_nb.memory import params
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory._layer_functions import BuiltIn, LayerProvides, checked_provides
-from noetic_nb.memory.params import (
-    AfterModelCallParams,
-    BeforeToolCallParams,
-    CompleteParams,
-    DisposeParams,
-    Feedback,
-    HookFailure,
-    InitParams,
-    ModelOutcome,
-    OnItemAppendParams,
-    ProjectHistoryParams,
-    RecallParams,
-    ReturnParams,
-    SpawnParams,
-    StoreParams,
-    ToolOutcome,
-)
 from noetic_nb.memory.scope import SCOPES, MemoryScope, unknown_scope
 
 Handle = TypeVar("Handle", covariant=True, default=Any)
@@ -153,21 +137,21 @@ class MemoryHooks:
     ('recall', 'store')
     """
 
-    init: Hook[InitParams] | None = None
-    recall: Hook[RecallParams] | None = None
-    store: Hook[StoreParams] | None = None
-    on_spawn: Hook[SpawnParams] | None = None
-    on_return: Hook[ReturnParams] | None = None
-    on_complete: Hook[CompleteParams] | None = None
-    dispose: Hook[DisposeParams] | None = None
-    before_tool_call: Hook[BeforeToolCallParams] | None = None
-    after_model_call: Hook[AfterModelCallParams] | None = None
-    on_item_append: Hook[OnItemAppendParams] | None = None
-    project_history: Hook[ProjectHistoryParams] | None = None
-    on_tool_outcome: Hook[ToolOutcome] | None = None
-    on_model_outcome: Hook[ModelOutcome] | None = None
-    on_feedback: Hook[Feedback] | None = None
-    on_hook_failure: Hook[HookFailure] | None = None
+    init: Hook[params.InitParams] | None = None
+    recall: Hook[params.RecallParams] | None = None
+    store: Hook[params.StoreParams] | None = None
+    on_spawn: Hook[params.SpawnParams] | None = None
+    on_return: Hook[params.ReturnParams] | None = None
+    on_complete: Hook[params.CompleteParams] | None = None
+    dispose: Hook[params.DisposeParams] | None = None
+    before_tool_call: Hook[params.BeforeToolCallParams] | None = None
+    after_model_call: Hook[params.AfterModelCallParams] | None = None
+    on_item_append: Hook[params.OnItemAppendParams] | None = None
+    project_history: Hook[params.ProjectHistoryParams] | None = None
+    on_tool_outcome: Hook[params.ToolOutcome] | None = None
+    on_model_outcome: Hook[params.ModelOutcome] | None = None
+    on_feedback: Hook[params.Feedback] | None = None
+    on_hook_failure: Hook[params.HookFailure] | None = None
     delivered: Callable[[ExecutionContext, frozenset[str]], None] | None = None
     on_edit: Callable[[ExecutionContext, Any], Callable[[], None]] | None = None
     on_record: Callable[[Any, Any], Callable[[], None]] | None = None
@@ -223,10 +207,7 @@ def _snake(name: str) -> str:
 
 
 def budget_range(budget: BudgetConfig, *, layer_id: str) -> tuple[float, float]:
-    """Return the smallest and largest number of tokens a layer asks for.
-
-    Raises `NoeticConfigError` ``INVALID_BUDGET`` for a budget that is negative, inverted, not a number, or of another shape.
-    """
+    """Return the least and most tokens a layer asks for; raises ``INVALID_BUDGET`` for any other shape."""
     if budget is None or budget == "auto":
         return 0.0, math.inf
     low: object

@@ -17,8 +17,7 @@ from noetic_nb.items._json_form import without_json_form
 P = ParamSpec("P")
 L = TypeVar("L")
 
-MAKES_LAYERS: Final = "makes_layers"
-"""The attribute of a function that `built_in` has marked."""
+MAKES_LAYERS: Final = "makes_layers"  # the attribute of a function that `built_in` has marked
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +50,7 @@ def _is_default(value: Any, parameter: inspect.Parameter) -> bool:
 
 
 def built_in(make: Callable[P, L]) -> Callable[P, L]:
-    """Let the layers that a function makes know how they were made: a decorator.
-
-    A layer that is changed afterwards, by `dataclasses.replace` or `MemoryLayer.with_hooks`, is one of the user's
-    own; one that is `MemoryLayer.placed` is not.
-    """
+    """Let layers know which function made them; one that is changed by hand afterwards is the user's own."""
 
     @functools.wraps(make)
     def make_built_in(*args: P.args, **named: P.kwargs) -> L:

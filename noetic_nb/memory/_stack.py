@@ -1,8 +1,4 @@
-"""The layers of one agent and their lifecycle: every hook, in the right order, under its limit, with its error policy.
-
-A stack holds no conversation. The harness calls it at the moments of an execution; so can a test, a notebook or another
-runtime.
-"""
+"""The layers of one agent and their lifecycle: every hook, in the right order, under its limit, with its error policy."""
 
 from __future__ import annotations
 
@@ -16,26 +12,22 @@ from noetic_nb.items import Item, ItemLog, ItemRegistry, parse_item
 from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.memory._enforcement import OnSteeringError, decide
 from noetic_nb.memory._execution_context import ExecutionContext, as_response
+from noetic_nb.memory._hooks import lifecycle
 from noetic_nb.memory._hooks.hook_results import RerenderRequest
 from noetic_nb.memory._hooks.hook_runner import NO_SOURCES, HookRunner
 from noetic_nb.memory._hooks.item_hooks import AppendResult, append_items, project_items, rerender
-from noetic_nb.memory._hooks.lifecycle import (
-    ChildState,
-    completing,
-    disposing,
-    forget,
-    init_layers,
-    merge_state,
-    notify_outcome,
-    run_feedback_hooks,
-    spawn_state,
-    store_response,
-)
 from noetic_nb.memory._hooks.recall import RecallEntry, Recaller, RecallMode
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory._state.state_store import LayerStateStore
 from noetic_nb.memory._steering_decision import SteeringDecision, Stop
-from noetic_nb.memory.params import ExecutionOutcome, ModelOutcome, PastCall, ToolOutcome
+from noetic_nb.memory.params import (
+    AfterModelCallParams,
+    BeforeToolCallParams,
+    ExecutionOutcome,
+    ModelOutcome,
+    PastCall,
+    ToolOutcome,
+)
 from noetic_nb.models._client import TokenLogprob, Usage
 from noetic_nb.storage import InMemoryStorage, StorageAdapter
 from noetic_nb.sync import Steps, stepped
@@ -151,7 +143,7 @@ class LayerStack:
         # Before `init`, whose writes refresh what eventual layers serve.
         if self._eventual.layers:
             self._eventual.begin(ctx)
-        return init_layers(self._runner, self.storage, ctx)
+        return lifecycle.init_layers(self._runner, self.storage, ctx)
 
     def recall(
         self,
@@ -192,7 +184,7 @@ class LayerStack:
         self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]
     ) -> Coroutine[Any, Any, None]:
         """Let every layer store its part of a response; all at once, each with a copy of its state."""
-        return store_response(self._runner, ctx, response, _view(log))
+        return lifecycle.store_response(self._runner, ctx, response, _view(log))
 
     def before_tool_call(
         self,
@@ -207,32 +199,23 @@ class LayerStack:
         tool_values: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, SteeringDecision]:
         """Decide whether a tool may be called; see `noetic_nb.memory._enforcement`."""
-        return decide(
-            self._runner,
-            "before_tool_call",
-            ctx,
-            default_on_error=self._on_steering_error,
-            tool_name=tool_name,
-            tool_args=tool_args,
-            call_id=call_id,
-            history=history,
-            raw_args=raw_args,
-            provenance=provenance,
-            tool_values=tool_values,
-        )
+
+        def params(state: Any, calls: Sequence[PastCall], so_far: SteeringDecision) -> BeforeToolCallParams:
+            known = call_id, calls, ctx.depth, so_far, raw_args, provenance, tool_values
+            return BeforeToolCallParams(tool_name, tool_args, ctx, state, *known)
+
+        return decide(self._runner, "before_tool_call", ctx, params, history, self._on_steering_error)
 
     def after_model_call(
         self, ctx: ExecutionContext, *, response: Any, history: Sequence[PastCall] = ()
     ) -> Coroutine[Any, Any, SteeringDecision]:
         """Decide whether a response may stand; see `noetic_nb.memory._enforcement`."""
-        return decide(
-            self._runner,
-            "after_model_call",
-            ctx,
-            default_on_error=self._on_steering_error,
-            response=as_response(response),
-            history=history,
-        )
+        read = as_response(response)
+
+        def params(state: Any, calls: Sequence[PastCall], so_far: SteeringDecision) -> AfterModelCallParams:
+            return AfterModelCallParams(read, ctx, state, calls, so_far)
+
+        return decide(self._runner, "after_model_call", ctx, params, history, self._on_steering_error)
 
     async def tool_outcome(
         self,
@@ -247,7 +230,7 @@ class LayerStack:
         error_type: str | None = None,
     ) -> None:
         """Call ``on_tool_outcome``: how a tool call ended."""
-        await notify_outcome(
+        await lifecycle.notify_outcome(
             self._runner,
             "on_tool_outcome",
             ctx,
@@ -266,7 +249,7 @@ class LayerStack:
         error: str | None = None,
     ) -> None:
         """Call ``on_model_outcome``: how a model call of the agent ended."""
-        await notify_outcome(
+        await lifecycle.notify_outcome(
             self._runner,
             "on_model_outcome",
             ctx,
@@ -277,7 +260,7 @@ class LayerStack:
         self, ctx: ExecutionContext, *, kind: Literal["quality", "correction", "reset_task"], value: Any, source: str
     ) -> None:
         """Call ``on_feedback`` with a judgement of the thread, outside of any execution."""
-        await run_feedback_hooks(self._runner, self.storage, ctx, kind=kind, value=value, source=source)
+        await lifecycle.run_feedback_hooks(self._runner, self.storage, ctx, kind=kind, value=value, source=source)
 
     @property
     def has_stops(self) -> bool:
@@ -295,7 +278,7 @@ class LayerStack:
         *,
         durable: bool = True,
         sources: Mapping[str, str] = NO_SOURCES,
-    ) -> tuple[ChildState, ...]:
+    ) -> tuple[lifecycle.ChildState, ...]:
         """Give a child execution its state, layer by layer in slot order.
 
         Parameters
@@ -310,7 +293,7 @@ class LayerStack:
         tuple of (layer_id, child_state, items)
             Of the layers that passed something on.
         """
-        return await spawn_state(self._runner, parent_ctx, child_ctx, durable=durable, sources=sources)
+        return await lifecycle.spawn_state(self._runner, parent_ctx, child_ctx, durable=durable, sources=sources)
 
     async def return_(
         self,
@@ -322,7 +305,7 @@ class LayerStack:
         sources: Mapping[str, str] = NO_SOURCES,
     ) -> Any:
         """Merge a child's knowledge into its parent, and pass its result through the layers in slot order."""
-        return await merge_state(
+        return await lifecycle.merge_state(
             self._runner, parent_ctx, child_ctx, child_log=_view(child_log), result=result, sources=sources
         )
 
@@ -364,7 +347,7 @@ class LayerStack:
         self, ctx: ExecutionContext, *, log: ItemLog | Sequence[Item], outcome: ExecutionOutcome
     ) -> None:
         """End an execution: every layer may keep a last thing. Errors are diagnostics."""
-        await stepped(completing(self._runner, ctx, _view(log), outcome))
+        await stepped(lifecycle.completing(self._runner, ctx, _view(log), outcome))
 
     async def dispose(self, ctx: ExecutionContext) -> dict[str, Exception]:
         """Let every layer release its resources, last one first; then write out and forget the execution's state.
@@ -374,7 +357,7 @@ class LayerStack:
         dict of str to Exception
             The layers whose last state could not be written to storage, and why.
         """
-        return await stepped(disposing(self._runner, self._eventual, ctx))
+        return await stepped(lifecycle.disposing(self._runner, self._eventual, ctx))
 
     def closing(
         self,
@@ -384,16 +367,13 @@ class LayerStack:
         outcome: ExecutionOutcome,
         ended: Callable[[Mapping[str, Exception], Stop | None], None],
     ) -> Steps[None]:
-        """Do the same as `complete` and `dispose`, the second in every case; yields awaitables.
-
-        `ended` is called with what `dispose` returns, and with a stop that a layer asked for.
-        """
+        """Do the same as `complete` and `dispose`, and yield awaitables; `ended` gets what `dispose` returns, and a stop."""
         stop = None
         try:
-            yield from completing(self._runner, ctx, _view(log), outcome)
+            yield from lifecycle.completing(self._runner, ctx, _view(log), outcome)
             stop = self.take_stop(ctx)
         finally:
-            ended((yield from disposing(self._runner, self._eventual, ctx)), stop)
+            ended((yield from lifecycle.disposing(self._runner, self._eventual, ctx)), stop)
 
     def end_now(self, execution_id: str) -> dict[str, Exception] | None:
         """Do the same as `complete` and `dispose`, where no layer has work then and nothing is on its way to storage.
@@ -410,7 +390,7 @@ class LayerStack:
             or self._eventual.refreshing
         ):
             return None
-        return forget(self._runner, self._eventual, execution_id)
+        return lifecycle.forget(self._runner, self._eventual, execution_id)
 
     def delivered(self, ctx: ExecutionContext, sent_item_ids: Iterable[str]) -> None:
         """Call ``delivered``: which items were sent to the model."""

@@ -132,10 +132,7 @@ def _texts(matched: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def as_decision(value: object) -> SteeringDecision:
-    """Read a decision given as a record or as a mapping.
-
-    Raises `TypeError` or `ValueError` if it is neither, or names an action that does not exist: a decision is never guessed.
-    """
+    """Read a decision, record or mapping; raises `TypeError` or `ValueError`, as a decision is never guessed."""
     if isinstance(value, SteeringDecision):
         return value
     if isinstance(value, Mapping) and "action" in value:

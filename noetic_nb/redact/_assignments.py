@@ -117,8 +117,7 @@ def assigned(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
                 word = None if head is None else secret_word(f"{head[1]} {name}")
             if word is None:
                 continue
-            # An object's pair: its value is data, and hidden as in a mapping.
-            opening = match.start() - 1
+            opening = match.start() - 1  # an object's pair: its value is data, and hidden as in a mapping
             pair = bool(quote) and opening >= 0 and text[opening] == quote and _before(text, opening) in _PAIR_START
             if match["open"] is not None:
                 if pair and match.start() >= inside:

@@ -116,10 +116,7 @@ def _flat(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
 
 
 def may_hold(lines: list[str]) -> bool:
-    """Tell whether some lines, each without its end, may hold a secret: no where `spans_of` finds none by its first look.
-
-    That look stays within a line, and so do escapes: a text may hold one only where one of its lines may.
-    """
+    """Tell whether some lines may hold a secret: no where the first look of `spans_of`, within each line, finds none."""
     for _ in range(MAX_LEVELS + 1):
         text = _folded("\n".join(lines))
         if may_place(text.lower()):

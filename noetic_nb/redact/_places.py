@@ -1,7 +1,4 @@
-"""Secrets whose name stands apart from them: options, pairs of a name and a value, XML, YAML blocks, netrc, tables, addresses.
-
-Every pattern has bounded or possessive quantifiers, so that time grows with the length of the text alone.
-"""
+"""Secrets whose name stands apart: options, pairs, XML, YAML, netrc, tables, addresses, by patterns of linear time."""
 
 from __future__ import annotations
 
@@ -89,8 +86,7 @@ _CELLS: Final = {sign: re.compile(rf"\"(?:[^\"\n]|\"\")*+\"|[^{re.escape(sign)}\
 _NAME_LIKE: Final = re.compile(r"[a-z]+(?:[_.\-][a-z]+)*[_\-]?[0-9]{0,2}|[A-Z]+(?:[_\-][A-Z]+)*")
 _SETTING: Final = re.compile(r"[a-z_]{1,24}=.*", re.S)
 
-# The end of the JSON around a text.
-_CLOSING: Final = re.compile(r"(?:[\"'][\"'\]}),\s]{0,60})?\Z")
+_CLOSING: Final = re.compile(r"(?:[\"'][\"'\]}),\s]{0,60})?\Z")  # the end of the JSON around a text
 
 # What follows a name in one of these places: a quote, a sign between cells, an attribute, the end of its line.
 _TAIL: Final = re.compile(

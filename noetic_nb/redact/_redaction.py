@@ -8,18 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from noetic_nb.redact._secret_names import (
-    ALWAYS,
-    NAME_KEYS,
-    PLACEHOLDER,
-    REDACTED,
-    SMALLEST_NUMBER,
-    VALUE_KEYS,
-    Placeholder,
-    Span,
-    is_secret_name,
-    secret_word,
-)
+from noetic_nb.redact import _secret_names as names
 
 # Longer than what any issuer gives out: a web token takes up to 8 kB, a private key of 8192 bits 6.4 kB.
 MARGIN: Final = 16_384
@@ -52,7 +41,12 @@ def _name_in(value: Mapping[Any, Any]) -> str | None:
     if "call_id" in value or "callId" in value:  # a call of a tool that is named like a secret
         return None
     for key, inner in value.items():
-        if isinstance(key, str) and isinstance(inner, str) and key.lower() in NAME_KEYS and is_secret_name(inner):
+        if (
+            isinstance(key, str)
+            and isinstance(inner, str)
+            and key.lower() in names.NAME_KEYS
+            and names.is_secret_name(inner)
+        ):
             found = inner
     return found
 
@@ -65,7 +59,7 @@ def _is_plain(value: Any) -> bool:
 
 
 # The shapes of secrets are loaded with the first text that is searched: compiling them takes a tenth of an import.
-def _spans_of(text: str) -> list[Span]:
+def _spans_of(text: str) -> list[names.Span]:
     from noetic_nb.redact._levels import spans_of
 
     return spans_of(text)
@@ -107,7 +101,7 @@ class Redaction:
     {'drift_tokens': ['[redacted]', 'use']}
     """
 
-    def __init__(self, placeholder: Placeholder | None = None, *, remembered: int = 0) -> None:
+    def __init__(self, placeholder: names.Placeholder | None = None, *, remembered: int = 0) -> None:
         self._placeholder = placeholder
         self._remembered = self._room = remembered
         self._known: set[str] = set()
@@ -116,7 +110,7 @@ class Redaction:
     def _hidden(self, secret: str) -> str:
         if len(self._words) < 100_000:  # a bound for hostile runs; an ordinary one has a few dozen
             self._words.update(_TOKEN_WORDS.findall(secret[:10_000].lower()))
-        return REDACTED if self._placeholder is None else self._placeholder(secret)
+        return names.REDACTED if self._placeholder is None else self._placeholder(secret)
 
     def text(self, text: str) -> str:
         """Return text without its secrets."""
@@ -173,11 +167,7 @@ class Redaction:
         self._known.update(clean)
 
     def head(self, text: str, length: int) -> str:
-        """Return the first `length` characters of a text without its secrets.
-
-        No more than `MARGIN` characters behind them are read, however long the text is, so that a secret that begins
-        among them is known by its whole.
-        """
+        """Return the first `length` characters of a text without its secrets, for which `MARGIN` more are read."""
         if len(text) <= length + MARGIN:
             return self.text(text)
         text = text[: length + MARGIN]
@@ -266,26 +256,25 @@ class Redaction:
                 if key in _WORD_TEXTS and isinstance(inner, str) and self._words:
                     inner = _TOKEN_WORDS.sub(lambda match: self._word(match[0]), inner)
                 hide = hide or (self._hides(key, inner) and not (key == "token" and "logprob" in value))
-                if named is not None and not hide and key.lower() in VALUE_KEYS and _is_plain(inner):
+                if named is not None and not hide and key.lower() in names.VALUE_KEYS and _is_plain(inner):
                     hide = self._hides(named, inner)
             if type(inner) is str and not hide and not later:  # secrets are found in the order in which they stand
                 made[shown] = self.text(inner)
             else:
                 made[shown] = None
                 later.append((inner, made, shown, hide))
-        # In reverse, for the same order.
-        work.extend(reversed(later))
+        work.extend(reversed(later))  # in reverse, for the same order
         return made
 
     @staticmethod
     def _hides(key: str, value: Any) -> bool:
         if value is None or value == "":
             return False
-        word = secret_word(key)
+        word = names.secret_word(key)
         if word is None:
             return False
-        if isinstance(value, bool | int | float) and word not in ALWAYS:
-            return not isinstance(value, bool) and abs(value) >= SMALLEST_NUMBER
+        if isinstance(value, bool | int | float) and word not in names.ALWAYS:
+            return not isinstance(value, bool) and abs(value) >= names.SMALLEST_NUMBER
         return True
 
     def _beside(self, value: list[Any] | tuple[Any, ...]) -> list[Any]:
@@ -313,7 +302,7 @@ class Redaction:
             and len(head) > 1
             and all(isinstance(name, str) for name in head)
         ):
-            places = [at for at, name in enumerate(head) if is_secret_name(name)]
+            places = [at for at, name in enumerate(head) if names.is_secret_name(name)]
             if places and not _in_pair(head[0], head[1]):
                 made[1:] = [self._row(row, places, head) for row in made[1:]]
         return made
@@ -328,19 +317,19 @@ class Redaction:
         return type(row)(cells) if type(row) in (list, tuple) else cells
 
     def _whole(self, value: Any) -> str:
-        if isinstance(value, str) and PLACEHOLDER.fullmatch(value):
+        if isinstance(value, str) and names.PLACEHOLDER.fullmatch(value):
             return value
         return self._hidden(value if isinstance(value, str) else str(value))
 
     def _word(self, word: Any) -> Any:
-        if not isinstance(word, str) or PLACEHOLDER.fullmatch(word):
+        if not isinstance(word, str) or names.PLACEHOLDER.fullmatch(word):
             return word
         # Also where the text is not known: nobody's word has twenty letters and digits mixed.
         if len(word) >= 20 and any(map(str.isdigit, word)) and any(map(str.isalpha, word)):
-            return REDACTED
+            return names.REDACTED
         # Most runs have no secret, and a long one has a hundred thousand words.
         if self._words and not self._words.isdisjoint(_TOKEN_WORDS.findall(word.lower())):
-            return REDACTED
+            return names.REDACTED
         return self.text(word)
 
     def _tokens(self, value: list[Any] | tuple[Any, ...]) -> list[Any] | None:
@@ -375,11 +364,6 @@ def redact_text(text: str) -> str:
     text : str
         Any text; JSON, and JSON inside JSON, is looked into.
 
-    Returns
-    -------
-    str
-        The same text with credentials replaced by ``[redacted]``, and no other character changed.
-
     Examples
     --------
     >>> redact_text("curl -H 'Authorization: Bearer abcdefghijklmnop'")
@@ -399,11 +383,6 @@ def redact(value: Any) -> Any:
     ----------
     value : object
         Mappings, lists, tuples, text and scalars, nested.
-
-    Returns
-    -------
-    object
-        The same shape; values below a key that names a secret, and credentials inside text, become ``[redacted]``.
 
     Examples
     --------

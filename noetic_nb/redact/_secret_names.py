@@ -21,8 +21,7 @@ class Span(NamedTuple):
     start: int
     end: int
     secret: str
-    quote: str = ""
-    """Put around the placeholder, where a number of JSON becomes text."""
+    quote: str = ""  # put around the placeholder, where a number of JSON becomes text
 
 
 _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")

@@ -189,8 +189,7 @@ class Regulator(Readings):
         self._settings = settings
         self._cached: Decision | None = None
         self._cached_version = -1
-        # Also bounds the corrections of a person that comes from elsewhere.
-        self._configure(settings)
+        self._configure(settings)  # also bounds the corrections of a person that comes from elsewhere
         self._task = Task(person, settings, clock)
 
     # Construction

@@ -36,8 +36,7 @@ _WHITE_SPACE: Final = (
     "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
 )
-_LEAST_LETTERS: Final = 8
-"""Shorter texts do not count as shouting."""
+_LEAST_LETTERS: Final = 8  # shorter texts do not count as shouting
 
 TYPICAL_TURN_TOKENS_OUT: Final = 1000
 TYPICAL_TURN_WALLCLOCK_MS: Final = 10_000
@@ -46,10 +45,7 @@ TOKEN_COST_WEIGHT: Final = 0.7
 
 
 def normalize_cost(tokens_out: int, wallclock_ms: int) -> float:
-    """Return the cost of one turn as a share, in [0, 1], of a typical costly one: 0.7 of it for tokens, the rest for time.
-
-    docs/decisions/noos.md, "Cost", also fixes the order of evaluation.
-    """
+    """Return the cost of one turn as a share of a typical costly one, in [0, 1] (docs/decisions/noos.md, "Cost")."""
     tokens = min(tokens_out / TYPICAL_TURN_TOKENS_OUT, 1.0)
     time = min(wallclock_ms / TYPICAL_TURN_WALLCLOCK_MS, 1.0)
     return TOKEN_COST_WEIGHT * tokens + (1.0 - TOKEN_COST_WEIGHT) * time
@@ -57,11 +53,7 @@ def normalize_cost(tokens_out: int, wallclock_ms: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Impression:
-    """The impression of the wording of a message, before the state of the session modulates it.
-
-    `arousal` is 0 for calm to 1. It is urgent by its words or capitals, or routine: a mere acknowledgement.
-    `mentions_past` is whether it points back in the conversation.
-    """
+    """The impression of the wording of a message; `arousal` is 0 to 1, an acknowledgement is routine."""
 
     arousal: float
     valence: Valence
@@ -112,10 +104,7 @@ def _is_routine(text: str, shape: str) -> bool:
 
 
 def impression_of(message: str) -> Impression:
-    """Return the impression of the wording of a user message: arousal, valence and the flags of the gate.
-
-    docs/decisions/noos.md, "Arousal", also fixes the order of the sum.
-    """
+    """Return the impression of the wording of a user message (docs/decisions/noos.md, "Arousal")."""
     shape = folded(message)
     patterns = _patterns()
     shouts = message.count("!")
@@ -182,10 +171,7 @@ def _sequence_words() -> re.Pattern[str]:
 
 
 def classify_strategy(text: str) -> Strategy | None:
-    """Return the strategy of a whole reply, None when it shows none: the first that matches, in the order of `Strategy`.
-
-    See docs/decisions/noos.md, "Strategy".
-    """
+    """Return the strategy of a whole reply, the first that matches, or None (docs/decisions/noos.md, "Strategy")."""
     size = len(text.encode("utf-8", "surrogatepass"))
     # The order of the rules is the result: a list of questions is a question first.
     questions = text.count("?")
@@ -369,8 +355,7 @@ class Session:
 
     def copy(self) -> Session:
         """Return an independent session in the same state."""
-        # Settled first: the queue holds bound methods of this session.
-        self.settle()
+        self.settle()  # settled first: the queue holds bound methods of this session
         duplicate = copy.copy(self)
         duplicate._queue = []
         duplicate._learned = self._learned.copy()

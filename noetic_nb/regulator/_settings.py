@@ -1,7 +1,4 @@
-"""Everything about a regulator that is configuration: data that a slider can change and a snapshot can keep.
-
-Predicates and scorers written by users are code; a snapshot refers to them by name and the reader supplies them.
-"""
+"""All the configuration of a regulator, as data; predicates and scorers of users are code, and kept by name."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, NoReturn
 
 from noetic_nb.regulator._measures.corrections import CorrectionStore
@@ -32,8 +32,7 @@ class Person:
     def replace(self, other: Person) -> None:
         """Take over another memory; regulators that share this one use it from now on."""
         version = max(self.corrections.version, other.corrections.version) + 1
-        # A copy, so that the two never share a memory by accident.
-        taken = other.copy()
+        taken = other.copy()  # a copy, so that the two never share a memory by accident
         self.user_id, self.corrections, self.session = taken.user_id, taken.corrections, taken.session
         self.corrections.version = version  # never falls, so that no cached decision looks fresh
 
@@ -44,8 +43,7 @@ class Person:
 
 EXTRA_KEY: Final = "noetic_nb"
 """Where settings and corrections below the threshold are kept."""
-EXTRA_VERSION: Final = 1
-"""Of the extra key; raised when a reader of an older version could misread it."""
+EXTRA_VERSION: Final = 1  # of the extra key; raised when a reader of an older version could misread it
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +168,8 @@ class _Repeating(dict[str, Any]):
 
 def _fields(pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     # Only a repeated key makes the two lengths differ, and only then are keys counted.
-    fields = dict(pairs)
-    return fields if len(fields) == len(pairs) else _Repeating(pairs)
+    record = dict(pairs)
+    return record if len(record) == len(pairs) else _Repeating(pairs)
 
 
 def _plain(value: Any) -> Any:
@@ -286,14 +284,7 @@ def _read_rate(value: object, above: str, key: str) -> Rate:
 
 
 _LEARNED_KEYS: Final = ("gain_mode", "tick", "response_success", "response_strategies")
-_PATTERN_KEYS: Final = (
-    "user_id",
-    "topic_cluster",
-    "pattern_name",
-    "learned_from_turns",
-    "confidence",
-    "example_corrections",
-)
+_PATTERN_KEYS: Final = tuple(each.name for each in fields(CorrectionPattern))
 
 
 def _read_pattern(value: object, above: str, key: str) -> CorrectionPattern:
@@ -338,11 +329,7 @@ def snapshot(person: Person, settings: Settings, form: SnapshotForm) -> Regulato
 def restore(
     state: RegulatorState, *, use_extra: bool = True, named: Mapping[str, Any] | None = None
 ) -> tuple[Person, Settings]:
-    """Return the person and the settings of a snapshot.
-
-    Without `use_extra` it is read as the original does. `named` has scorers and predicates of one's own, by name.
-    Raises ValueError if the extra key is malformed; the message names the key.
-    """
+    """Return the person and the settings of a snapshot; `named` are scorers and predicates of one's own. Raises ValueError."""
     extra = state.extra if use_extra else None
     # A snapshot without settings is one of the original, which forgets them.
     settings = RELEASE_SETTINGS

@@ -1,7 +1,4 @@
-"""The live state of one task: counters, windows and texts, changed by events and read by predicates.
-
-Topics, bags and scores are computed when something reads them, so a turn whose decision no one reads costs next to nothing.
-"""
+"""The live state of one task, changed by events; topics, bags and scores are computed when a predicate reads them."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from noetic_nb.regulator import events
 from noetic_nb.regulator._measures.confidence import (
     NEUTRAL_CONFIDENCE,
     TokenStats,
@@ -22,24 +20,11 @@ from noetic_nb.regulator._measures.topics import cluster_of
 from noetic_nb.regulator._settings import Settings
 from noetic_nb.regulator._state import Person
 from noetic_nb.regulator.decisions import CorrectionPattern
-from noetic_nb.regulator.events import (
-    U32_MAX,
-    U64_MAX,
-    Cost,
-    QualityFeedback,
-    Token,
-    ToolCall,
-    ToolResult,
-    TurnComplete,
-    TurnStart,
-    UserCorrection,
-)
 from noetic_nb.regulator.predicates.core import DEFAULT_HISTORY_WINDOW
 from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer
 
 _EARLIER_TEXTS: Final = 16
-_TOOL_TEXTS: Final = 16
-"""How many texts of the conversation drift scorers are given (ours)."""
+_TOOL_TEXTS: Final = 16  # how many texts of the conversation drift scorers are given (ours)
 
 
 class CostTotals:
@@ -53,11 +38,11 @@ class CostTotals:
         """How many events had no price."""
         self.usd = 0.0
 
-    def add(self, cost: Cost) -> None:
+    def add(self, cost: events.Cost) -> None:
         """Count one event, plain by now (`events.plain`); one without a price adds nothing to `usd`."""
-        self.tokens_in = min(self.tokens_in + cost.tokens_in, U32_MAX)
-        self.tokens_out = min(self.tokens_out + cost.tokens_out, U32_MAX)
-        self.wallclock_ms = min(self.wallclock_ms + cost.wallclock_ms, U64_MAX)  # type: ignore[assignment]  # whole by now
+        self.tokens_in = min(self.tokens_in + cost.tokens_in, events.U32_MAX)
+        self.tokens_out = min(self.tokens_out + cost.tokens_out, events.U32_MAX)
+        self.wallclock_ms = min(self.wallclock_ms + cost.wallclock_ms, events.U64_MAX)  # type: ignore[assignment]  # whole by now
         if cost.usd is None:
             self.unpriced += 1
         else:
@@ -65,10 +50,7 @@ class CostTotals:
 
 
 class Task:
-    """One task of one person, whose memory outlives the task and may be shared.
-
-    `clock` gives monotonic seconds, for implicit corrections only.
-    """
+    """One task of one person, whose memory outlives it; `clock` gives monotonic seconds, for implicit corrections only."""
 
     __slots__ = (
         "_clock",
@@ -121,7 +103,7 @@ class Task:
 
     # Events
 
-    def turn_start(self, event: TurnStart) -> None:
+    def turn_start(self, event: events.TurnStart) -> None:
         """Open a turn."""
         strict = self.settings.turns == "strict"
         window = self.settings.implicit_window_s
@@ -155,11 +137,11 @@ class Task:
             self._record_correction(message)
             self.implicit_count += 1
 
-    def token(self, event: Token) -> None:
+    def token(self, event: events.Token) -> None:
         """Take one streamed token."""
         self.token_stats.add(event)
 
-    def turn_complete(self, event: TurnComplete) -> None:
+    def turn_complete(self, event: events.TurnComplete) -> None:
         """Take the reply."""
         self.response = self.pending = event.full_response
         self._read_text = None
@@ -167,12 +149,12 @@ class Task:
         if self.settings.implicit_window_s is not None:
             self._completed_at = self._clock()
 
-    def cost(self, event: Cost) -> None:
+    def cost(self, event: events.Cost) -> None:
         """Count the usage."""
         self.costs.add(event)
         self.person.session.add_cost(event.tokens_out, event.wallclock_ms)  # type: ignore[arg-type]  # whole by now
 
-    def quality(self, event: QualityFeedback) -> None:
+    def quality(self, event: events.QualityFeedback) -> None:
         """Take a grade; it teaches only if a reply waits for one."""
         quality = float(event.quality)
         finite = math.isfinite(quality)
@@ -191,7 +173,7 @@ class Task:
             quality = min(max(quality, 0.0), 1.0)
         self.person.session.add_grade(text, quality, self.message or "")
 
-    def correction(self, event: UserCorrection) -> None:
+    def correction(self, event: events.UserCorrection) -> None:
         """File a correction under the current topic."""
         if event.corrects_last:
             self._record_correction(event.correction_message)
@@ -203,14 +185,14 @@ class Task:
             self._corrected.add(text)
         self.person.corrections.add(self.cluster, text)
 
-    def tool_call(self, event: ToolCall) -> None:
+    def tool_call(self, event: events.ToolCall) -> None:
         """Record a call."""
         self.tools.add_call(event)
         if event.args_json is not None:
             self.tool_texts.append(event.args_json)
             self.scores = []  # a scorer that reads tool texts may now score the same reply otherwise
 
-    def tool_result(self, event: ToolResult) -> None:
+    def tool_result(self, event: events.ToolResult) -> None:
         """Record how a call ended."""
         self.tools.add_result(event, self.cluster)
         text = event.output if event.output is not None else event.error_summary
@@ -265,7 +247,7 @@ class Task:
             return None
         return DriftInput(self.message, self.response, self.earlier, self.tool_texts)
 
-    def calls(self, *, across_turns: bool) -> Sequence[ToolCall]:
+    def calls(self, *, across_turns: bool) -> Sequence[events.ToolCall]:
         """Tool calls of this turn, or the newest of the task."""
         return self.tools.task_calls if across_turns else self.tools.calls
 
@@ -291,7 +273,7 @@ class Task:
         self.scores.append((scorer, score))
         return score
 
-    def streamed(self) -> tuple[int, Sequence[Token]]:
+    def streamed(self) -> tuple[int, Sequence[events.Token]]:
         """Character offset of the first token kept, and this turn's tokens."""
         return self.token_stats.first_char, self.token_stats.tokens
 
@@ -308,14 +290,14 @@ class Task:
 
 Handler: TypeAlias = Callable[[Task, Any], None]
 HANDLERS: Final[dict[type[Any], Handler]] = {
-    TurnStart: Task.turn_start,
-    Token: Task.token,
-    TurnComplete: Task.turn_complete,
-    Cost: Task.cost,
-    QualityFeedback: Task.quality,
-    UserCorrection: Task.correction,
-    ToolCall: Task.tool_call,
-    ToolResult: Task.tool_result,
+    events.TurnStart: Task.turn_start,
+    events.Token: Task.token,
+    events.TurnComplete: Task.turn_complete,
+    events.Cost: Task.cost,
+    events.QualityFeedback: Task.quality,
+    events.UserCorrection: Task.correction,
+    events.ToolCall: Task.tool_call,
+    events.ToolResult: Task.tool_result,
 }
 
 

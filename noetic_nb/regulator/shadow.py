@@ -46,10 +46,7 @@ class LogLine:
 
 
 def read_log(lines: Iterable[str], on_skip: Callable[[int, str], None]) -> list[LogLine]:
-    """Return the events of a log of JSON Lines; blank lines are passed over.
-
-    `on_skip` is called with the number (from 1) and the reason of every line that is not an event.
-    """
+    """Return the events of JSON Lines; `on_skip` is called with the number and reason of each line that is not an event."""
     found: list[LogLine] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -107,10 +104,7 @@ class ReplayStatistics:
 
 
 def score_statistics(scores: Sequence[float]) -> dict[str, Any]:
-    """Return count, extremes, percentiles, a histogram and how many scores, one at least, reach each threshold.
-
-    docs/behaviour/regulator.md, "Event logs", fixes the percentiles.
-    """
+    """Return count, extremes, percentiles, a histogram, and the scores at each threshold (docs/behaviour/regulator.md)."""
     ordered = sorted(scores)
     histogram = [0] * 10
     total = 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from noetic_nb.errors import NoeticConfigError
@@ -69,27 +68,6 @@ def _rules(layers: Any) -> tuple[dict[str, Any] | None, dict[str, str]]:
         return None, {}
     rules = tuple(rule for book in books for rule in book)
     return RuleFile.data_of(rules), {rule.id: rule.source for rule in rules if rule.source is not None}
-
-
-def cost_of_run(
-    meta: Mapping[str, Any], calls: Iterable[ModelCalled], compactions: Iterable[ContextCompacted]
-) -> float | None:
-    """Return the cost in US dollars; see `Run.cost`."""
-    calls, named = tuple(calls), meta.get("estimated")
-    estimated = set(named) if isinstance(named, list | tuple) else set()  # of a file, it may be anything
-    reported = meta.get("cost")
-    if isinstance(reported, int | float) and not any(call.cost is not None for call in calls):
-        return float(reported)
-    is_counted = not {"input_tokens", "output_tokens"} & estimated
-
-    def listed(event: ModelCalled | ContextCompacted, counts: Usage) -> float | None:
-        return cost_of(counts, model=event.model or "", at_ms=None if "t_ms" in estimated else event.t_ms)
-
-    costs = [
-        call.cost if call.cost is not None or not is_counted else listed(call, Usage(*call.counts)) for call in calls
-    ]
-    costs += [listed(event, Usage(**event.usage)) for event in compactions if event.usage is not None]
-    return None if None in costs else sum([cost for cost in costs if cost is not None], 0.0)
 
 
 class AskedEvents(LabelledEvents):
@@ -194,7 +172,24 @@ class AskedEvents(LabelledEvents):
         >>> Run.from_messages([{"role": "user", "content": "hi"}]).cost()
         0.0
         """
-        return cost_of_run(self.meta, self.select(ModelCalled), self.select(ContextCompacted))
+        calls, named = self.select(ModelCalled), self.meta.get("estimated")
+        estimated = set(named) if isinstance(named, list | tuple) else set()  # of a file, it may be anything
+        reported = self.meta.get("cost")
+        if isinstance(reported, int | float) and not any(call.cost is not None for call in calls):
+            return float(reported)
+        is_counted = not {"input_tokens", "output_tokens"} & estimated
+
+        def listed(event: ModelCalled | ContextCompacted, counts: Usage) -> float | None:
+            return cost_of(counts, model=event.model or "", at_ms=None if "t_ms" in estimated else event.t_ms)
+
+        costs = [
+            call.cost if call.cost is not None or not is_counted else listed(call, Usage(*call.counts))
+            for call in calls
+        ]
+        costs += [
+            listed(event, Usage(**event.usage)) for event in self.select(ContextCompacted) if event.usage is not None
+        ]
+        return None if None in costs else sum([cost for cost in costs if cost is not None], 0.0)
 
     def cause(
         self, decision_or_call: SteeringDecided | ToolCalled | int | None = None, *, seq: int | None = None

@@ -35,21 +35,17 @@ _HINT: Final = (
 )
 
 
-_RULES: Final = 8
-"""Rules that are named; the ledger names all."""
+_RULES: Final = 8  # rules that are named; the ledger names all
 
 
 class ValueCause(NamedTuple):
     """A value in a call, and where it came from."""
 
-    argument: str
-    """Its path: ``items[0].id``."""
+    argument: str  # its path: ``items[0].id``
     member: Any
-    value: Any
-    """The same without secrets."""
+    value: Any  # the same without secrets
     origin: Origin
-    item: int | None
-    """The place in the log of the thread of the item that wrote it first."""
+    item: int | None  # the place in the log of the thread of the item that wrote it first
     turn: int | None
 
 
@@ -64,8 +60,7 @@ class CauseReader:
         self._items: dict[tuple[str, str], Item] = {}
         self._places: dict[tuple[str, str], tuple[int | None, int]] = {}
         self._decided: dict[int, int] = {}
-        # A run is asked from several threads, and what has been read is kept.
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # a run is asked from several threads, and what has been read is kept
 
     def item_of(self, event: RunEvent, origin: Origin) -> Item | None:
         """Return the item that an origin names, a layer's as well; None where the run does not have it."""
@@ -92,11 +87,7 @@ class CauseReader:
         return None
 
     def rows(self, event: SteeringDecided | ToolCalled, at: int, most: int | None = None) -> list[ValueCause]:
-        """Return the values of a call, in order, by the place of its event in the run.
-
-        With `most`, the first so many, of which only as much is shown as a reader sees. What holds nothing, None and an empty
-        text, came from nowhere and is left out.
-        """
+        """Return the values of a call, by the place of its event, or the first `most` of them; nothing comes from nowhere."""
         with self._lock:
             self._read()
             args: Any = event.args
@@ -123,8 +114,7 @@ class CauseReader:
             event: Any = events[place]
             is_decision = isinstance(event, SteeringDecided)
             what = "response" if is_decision and event.tool_name is None else "call"
-            # Times in a replay are those of the recorded rules.
-            keeps_times = not meta.get("replay")
+            keeps_times = not meta.get("replay")  # times in a replay are those of the recorded rules
             rules: tuple[str, ...] = ()
             if is_decision:
                 timed = [rule for rule, _ in event.rules_ms] if keeps_times else []
@@ -154,8 +144,7 @@ class CauseReader:
         events = self._run.events
         size = len(events)
         if self._read_to and not (self._read_to <= size and events[self._read_to - 1] is self._last):
-            # A bounded run has let its oldest turns go.
-            self._read_to = 0
+            self._read_to = 0  # a bounded run has let its oldest turns go
             self._places.clear()
             self._items.clear()
         elif self._read_to == size:
@@ -167,8 +156,7 @@ class CauseReader:
                     item_id = item.get("id")
                     if item_id:
                         self._items.setdefault((thread, item_id), item)
-                        # A child's log is its own.
-                        known = place if event.where.depth == 0 else None
+                        known = place if event.where.depth == 0 else None  # a child's log is its own
                         self._places.setdefault((thread, item_id), (known, event.where.turn))
             elif isinstance(event, ViewAssembled):
                 for _layer, item in event.layer_items:
@@ -246,10 +234,7 @@ def _is_whole(given: object) -> bool:
 
 
 def _leaves(args: Mapping[str, Any], clean: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the path, the value and the shown value of all that stands in the arguments, as `members` finds it.
-
-    What is shown otherwise than it is, a secret or what was left out, is one value.
-    """
+    """Yield path, value and shown value of all that stands in the arguments; a hidden part is one value."""
     waiting: list[tuple[str, Any, Any]] = [("", args, clean)]
     while waiting:
         path, value, shown = waiting.pop()

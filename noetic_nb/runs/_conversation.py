@@ -9,21 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from noetic_nb import events as ev
 from noetic_nb._core.long_work import counted
-from noetic_nb.events import (
-    ChildEnded,
-    ChildStarted,
-    ContextCompacted,
-    ItemsAppended,
-    MemoryTraceSpan,
-    ModelCalled,
-    QualityGiven,
-    RunEvent,
-    ToolCalled,
-    TurnCompleted,
-    TurnStarted,
-    Where,
-)
 from noetic_nb.items import Item, item_text
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._item_checks import problem_of
@@ -31,22 +18,13 @@ from noetic_nb.items._messages import Message
 from noetic_nb.items._messages.message import Child, Compaction
 from noetic_nb.items._origins import MODEL, Participants, with_origin
 from noetic_nb.redact import Redaction
-from noetic_nb.runs._conversation_texts import (
-    ChosenCounter,
-    ContextTokens,
-    clean_meta,
-    items_of,
-    read_object,
-    reads_as_error,
-    safe_items,
-    said,
-)
+from noetic_nb.runs import _conversation_texts as texts
 
 _WRITES: Final = frozenset({"create", "str_replace", "insert", "delete", "rename"})
 _FOLDER: Final = "/memories"
 
 
-def memory_span(call: ToolCalled) -> MemoryTraceSpan | None:
+def memory_span(call: ev.ToolCalled) -> ev.MemoryTraceSpan | None:
     """Return a call of the memory tool as an operation of a layer, None for any other call."""
     args = call.args
     if call.name != "memory" or args is None:
@@ -55,7 +33,7 @@ def memory_span(call: ToolCalled) -> MemoryTraceSpan | None:
     if command not in ("view", *_WRITES) or not isinstance(path, str) or not path.startswith(_FOLDER):
         return None
     about = {"command": command, "path": path, "new_path": args.get("new_path")}
-    return MemoryTraceSpan(
+    return ev.MemoryTraceSpan(
         call.where,
         call.t_ms,
         "memory",
@@ -100,7 +78,7 @@ def conversation_events(
     timed: bool = True,
     ended: bool = False,
     redaction: Redaction | None = None,
-) -> tuple[dict[str, Any], list[RunEvent]]:
+) -> tuple[dict[str, Any], list[ev.RunEvent]]:
     """Return a conversation as the meta and the events of a run without secrets, for `run_of_settled`.
 
     Calls whose ids were used before get ids of their own. Between the messages of a simulation no time of work goes by (not
@@ -108,16 +86,16 @@ def conversation_events(
     """
     given = list(messages)
     redaction = Redaction() if redaction is None else redaction
-    policy, items = safe_items(policy, given, redaction)
+    policy, items = texts.safe_items(policy, given, redaction)
     answers = [message for message in given if isinstance(message, Message)]
     model = next((message.model for message in answers if message.model), None)
-    counter = ChosenCounter(str(model or (meta or {}).get("model") or ""))
-    where = Where(thread_id, f"{thread_id}/e0", 0)
+    counter = texts.ChosenCounter(str(model or (meta or {}).get("model") or ""))
+    where = ev.Where(thread_id, f"{thread_id}/e0", 0)
     writer = _Writer(where, redaction, policy, closing_tools, timed, ended, counter)
     writer.write(counted(given, "messages"), items, next(_times(given), None))
     writer.end_turn()
     if quality is not None and writer.judged is not None:
-        writer.events.append(QualityGiven(writer.judged, writer.t_ms, quality, "reward"))
+        writer.events.append(ev.QualityGiven(writer.judged, writer.t_ms, quality, "reward"))
     params = next((message.params for message in answers if message.params), None)
     beside = [*unmapped, *writer.unmapped]
     about: dict[str, Any] = {
@@ -127,7 +105,7 @@ def conversation_events(
         "source": "messages",
         "model": None if model is None else redaction.text(model),
         "params": None if params is None else redaction.data(dict(params)),
-        **clean_meta(meta or {}, redaction),
+        **texts.clean_meta(meta or {}, redaction),
         "policy": "\n\n".join(writer.policy),
         "estimated": [name for name in _ESTIMATED if name in writer.estimated],
         "counter": counter.name,
@@ -141,26 +119,26 @@ class _Writer:
 
     def __init__(
         self,
-        where: Where,
+        where: ev.Where,
         redaction: Redaction,
         policy: str,
         closing_tools: Collection[str],
         timed: bool,
         ended: bool,
-        counter: ChosenCounter,
+        counter: texts.ChosenCounter,
     ) -> None:
         self.thread_id = where.thread_id
         self.where = where
         # Ids of items begin with it: those of a child must differ from those of the conversation.
         self.prefix = where.execution_id if where.depth else where.thread_id
         self.redaction = redaction
-        self.events: list[RunEvent] = []
+        self.events: list[ev.RunEvent] = []
         self.policy = [policy] if policy else []
         self.closing_tools = closing_tools
         self.estimated: set[str] = set()
         self.unmapped: list[dict[str, Any]] = []
         self.length = self.turn = 0
-        self.counter, self.context = counter, ContextTokens(counter, policy=policy)
+        self.counter, self.context = counter, texts.ContextTokens(counter, policy=policy)
         self.t_ms = _START_MS
         self.has_times = False
         self.started_ms: float | None = None
@@ -170,10 +148,10 @@ class _Writer:
         self.is_timed = False
         self.is_open = False
         self.calls: dict[str, Item] = {}
-        self.steps: list[ModelCalled] = []
+        self.steps: list[ev.ModelCalled] = []
         self.tool_calls = 0
         self.answer: str | None = None
-        self.judged: Where | None = None
+        self.judged: ev.Where | None = None
         self.is_answered = self.is_priced = False
         self.children = 0
         self.participants = Participants()
@@ -189,7 +167,7 @@ class _Writer:
             if isinstance(one, Child):
                 self.child(one)
                 continue
-            stop = start + len(items_of(one))
+            stop = start + len(texts.items_of(one))
             self.at(one)
             if isinstance(one, Compaction):
                 self.compaction(one, items[start:stop])
@@ -241,7 +219,7 @@ class _Writer:
             self.length += 1
         self.context.add(made)
         kept = tuple(made)
-        self.events.append(ItemsAppended(self.where, self.t_ms, start, kept, origin))
+        self.events.append(ev.ItemsAppended(self.where, self.t_ms, start, kept, origin))
         return kept
 
     def user(self, items: Sequence[Item]) -> None:
@@ -257,11 +235,11 @@ class _Writer:
 
     def begin_turn(self, query: str, size: int) -> None:
         self.turn += 1
-        self.where = Where(self.thread_id, f"{self.thread_id}/e{self.turn}", self.turn)
+        self.where = ev.Where(self.thread_id, f"{self.thread_id}/e{self.turn}", self.turn)
         self.is_open, self.answer = True, None
         self.started_ms = self.t_ms if self.is_timed else None
         turn_id = f"{self.thread_id}/t{self.turn}"
-        self.events.append(TurnStarted(self.where, self.t_ms, turn_id, self.length, self.length + size, query))
+        self.events.append(ev.TurnStarted(self.where, self.t_ms, turn_id, self.length, self.length + size, query))
 
     def assistant(self, message: Message, items: Sequence[Item]) -> None:
         if not self.is_open and not self.where.depth:
@@ -290,7 +268,7 @@ class _Writer:
                 outputs.add(item.get("callId"))
                 self.result(message, item, given)
         # Text beside a call is no answer yet: the model goes on after the result.
-        self.answer = said(made) if calls <= outputs else None
+        self.answer = texts.said(made) if calls <= outputs else None
 
     def beside(self, message: Message, items: Sequence[Item], purpose: Literal["agent", "summary"] = "agent") -> None:
         """Write a call whose answer is no part of the conversation."""
@@ -310,14 +288,10 @@ class _Writer:
         return usage
 
     def model_call(
-        self,
-        message: Message,
-        made: tuple[Item, ...],
-        usage: Mapping[str, int],
-        purpose: Literal["agent", "summary"],
-    ) -> ModelCalled:
+        self, message: Message, made: tuple[Item, ...], usage: Mapping[str, int], purpose: Literal["agent", "summary"]
+    ) -> ev.ModelCalled:
         """Return a call as an event."""
-        return ModelCalled(
+        return ev.ModelCalled(
             self.where,
             self.t_ms,
             len(self.steps),
@@ -343,7 +317,7 @@ class _Writer:
             self.beside(one.answer, items[:written], "summary")
         kept = tuple(items[written:])
         self.events.append(
-            ContextCompacted(
+            ev.ContextCompacted(
                 self.where,
                 self.t_ms,
                 self.redaction.text(one.by),
@@ -362,22 +336,22 @@ class _Writer:
     def child(self, child: Child) -> None:
         """Write an agent that a call of a tool started, with a log of its own."""
         self.children += 1
-        where = Where(
+        where = ev.Where(
             self.thread_id, f"{self.where.execution_id}/c{self.children}", self.where.turn, self.where.depth + 1
         )
-        _, items = safe_items("", child.messages, self.redaction)
+        _, items = texts.safe_items("", child.messages, self.redaction)
         inner = _Writer(where, self.redaction, "", (), self.timed, self.ended, self.counter)
         inner.events, inner.estimated, inner.unmapped = self.events, self.estimated, self.unmapped
         times = list(_times(child.messages))
         started, ended = (min(times), max(times)) if times else (self.t_ms, self.t_ms)
         name, parent_id = self.redaction.text(child.name), self.where.execution_id
-        self.events.append(ChildStarted(where, started, parent_id, name, child.kind, 0, (), FrozenDict()))
+        self.events.append(ev.ChildStarted(where, started, parent_id, name, child.kind, 0, (), FrozenDict()))
         inner.write(child.messages, items, started)
         inner.end_calls()
         costs = [step.cost for step in inner.steps if step.cost is not None]
         outcome: Any = "failure" if child.failed else "success" if inner.answer is not None else "aborted"
         self.events.append(
-            ChildEnded(
+            ev.ChildEnded(
                 where,
                 ended,
                 parent_id,
@@ -414,13 +388,13 @@ class _Writer:
         error = message.errors.get(given.get("callId") or "")
         if error is None and not message.statuses_known:
             self.estimated.add("status")
-            error = output if reads_as_error(output) else None
-        called = ToolCalled(
+            error = output if texts.reads_as_error(output) else None
+        called = ev.ToolCalled(
             self.where,
             self.t_ms,
             call["name"],
             call_id,
-            read_object(call["arguments"]),
+            texts.read_object(call["arguments"]),
             output,
             message.duration_ms if message.role == "tool" else None,
             "ok" if error is None else "error",
@@ -436,12 +410,12 @@ class _Writer:
         """Write the calls that have no result, where the source shows everything there was."""
         for call_id, call in self.calls.items() if self.ended else ():
             self.estimated.add("status")
-            args = read_object(call["arguments"])
-            self.events.append(ToolCalled(self.where, self.t_ms, call["name"], call_id, args, "", None, "ok"))
+            args = texts.read_object(call["arguments"])
+            self.events.append(ev.ToolCalled(self.where, self.t_ms, call["name"], call_id, args, "", None, "ok"))
             self.tool_calls += 1
         if self.ended and self.calls:
             self.calls.clear()
-            self.answer = said(self.steps[-1].items) if self.steps else None
+            self.answer = texts.said(self.steps[-1].items) if self.steps else None
 
     def end_turn(self) -> None:
         if not self.is_open:
@@ -454,7 +428,7 @@ class _Writer:
         self.is_answered = self.is_answered or self.answer is not None
         is_timed = self.timed and self.started_ms is not None and "t_ms" not in self.estimated
         self.events.append(
-            TurnCompleted(
+            ev.TurnCompleted(
                 self.where,
                 self.t_ms,
                 f"{self.thread_id}/t{self.turn}",

@@ -20,8 +20,7 @@ from noetic_nb._core.atomic_write import owner_only, regular_file, write_whole
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.redact import redact_text
 
-FILE: Final = "codebook.json"
-"""The file of the codebook of a folder of runs."""
+FILE: Final = "codebook.json"  # the file of the codebook of a folder of runs
 _PARTS: Final = ("run", "turn", "call", "item")
 _MOST_BYTES: Final = 2**20
 _HINT: Final = (
@@ -32,15 +31,11 @@ _HINT: Final = (
 class Code(NamedTuple):
     """One name of a codebook."""
 
-    values: tuple[Value, ...]
-    """Those that are allowed; any where there are none."""
-    meanings: tuple[str, ...]
-    """Of each value, in the same order."""
+    values: tuple[Value, ...]  # those that are allowed; any where there are none
+    meanings: tuple[str, ...]  # of each value, in the same order
     description: str
-    of: str | None
-    """The part of a run that it is about: run, turn, call or item; any where it is None."""
-    good: tuple[Value, ...]
-    """The values that count as a good outcome."""
+    of: str | None  # the part of a run that it is about: run, turn, call or item; any where it is None
+    good: tuple[Value, ...]  # the values that count as a good outcome
 
 
 class Codebook(Mapping[str, Code]):
@@ -168,10 +163,7 @@ def _code(name: str, code: Any) -> Code:
 
 
 def codebook_of(meta: Mapping[str, Any], path: str | None) -> Codebook | None:
-    """Return the codebook of a run: that of its meta, else that of the folder of its file; None where there is none.
-
-    Raises `NoeticConfigError` ``INVALID_CODEBOOK``.
-    """
+    """Return the codebook of a run's meta, else of its folder, else None; raises ``INVALID_CODEBOOK``."""
     if "codebook" in meta:
         return Codebook(meta["codebook"])
     if path is None:
@@ -194,8 +186,7 @@ try:
 except ImportError:  # no such thing on Windows
     fcntl = None  # type: ignore[assignment]
 
-SUFFIX: Final = ".labels.jsonl"
-"""What stands behind the name of a file in that of its labels."""
+SUFFIX: Final = ".labels.jsonl"  # what stands behind the name of a file in that of its labels
 CONSENSUS: Final = "consensus"
 """The rater whose labels are what several have agreed on: they count for all, and agreement leaves them out."""
 
@@ -211,10 +202,8 @@ class Label(NamedTuple):
     t_ms: float
     thread_id: str | None = None
     turn: int | None = None
-    call: int | None = None
-    """Among the agent's model calls of the run."""
-    item: int | None = None
-    """Among the items of the thread's log."""
+    call: int | None = None  # among the agent's model calls of the run
+    item: int | None = None  # among the items of the thread's log
 
     @property
     def target(self) -> tuple[str | None, int | None, int | None, int | None]:
@@ -228,11 +217,7 @@ def labels_path(path: str | PathLike[str]) -> Path:
 
 
 def labels_of_file(path: str | PathLike[str]) -> dict[str, list[Label]]:
-    """Return the labels of all runs of a file, by the key of the run in it, the oldest first.
-
-    The key is the name of the run in a file that `Run.save` wrote, elsewhere its place in the file. Raises `NoeticError`
-    ``invalid_run_file`` for a damaged line.
-    """
+    """Return the labels of all runs of a file, by name or place of the run in it; raises ``invalid_run_file``."""
     file = labels_path(path)
     try:
         about = file.stat()
@@ -387,11 +372,7 @@ def agreed_value(labels: Sequence[Label], name: str) -> Value | None:
 def shown_to(
     labels: Sequence[Label], by: str | None, units: Callable[[str], Iterable[tuple[Any, ...]] | None] = lambda _: None
 ) -> list[Label]:
-    """Return the labels that a rater may see: the own ones, and those of others where both are done with the name.
-
-    `units` gives the targets of a name where they are known: a rater is done who has labelled all of them. Else both are done
-    who have labelled the same ones.
-    """
+    """Return the labels that a rater may see: the own ones, and others' once both have labelled all `units` of the name."""
     if by is None:
         return list(labels)
     done: dict[tuple[str, str], set[Any]] = {}

@@ -14,17 +14,12 @@ _NO_STATE: Final = object()
 
 @dataclass(slots=True, eq=False)
 class Write:
-    """One write of a state.
+    """One write of a state; `last` is the write before it in the same execution tree, None for the first."""
 
-    `last` is the write before it in the same execution tree, None for the first that is recorded.
-    """
-
-    at: int
-    """Its place among the writes of its track."""
+    at: int  # its place among the writes of its track
     event: LayerStateChanged
     last: Write | None
-    changed: bool
-    """Whether the state is another than before; the first that is recorded counts as a change."""
+    changed: bool  # whether the state is another than before; the first that is recorded counts as a change
     counts: tuple[int, int, int] | None = field(default=None, repr=False)
     """How much was added, removed and changed, once someone asked."""
 
@@ -40,13 +35,10 @@ class Flow:
 
     layer_id: str
     started: ChildStarted
-    given: Any
-    """The state that the layer handed it; `Flow.NOTHING` where it handed none."""
-    dropped: bool = False
-    """Whether the step left the layer out of the child."""
+    given: Any  # the state that the layer handed it; `Flow.NOTHING` where it handed none
+    dropped: bool = False  # whether the step left the layer out of the child
     ended: ChildEnded | None = None
-    own: LayerStateChanged | None = None
-    """The last state that the child wrote for itself."""
+    own: LayerStateChanged | None = None  # the last state that the child wrote for itself
 
     NOTHING = _NO_STATE
 
@@ -61,8 +53,7 @@ class Track:
     writes: list[Write] = field(default_factory=list)
     changes: list[Write] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
-    newest: Write | None = None
-    """The last write that was no child's."""
+    newest: Write | None = None  # the last write that was no child's
     of_children: dict[str, Write] = field(default_factory=dict)
 
     def at_end_of(self, turn: int) -> Write | None:
@@ -74,10 +65,7 @@ class Track:
 
 
 class StateIndex:
-    """The tracks of a run, in the order in which they are first heard of.
-
-    `shows` tells whether what happened at a place is shown, or only read for what came of it.
-    """
+    """The tracks of a run, in order; `shows` tells whether a place is shown, or only read for what came of it."""
 
     reads: ClassVar = frozenset({ChildEnded, ChildStarted, LayersDropped, LayerStateChanged, ViewAssembled})
     """The types of the events that it has a use for."""

@@ -1,7 +1,4 @@
-"""Readers of run files; `Run.load` makes runs of their parts.
-
-Nothing that is read is executed, and a file cannot make the reader use more memory than it was allowed.
-"""
+"""Readers of run files, within the memory they are allowed; `Run.load` makes runs of their parts."""
 
 from __future__ import annotations
 
@@ -28,8 +25,7 @@ from noetic_nb.runs._save import is_unfinished, member_ends
 # A thousand turns take about 20 MB; a gigabyte of zeros takes 1 MB on disk.
 MAX_BYTES: Final = 512 * 2**20
 """Most bytes a file may unpack to, unless `load_run` is given another number."""
-UNFINISHED: Final = "unfinished"
-"""The key of meta under which a run says that its file may lack turns."""
+UNFINISHED: Final = "unfinished"  # the key of meta under which a run says that its file may lack turns
 _WHY_UNFINISHED: Final = (
     "The process that saved this run ended before it could finish the file. The turns that were under way are missing. "
     "nn.recover(run_file, storage) adds those that are in storage."
@@ -129,10 +125,7 @@ class _File:
 
 
 def read_gzip(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the unpacked content of a gzip file of limited size.
-
-    Raises `NoeticError` ``invalid_run_file`` if it is missing, damaged or too large.
-    """
+    """Return the content of a gzip file; raises ``invalid_run_file`` if it is missing, damaged or too large."""
     file = _File(path, max_bytes, max_bytes)
     found = io.BytesIO()
     for line in file.unpacked():
@@ -178,10 +171,8 @@ class RunFile:
     meta: dict[str, Any]
     bundle: dict[str, Any] | None
     events: list[RunEvent]
-    numbers: list[int]
-    """The number of each event, in their order."""
-    parts: list[Part]
-    """What was appended, in the order of the file; a change of meta is a part without events."""
+    numbers: list[int]  # the number of each event, in their order
+    parts: list[Part]  # what was appended, in the order of the file; a change of meta is a part without events
     ends: list[int]
     """Where the members of the file end, up to the last whole part; empty where it is not a file of one part each."""
 

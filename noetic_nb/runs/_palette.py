@@ -1,8 +1,4 @@
-"""Colours and shapes of the pictures of a run, shared by live views and figures.
-
-The colours stay apart for colour-blind readers and on both themes. History is always sky blue; layers take the other
-colours in order, then darker and lighter shades of the same.
-"""
+"""Colours and shapes of the pictures of a run, apart for colour-blind readers and on both themes."""
 
 from __future__ import annotations
 

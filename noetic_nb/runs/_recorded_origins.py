@@ -7,19 +7,7 @@ from dataclasses import dataclass, field
 from math import isnan, nan
 from typing import Any, Final
 
-from noetic_nb.events import (
-    ChildEnded,
-    ChildStarted,
-    ItemsAppended,
-    ModelCalled,
-    RequestPrepared,
-    RunEvent,
-    SteeringDecided,
-    ToolCalled,
-    TurnStarted,
-    ViewAssembled,
-    Where,
-)
+from noetic_nb import events as ev
 from noetic_nb.items import Item, freeze, thaw
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._origin_index import KEPT_KINDS, NOTHING_KEPT, KeptTexts, OriginIndex, Provenance
@@ -68,22 +56,22 @@ class CallParams:
         self._executions: dict[tuple[str, str], _Execution] = {}
         self._resources: dict[tuple[str, int], str | None] = {}
 
-    def begin(self, event: TurnStarted) -> None:
+    def begin(self, event: ev.TurnStarted) -> None:
         """Note on whose behalf a turn runs."""
         self._resources[event.where.thread_id, event.where.turn] = event.resource_id
 
-    def forget(self, where: Where) -> None:
+    def forget(self, where: ev.Where) -> None:
         """Drop an execution that has ended."""
         self._executions.pop((where.thread_id, where.execution_id), None)
 
-    def _execution(self, where: Where) -> _Execution:
+    def _execution(self, where: ev.Where) -> _Execution:
         key = where.thread_id, where.execution_id
         found = self._executions.get(key)
         if found is None:
             found = self._executions[key] = _Execution(self._resources.get((where.thread_id, where.turn)))
         return found
 
-    def _context(self, where: Where, t_ms: float) -> ExecutionContext:
+    def _context(self, where: ev.Where, t_ms: float) -> ExecutionContext:
         known = self._execution(where)
         return ExecutionContext(
             execution_id=where.execution_id,
@@ -98,7 +86,7 @@ class CallParams:
         )
 
     def of_tool(
-        self, event: ToolCalled, history: tuple[PastCall, ...], provenance: Callable[[], Provenance]
+        self, event: ev.ToolCalled, history: tuple[PastCall, ...], provenance: Callable[[], Provenance]
     ) -> BeforeToolCallParams:
         """Return the parameters of a call of a tool, whose arguments are frozen, with the calls before it."""
         args: Mapping[str, Any] = _NO_ARGS if event.args is None else event.args
@@ -107,7 +95,7 @@ class CallParams:
             event.name, args, ctx, _STATE, event.call_id, history, depth, ALLOW, event.raw_args, provenance, None
         )
 
-    def count(self, event: ModelCalled) -> None:
+    def count(self, event: ev.ModelCalled) -> None:
         """Count a model call, before its response is judged: live, its own cost is counted as well."""
         known = self._execution(event.where)
         known.usage = known.usage + Usage(*event.counts)
@@ -118,7 +106,7 @@ class CallParams:
             known.cost = nan
         known.step = event.step
 
-    def of_response(self, event: ModelCalled, history: tuple[PastCall, ...]) -> AfterModelCallParams:
+    def of_response(self, event: ev.ModelCalled, history: tuple[PastCall, ...]) -> AfterModelCallParams:
         """Return the parameters of a response, with the calls before it."""
         usage = Usage(*event.counts)
         response = ModelResponse(event.items, usage, event.cost, finish_reason=event.finish_reason)
@@ -175,12 +163,9 @@ class _Texts:
 
 
 class RecordedOrigins:
-    """Origins of the values in the calls of one run; its events are read when a rule first asks.
+    """Origins of the values in the calls of a run, read at the first question; its policy is the system's."""
 
-    The `policy` or `instructions` in its meta count as the system's.
-    """
-
-    def __init__(self, events: Sequence[RunEvent], meta: Mapping[str, Any]) -> None:
+    def __init__(self, events: Sequence[ev.RunEvent], meta: Mapping[str, Any]) -> None:
         self._events = events
         self._meta = meta
         self._before = OriginIndex()
@@ -190,7 +175,7 @@ class RecordedOrigins:
         self._resources: dict[str, str | None] = {}
         self._read_to = -1
 
-    def at(self, where: Where, seq: int, tool: str) -> Provenance:
+    def at(self, where: ev.Where, seq: int, tool: str) -> Provenance:
         """Return where values come from, for a call of a tool at a place of the run."""
         if self._read_to < 0:
             self._read_to = 0
@@ -204,17 +189,17 @@ class RecordedOrigins:
         found.schema = self._schemas.get(tool)
         return found
 
-    def _read(self, known: dict[tuple[str, str], _Texts], seq: int, event: RunEvent) -> None:
+    def _read(self, known: dict[tuple[str, str], _Texts], seq: int, event: ev.RunEvent) -> None:
         match event:
-            case TurnStarted(where, resource_id=resource_id):
+            case ev.TurnStarted(where, resource_id=resource_id):
                 self._resources[where.thread_id] = resource_id
                 self._remember(_texts_of(known, where), event, seq)
-            case ChildStarted(where, parent_id=parent_id):
+            case ev.ChildStarted(where, parent_id=parent_id):
                 parent = known.get((where.thread_id, parent_id)) or known.setdefault((where.thread_id, ""), _Texts())
                 texts = known[where.thread_id, where.execution_id] = _Texts(parent, parent_id)
                 self._remember(texts, event, seq)
                 texts.add(event.items, seq)
-            case ChildEnded(where):
+            case ev.ChildEnded(where):
                 ended = known.get((where.thread_id, where.execution_id))
                 if ended is not None and ended.parent is not None:
                     ended.parent.below |= {**ended.below, **ended.kept}
@@ -222,16 +207,16 @@ class RecordedOrigins:
                     for source in (*ended.log.all(), *ended.beside(where.execution_id).all()):
                         if source.origin.kind in ("tool", "layer"):
                             beside.add(source.raw, source.origin, at=seq, args=source.args)
-            case RequestPrepared():
+            case ev.RequestPrepared():
                 self._schemas |= {tool.name: tool.parameters for tool in event.tools}
-            case ItemsAppended(where):
+            case ev.ItemsAppended(where):
                 _texts_of(known, where).add(event.items, seq, origin_of_items(event))
-            case ViewAssembled(where):
+            case ev.ViewAssembled(where):
                 for layer_id, item in event.layer_items:
                     # A summary is the model's own wording.
                     if layer_id != "summary":
                         _texts_of(known, where).beside(where.execution_id).add_offered(layer_id, item, seq)
-            case ToolCalled(where):
+            case ev.ToolCalled(where):
                 texts = _texts_of(known, where)
                 if event.call_id not in texts.calls and event.output and event.status in _RETURNED:
                     args = compact_json(thaw(event.args or {}))
@@ -239,7 +224,7 @@ class RecordedOrigins:
                     for kept in {id(one.index): one for one in texts.kept.values()}.values():
                         kept.add(event.output, Origin("tool", event.name), args, seq)
 
-    def _remember(self, texts: _Texts, event: TurnStarted | ChildStarted, seq: int) -> None:
+    def _remember(self, texts: _Texts, event: ev.TurnStarted | ev.ChildStarted, seq: int) -> None:
         """Note which layers remember, and what they knew."""
         if not event.memory:
             return
@@ -264,7 +249,7 @@ class RunOrigins:
         self._known: RecordedOrigins | None = None
         self._seqs: list[int] | None = None
 
-    def at(self, event: SteeringDecided | ToolCalled, seq: int) -> Provenance | None:
+    def at(self, event: ev.SteeringDecided | ev.ToolCalled, seq: int) -> Provenance | None:
         """Return where values come from, for a decision or call by its number; None where the run has let it go."""
         place = place_of(self._run, seq, event)
         if place is None:
@@ -273,11 +258,11 @@ class RunOrigins:
         seqs = None if numbers is None else numbers.seqs
         if self._known is None or seqs is not self._seqs:  # turns were dropped: what it has read stands elsewhere now
             self._known, self._seqs = RecordedOrigins(self._run.events, getattr(self._run, "meta", {})), seqs
-        tool = event.name if isinstance(event, ToolCalled) else event.tool_name or ""
+        tool = event.name if isinstance(event, ev.ToolCalled) else event.tool_name or ""
         return self._known.at(event.where, place, tool)
 
 
-def _texts_of(known: dict[tuple[str, str], _Texts], where: Where) -> _Texts:
+def _texts_of(known: dict[tuple[str, str], _Texts], where: ev.Where) -> _Texts:
     found = known.get((where.thread_id, where.execution_id))
     return found if found is not None else known.setdefault((where.thread_id, ""), _Texts())
 

@@ -37,18 +37,9 @@ _MOST = 3
 class KnownUntil(NamedTuple):
     """The first point of a thread that is not known any more."""
 
-    turn: int
-    """Number of the turn in its thread."""
+    turn: int  # number of the turn in its thread
     seq: int
     """Place in the replayed run of the first event that would have been another; all before it in the thread is known."""
-
-
-def known_until_of(meta: Mapping[str, Any]) -> dict[str, KnownUntil]:
-    """Return the notes of a replay in the meta data of its run."""
-    match meta.get("replay"):
-        case {"known_until": Mapping() as found}:
-            return {thread_id: KnownUntil(point["turn"], point["seq"]) for thread_id, point in found.items()}
-    return {}
 
 
 def known_events(events: Sequence[RunEvent], points: Mapping[str, KnownUntil]) -> Sequence[RunEvent]:
@@ -129,8 +120,7 @@ class Run(AskedEvents):
         if "library_version" not in given:
             own["library_version"] = version_of("noetic_nb")
         self.meta: dict[str, Any] = own | given
-        # At once, as nobody listens yet.
-        super().__init__(name, [settled(event) for event in events])
+        super().__init__(name, [settled(event) for event in events])  # at once, as nobody listens yet
         self._config: object = None
         self._bundle: dict[str, Any] | None = None
 
@@ -143,7 +133,10 @@ class Run(AskedEvents):
         That is where the model or a tool would have received something else than in the recording, or where a stop takes
         effect. Empty where everything happened or was asked of a model, as in every run that is not replayed.
         """
-        return known_until_of(self.meta)
+        match self.meta.get("replay"):
+            case {"known_until": Mapping() as found}:
+                return {thread_id: KnownUntil(point["turn"], point["seq"]) for thread_id, point in found.items()}
+        return {}
 
     # Messages of others
 

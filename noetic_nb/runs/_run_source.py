@@ -27,10 +27,7 @@ class RunLike(Protocol):
 
 
 def run_of(source: Any) -> RunLike:
-    """Return the run to look at: a run that grows or was loaded, or the one that something holds as ``run``.
-
-    Raises `NoeticConfigError` ``NOT_A_RUN``.
-    """
+    """Return the run itself, or the one that something holds as ``run``; raises ``NOT_A_RUN``."""
     candidates: tuple[Any, ...] = (source, getattr(source, "run", None))
     for candidate in candidates:
         if hasattr(candidate, "events") and callable(getattr(candidate, "subscribe", None)):

@@ -47,8 +47,7 @@ def packed(content: bytes) -> bytes:
     return b"".join([_START, _FIELD, length, _number(zlib.crc32(length)), body, rest])
 
 
-THE_END: Final = packed(b"")
-"""What stands at the end of a file whose run was stopped: a member without content."""
+THE_END: Final = packed(b"")  # what stands at the end of a file whose run was stopped: a member without content
 
 
 def is_unfinished(path: str | os.PathLike[str]) -> bool:
@@ -127,10 +126,7 @@ def json_line(data: Any, *, sort_keys: bool = False) -> bytes:
 
 
 def header_line(rule: Redaction, run_id: str, meta: Mapping[str, Any], events: int, **more: Any) -> bytes:
-    """Return the first line of a run file, which announces how many events follow it.
-
-    Raises `NoeticError` ``invalid_run_file`` where meta is no JSON data.
-    """
+    """Return the first line of a run file, with the number of events; raises ``invalid_run_file`` where meta is no JSON."""
     clean = rule.data(to_wire(meta))
     header = {
         "schema": SCHEMA,
@@ -147,10 +143,7 @@ def header_line(rule: Redaction, run_id: str, meta: Mapping[str, Any], events: i
 
 
 def event_line(rule: Redaction, event: RunEvent, seq: int) -> bytes:
-    """Return an event as a line of a run file.
-
-    Raises `NoeticError` ``invalid_run_file`` where it could not be read back.
-    """
+    """Return an event as a line of a run file; raises ``invalid_run_file`` where it could not be read back."""
     try:
         line = json_line(rule.data(dump_event(event)))
         # Read back at once: a file that cannot be loaded would be found out when the run is long gone.
@@ -175,11 +168,7 @@ def _lines(
 def save_events(
     path: str | os.PathLike[str], *, run_id: str, meta: Mapping[str, Any], events: Sequence[RunEvent], **more: Any
 ) -> Path:
-    """Write a run to one file, which must not change meanwhile; it is complete or it is not there.
-
-    `more` are further fields of the header. An existing file is replaced at the end. The same run gives the same bytes with
-    one version of zlib: no time and no name is stored.
-    """
+    """Write a run to one file, whole or not at all and the same bytes each time; `more` are fields of the header."""
     target = Path(path)
     try:
         with whole_file(target) as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:

@@ -53,21 +53,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from noetic_nb import events as ev
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import (
-    ContextCompacted,
-    ItemsAppended,
-    MemoryTraceSpan,
-    ModelCalled,
-    RegulatorDecided,
-    RegulatorSaw,
-    RunEvent,
-    SteeringDecided,
-    ToolCalled,
-    ViewAssembled,
-    WarningRaised,
-    Where,
-)
 from noetic_nb.items import item_text, item_tokens, thaw
 from noetic_nb.models._client import Usage
 from noetic_nb.runs._events.event_kinds import kinds_of, places_of
@@ -91,18 +78,18 @@ FAULTY_OUTCOMES: Final = frozenset(
 """Outcomes that are a hole in the rules, whatever was decided because of it."""
 
 
-def is_faulty(event: SteeringDecided) -> bool:
+def is_faulty(event: ev.SteeringDecided) -> bool:
     """Tell whether a rule, a judge or a whole layer failed."""
     return bool(event.faults) or event.outcome in FAULTY_OUTCOMES
 
 
-def ledger_line(event: SteeringDecided | WarningRaised) -> SteeringDecided | None:
+def ledger_line(event: ev.SteeringDecided | ev.WarningRaised) -> ev.SteeringDecided | None:
     """Return an event as a ledger shows it: decisions, and warnings about rules that may guard nothing; None for others."""
-    if isinstance(event, SteeringDecided):
+    if isinstance(event, ev.SteeringDecided):
         return event
     if event.code != UNKNOWN_TARGET:
         return None
-    return SteeringDecided(
+    return ev.SteeringDecided(
         event.where,
         event.t_ms,
         event.layer_id or "",
@@ -128,7 +115,7 @@ class Recorded:
     """The source of tables."""
 
     run_id: str
-    events: Sequence[RunEvent]
+    events: Sequence[ev.RunEvent]
     turns: Sequence[TurnSummary]
 
 
@@ -149,7 +136,7 @@ def _events_of(run: Recorded, *kinds: type[Any]) -> Iterator[tuple[_Row, Any]]:
         yield _head(run, event.where, seq, event.t_ms), event
 
 
-def _head(run: Recorded, where: Where, seq: int, t_ms: float) -> _Row:
+def _head(run: Recorded, where: ev.Where, seq: int, t_ms: float) -> _Row:
     return run.run_id, where.thread_id, where.execution_id, where.turn, seq, t_ms
 
 
@@ -174,7 +161,7 @@ def _known_sums(turn: TurnSummary) -> Iterator[int | None]:
 
 def _allocations(run: Recorded) -> Iterator[_Row]:
     billed = _billed(run)
-    for head, view in _events_of(run, ViewAssembled):
+    for head, view in _events_of(run, ev.ViewAssembled):
         usage = billed.get(id(view))
         counted: _Row = (None, None, None, None)
         if usage is not None:
@@ -202,8 +189,7 @@ def _tokens(run: Recorded) -> Iterator[_Row]:
         if billed is None:
             continue
         usage, called = billed.usage, billed.called
-        # A model that reports nothing has not reported 0.
-        known = called.input_tokens > 0
+        known = called.input_tokens > 0  # a model that reports nothing has not reported 0
         head = _head(run, called.where, seq, called.t_ms)
         named = called.model, called.step, usage.counter, usage.known_error
         yield (
@@ -224,7 +210,7 @@ def _items(run: Recorded) -> Iterator[_Row]:
     requests = requests_of(run).requests
     places = [request.place for request in requests]
     lives = {(*life.context, life.position, id(life.item)): life for life in item_lives(requests, compactions_of(run))}
-    for head, event in _events_of(run, ItemsAppended):
+    for head, event in _events_of(run, ev.ItemsAppended):
         context = context_of(event.where)
         for place, item in enumerate(event.items):
             known = [item.get(key) for key in ("id", "type", "role", "name", "callId")]
@@ -241,7 +227,7 @@ def _items(run: Recorded) -> Iterator[_Row]:
 
 
 def _spans(run: Recorded) -> Iterator[_Row]:
-    for head, span in _events_of(run, MemoryTraceSpan):
+    for head, span in _events_of(run, ev.MemoryTraceSpan):
         budget = span.budget
         tokens = (None, None, None) if budget is None else (budget.allocated, budget.used, budget.yielded)
         facts = (span.layer_id, span.hook, span.duration_ms, span.status)
@@ -249,7 +235,7 @@ def _spans(run: Recorded) -> Iterator[_Row]:
 
 
 def _tools(run: Recorded) -> Iterator[_Row]:
-    for head, call in _events_of(run, ToolCalled):
+    for head, call in _events_of(run, ev.ToolCalled):
         result = (call.output, call.duration_ms, call.status, call.error)
         yield (
             *head,
@@ -264,7 +250,7 @@ def _tools(run: Recorded) -> Iterator[_Row]:
 
 
 def _ledger(run: Recorded) -> Iterator[_Row]:
-    for head, event in _events_of(run, SteeringDecided, WarningRaised):
+    for head, event in _events_of(run, ev.SteeringDecided, ev.WarningRaised):
         entry = ledger_line(event)
         if entry is None:
             continue
@@ -275,7 +261,7 @@ def _ledger(run: Recorded) -> Iterator[_Row]:
 
 
 def _decisions(run: Recorded) -> Iterator[_Row]:
-    for head, answer in _events_of(run, RegulatorDecided):
+    for head, answer in _events_of(run, ev.RegulatorDecided):
         decision = answer.decision
         reason = decision.get("reason")
         named = (answer.layer_id, answer.at, _kind(decision), _kind(reason), answer.suggestion)
@@ -284,15 +270,15 @@ def _decisions(run: Recorded) -> Iterator[_Row]:
 
 
 def _warnings(run: Recorded) -> Iterator[_Row]:
-    for head, warning in _events_of(run, WarningRaised):
+    for head, warning in _events_of(run, ev.WarningRaised):
         yield (*head, warning.code, warning.text, warning.layer_id, warning.where.depth)
 
 
 def _compactions(run: Recorded) -> Iterator[_Row]:
     calls: dict[str, int] = {}
-    for head, event in _events_of(run, ContextCompacted, ModelCalled):
+    for head, event in _events_of(run, ev.ContextCompacted, ev.ModelCalled):
         place = calls.get(event.where.execution_id, 0)
-        if isinstance(event, ModelCalled):
+        if isinstance(event, ev.ModelCalled):
             calls[event.where.execution_id] = place + (event.purpose == "agent")
             continue
         counts = (event.items_removed, event.tokens_before, event.tokens_after, event.opaque)
@@ -302,7 +288,7 @@ def _compactions(run: Recorded) -> Iterator[_Row]:
 
 
 def _regulator(run: Recorded) -> Iterator[_Row]:
-    for head, saw in _events_of(run, RegulatorSaw):
+    for head, saw in _events_of(run, ev.RegulatorSaw):
         event = saw.event
         facts = [event.get(key) for key in ("quality", "tokens_in", "tokens_out", "tool_name", "success")]
         yield (*head, saw.layer_id, _kind(event), *facts, thaw(event))
@@ -374,10 +360,7 @@ TABLES: Final[dict[str, _Table]] = {
 
 
 def frame(run: Recorded, name: str) -> pandas.DataFrame:
-    """Return one table of a run, a key of `TABLES`: one row per thing that happened, numbered from 0.
-
-    Raises `NoeticConfigError` ``UNKNOWN_TABLE`` for another name.
-    """
+    """Return one table of `TABLES`, a row per thing that happened; raises ``UNKNOWN_TABLE`` for another name."""
     table = TABLES.get(name) if isinstance(name, str) else None
     if table is None:
         raise NoeticConfigError(

@@ -1,8 +1,4 @@
-"""A thread of a run as a trajectory in ATIF 1.8, the Agent Trajectory Interchange Format of Harbor.
-
-The format has no place for some facts of a run; they stand in ``extra`` of a step or of the trajectory, where the reader of
-`import_run` finds them again.
-"""
+"""A thread of a run as a trajectory in ATIF 1.8 of Harbor; facts without a field of their own stand in ``extra``."""
 
 from __future__ import annotations
 
@@ -13,19 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from noetic_nb.events import (
-    ChildEnded,
-    ChildStarted,
-    ContextCompacted,
-    ItemsAppended,
-    ModelCalled,
-    QualityGiven,
-    RequestPrepared,
-    RunEvent,
-    ToolCalled,
-    TurnCompleted,
-    TurnStarted,
-)
+from noetic_nb import events as ev
 from noetic_nb.items import Item, thaw
 from noetic_nb.runs._events.run_log import named_items
 
@@ -63,39 +47,39 @@ class _Writer:
         self.settled: str | None = None
         self.closing: dict[str, None] = {}
 
-    def write(self, events: Iterable[RunEvent]) -> dict[str, Any]:
+    def write(self, events: Iterable[ev.RunEvent]) -> dict[str, Any]:
         """Return the trajectory of the events of a thread."""
         policy = self.run.meta.get("policy")
         for event in events:
             where = event.where
             level = self.levels.get(where.execution_id, self.root)
-            if isinstance(event, RequestPrepared):
+            if isinstance(event, ev.RequestPrepared):
                 self._prepared(level, event)
-            elif isinstance(event, ItemsAppended):
+            elif isinstance(event, ev.ItemsAppended):
                 self._items(level, event)
-            elif isinstance(event, ModelCalled):
+            elif isinstance(event, ev.ModelCalled):
                 self._called(level, event)
-            elif isinstance(event, ToolCalled):
+            elif isinstance(event, ev.ToolCalled):
                 self.settled = event.name if where.depth == 0 else self.settled
                 self._settled(level, event)
-            elif isinstance(event, ContextCompacted):
+            elif isinstance(event, ev.ContextCompacted):
                 self._compacted(level, event)
-            elif isinstance(event, ChildStarted):
+            elif isinstance(event, ev.ChildStarted):
                 inner = _Trajectory(event.step_id or event.step_kind)
                 self.levels[where.execution_id] = inner
                 for item in event.items:
                     self._message(inner, item, event.t_ms, "user")
-            elif isinstance(event, ChildEnded) and where.execution_id in self.levels:
+            elif isinstance(event, ev.ChildEnded) and where.execution_id in self.levels:
                 parent = self.levels.get(event.parent_id, self.root)
                 inner = self.levels.pop(where.execution_id)
                 parent.children.append(self._finished(inner, where.execution_id))
                 parent.ended.append({"trajectory_id": where.execution_id})
                 self._attach(parent)
-            elif isinstance(event, QualityGiven):
+            elif isinstance(event, ev.QualityGiven):
                 self.qualities.append(event.quality)
-            elif isinstance(event, TurnStarted) and where.depth == 0:
+            elif isinstance(event, ev.TurnStarted) and where.depth == 0:
                 level.answered, self.settled = None, None
-            elif isinstance(event, TurnCompleted) and event.outcome == "success" and not event.text and self.settled:
+            elif isinstance(event, ev.TurnCompleted) and event.outcome == "success" and not event.text and self.settled:
                 self.closing[self.settled] = None
         known = [step for step in self.root.steps if step["source"] == "system"]
         if policy and not any(step["message"] == policy for step in known):
@@ -114,7 +98,7 @@ class _Writer:
         found["extra"] = {key: value for key, value in about.items() if value not in (None, [], {})}
         return found
 
-    def _prepared(self, level: _Trajectory, event: RequestPrepared) -> None:
+    def _prepared(self, level: _Trajectory, event: ev.RequestPrepared) -> None:
         level.tools = [
             {
                 "type": "function",
@@ -156,7 +140,7 @@ class _Writer:
         named = {"origin": item["origin"]} if "origin" in item else None
         self._add(level, t_ms, source, _content(item), is_copied_context=copied, extra=named)
 
-    def _items(self, level: _Trajectory, event: ItemsAppended) -> None:
+    def _items(self, level: _Trajectory, event: ev.ItemsAppended) -> None:
         if event.origin in ("model", "tool"):  # told by the call
             for item in event.items:
                 if event.origin == "model" and item["type"] == "function_call" and item.get("callId") not in level.open:
@@ -166,7 +150,7 @@ class _Writer:
         for item in named_items(event):
             self._message(level, item, event.t_ms, event.origin)
 
-    def _called(self, level: _Trajectory, event: ModelCalled) -> None:
+    def _called(self, level: _Trajectory, event: ev.ModelCalled) -> None:
         metrics = self._metrics(event)
         if event.purpose not in ("agent", "summary"):
             level.other_calls.append({"purpose": event.purpose, "model": event.model, **metrics})
@@ -204,7 +188,7 @@ class _Writer:
         level.open |= {str(item["callId"]): step for item in calls}
         level.answered = step
 
-    def _metrics(self, event: ModelCalled) -> dict[str, Any]:
+    def _metrics(self, event: ev.ModelCalled) -> dict[str, Any]:
         special = {"cache_write_tokens": event.cache_write_tokens, "reasoning_tokens": event.reasoning_tokens}
         found: dict[str, Any] = {
             "prompt_tokens": event.input_tokens,
@@ -215,7 +199,7 @@ class _Writer:
         }
         return {name: value for name, value in found.items() if value is not None}
 
-    def _settled(self, level: _Trajectory, event: ToolCalled) -> None:
+    def _settled(self, level: _Trajectory, event: ev.ToolCalled) -> None:
         step = level.open.pop(event.call_id, None)
         if step is None:
             step = level.answered
@@ -245,7 +229,7 @@ class _Writer:
         results.append({"subagent_trajectory_ref": level.ended})
         level.ended = []
 
-    def _compacted(self, level: _Trajectory, event: ContextCompacted) -> None:
+    def _compacted(self, level: _Trajectory, event: ev.ContextCompacted) -> None:
         about = {
             "by": event.by,
             "items_removed": event.items_removed,
@@ -340,6 +324,6 @@ def _media(url: str) -> str:
     return kind if kind in _IMAGES else "image/png"
 
 
-def trajectory(run: Any, thread_id: str, events: Sequence[RunEvent]) -> dict[str, Any]:
+def trajectory(run: Any, thread_id: str, events: Sequence[ev.RunEvent]) -> dict[str, Any]:
     """Return a thread of a run as a trajectory, JSON data."""
     return _Writer(run, thread_id).write([event for event in events if event.where.thread_id == thread_id])

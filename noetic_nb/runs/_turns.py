@@ -1,8 +1,4 @@
-"""The events of each turn, gathered as they arrive.
-
-A turn is known by its thread and number; events of child executions belong to the turn they happened in. A grade given
-outside any turn belongs to the thread's last one, because that is the reply it judges.
-"""
+"""The events of each turn, gathered as they arrive, those of its children and a later grade among them."""
 
 from __future__ import annotations
 
@@ -10,22 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
+from noetic_nb import events as ev
 from noetic_nb._core.cards import Card, Table, with_card
-from noetic_nb.events import (
-    ErrorRaised,
-    ModelCalled,
-    QualityGiven,
-    RegulatorDecided,
-    RegulatorSaw,
-    RunEvent,
-    SteeringDecided,
-    ToolCalled,
-    TurnCompleted,
-    TurnStarted,
-    ViewAssembled,
-    WarningRaised,
-    Where,
-)
 from noetic_nb.markup import dollars
 from noetic_nb.runs._plain_text import plain, plain_line
 
@@ -81,7 +63,7 @@ class TurnSummary:
         What went wrong and did not end it, in order.
     """
 
-    where: Where
+    where: ev.Where
     turn_id: str
     query: str
     seq: int
@@ -94,15 +76,15 @@ class TurnSummary:
     cost: float | None = 0.0
     duration_ms: float | None = None
     resource_id: str | None = None
-    views: tuple[ViewAssembled, ...] = ()
-    model_calls: tuple[ModelCalled, ...] = ()
-    tool_calls: tuple[ToolCalled, ...] = ()
-    decisions: tuple[RegulatorDecided, ...] = ()
-    steering: tuple[SteeringDecided, ...] = ()
-    errors: tuple[ErrorRaised, ...] = ()
+    views: tuple[ev.ViewAssembled, ...] = ()
+    model_calls: tuple[ev.ModelCalled, ...] = ()
+    tool_calls: tuple[ev.ToolCalled, ...] = ()
+    decisions: tuple[ev.RegulatorDecided, ...] = ()
+    steering: tuple[ev.SteeringDecided, ...] = ()
+    errors: tuple[ev.ErrorRaised, ...] = ()
     qualities: tuple[float, ...] = ()
     finish_reason: str | None = None
-    warnings: tuple[WarningRaised, ...] = ()
+    warnings: tuple[ev.WarningRaised, ...] = ()
 
     def _card(self) -> Card:
         facts: list[tuple[str, Any]] = [("user", self.query), ("reply", self.text), ("outcome", _outcome(self))]
@@ -123,7 +105,7 @@ class _Draft:
 
     __slots__ = ("open", "summary", "unseen")
 
-    def __init__(self, where: Where, seq: int, t_ms: float) -> None:
+    def __init__(self, where: ev.Where, seq: int, t_ms: float) -> None:
         self.summary: TurnSummary | None = TurnSummary(where, "", "", seq, t_ms)
         self.open: dict[str, Any] = {}
         self.unseen: list[float] = []
@@ -163,7 +145,7 @@ class TurnBook:
         self._last: dict[str, _Draft] = {}
         self._read = 0
 
-    def read(self, events: Sequence[RunEvent]) -> tuple[TurnSummary, ...]:
+    def read(self, events: Sequence[ev.RunEvent]) -> tuple[TurnSummary, ...]:
         """Take in the events not seen yet and return every turn, in the order they began."""
         for seq in range(self._read, len(events)):
             event = events[seq]
@@ -173,21 +155,21 @@ class TurnBook:
             self._read = seq + 1
         return tuple([draft.finished() for draft in self._drafts])
 
-    def _turn_of(self, seq: int, event: RunEvent) -> _Draft | None:
+    def _turn_of(self, seq: int, event: ev.RunEvent) -> _Draft | None:
         where = event.where
         draft = self._by_place.get((where.thread_id, where.turn))
-        if type(event) is TurnStarted:
+        if type(event) is ev.TurnStarted:
             # A second start under one number is a turn of its own, as where two harnesses are recorded in one run.
             if draft is None or draft.fields()["turn_id"]:
                 draft = self._open(seq, event)
             draft.fields()["seq"] = seq
         elif draft is None and where.turn < 1:
-            return self._last.get(where.thread_id) if isinstance(event, QualityGiven | RegulatorSaw) else None
+            return self._last.get(where.thread_id) if isinstance(event, ev.QualityGiven | ev.RegulatorSaw) else None
         elif draft is None:  # recording began in the middle of this turn
             draft = self._open(seq, event)
         return draft
 
-    def _open(self, seq: int, event: RunEvent) -> _Draft:
+    def _open(self, seq: int, event: ev.RunEvent) -> _Draft:
         where = event.where
         draft = self._by_place[where.thread_id, where.turn] = self._last[where.thread_id] = _Draft(
             where, seq, event.t_ms
@@ -196,12 +178,12 @@ class TurnBook:
         return draft
 
 
-def _began(draft: _Draft, event: TurnStarted) -> None:
+def _began(draft: _Draft, event: ev.TurnStarted) -> None:
     """Take the start of a turn whose first items may have been logged before it."""
     draft.fields().update({name: getattr(event, name) for name in ("where", "turn_id", "query", "t_ms", "resource_id")})
 
 
-def _called(draft: _Draft, event: ModelCalled) -> None:
+def _called(draft: _Draft, event: ev.ModelCalled) -> None:
     turn = draft.fields()
     turn["model_calls"].append(event)
     # The end of the turn brings the final sums; a call that is reported later does not change them.
@@ -214,7 +196,7 @@ def _called(draft: _Draft, event: ModelCalled) -> None:
             turn[name] = (turn[name] or 0) + getattr(event, name)
 
 
-def _saw(draft: _Draft, event: RegulatorSaw) -> None:
+def _saw(draft: _Draft, event: ev.RegulatorSaw) -> None:
     quality = event.event.get("quality") if event.event.get("kind") == "quality_feedback" else None
     if isinstance(quality, int | float) and -_LARGE < quality < _LARGE:  # from a file it may be any number
         draft.add_grade(quality, seen=True)
@@ -226,17 +208,17 @@ def _listed(name: str) -> Callable[[_Draft, Any], None]:
 
 # By its type, as most events of a long run change nothing here.
 _CHANGES: Final[dict[type[Any], Callable[[_Draft, Any], None]]] = {
-    TurnStarted: _began,
-    ModelCalled: _called,
-    RegulatorSaw: _saw,
-    QualityGiven: lambda draft, event: draft.add_grade(event.quality, seen=False),
-    TurnCompleted: lambda draft, event: draft.fields().update({name: getattr(event, name) for name in _OF_END}),
-    ViewAssembled: _listed("views"),
-    ToolCalled: _listed("tool_calls"),
-    RegulatorDecided: _listed("decisions"),
-    SteeringDecided: _listed("steering"),
-    ErrorRaised: _listed("errors"),
-    WarningRaised: _listed("warnings"),
+    ev.TurnStarted: _began,
+    ev.ModelCalled: _called,
+    ev.RegulatorSaw: _saw,
+    ev.QualityGiven: lambda draft, event: draft.add_grade(event.quality, seen=False),
+    ev.TurnCompleted: lambda draft, event: draft.fields().update({name: getattr(event, name) for name in _OF_END}),
+    ev.ViewAssembled: _listed("views"),
+    ev.ToolCalled: _listed("tool_calls"),
+    ev.RegulatorDecided: _listed("decisions"),
+    ev.SteeringDecided: _listed("steering"),
+    ev.ErrorRaised: _listed("errors"),
+    ev.WarningRaised: _listed("warnings"),
 }
 
 

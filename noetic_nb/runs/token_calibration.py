@@ -33,11 +33,7 @@ class CountedCall(NamedTuple):
 
 
 def counted_calls(run: Run, calibration: TokenCalibration) -> Iterator[CountedCall]:
-    """Go through the agent's calls of a run that report usage.
-
-    What a run of others does not have of a request (instructions, tools) is taken from the first call of each conversation: as
-    much as that was billed beyond its items.
-    """
+    """Go through the agent's calls that report usage; an import's first call pays for what the run does not have of a request."""
     index = requests_of(run)
     last: dict[tuple[str, str], tuple[Sequence[Item], Tally, int, Tally]] = {}
     for at in index.places:

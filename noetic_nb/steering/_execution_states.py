@@ -9,20 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory.params import CompleteParams, InitParams, SpawnParams, ToolOutcome
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
+from noetic_nb.steering import _ledger as rows
 from noetic_nb.steering._evaluation.evaluate import RuleSnapshot
 from noetic_nb.steering._evaluation.judging import LAYER_ID, LateVerdicts, QueuedVerdict, Row
-from noetic_nb.steering._ledger import (
-    Entry,
-    Ledger,
-    LedgerEntry,
-    State,
-    appended,
-    change_entry,
-    earlier_calls,
-    outcome_entry,
-    rows_of,
-    target_entry,
-)
 from noetic_nb.steering._predicates.bindings import Params
 from noetic_nb.steering._rulebook.rulebook import RuleBook
 
@@ -34,18 +23,15 @@ from collections.abc import Callable
 from noetic_nb.errors import NoeticError
 
 
-def checked_ledger(stored: Any, key: str) -> list[LedgerEntry]:
-    """Return the ledger of a stored state, all of which is looked through.
-
-    Raises `NoeticError` ``storage_failed``, with ``layer_id`` and ``key``, if it is not the state of a steering layer.
-    """
+def checked_ledger(stored: Any, key: str) -> list[rows.LedgerEntry]:
+    """Return the ledger of a stored state, checked; raises ``storage_failed`` with ``layer_id`` and ``key``."""
     problem = _problem(stored)
     if problem is not None:
         # Rules fail closed: a layer whose past cannot be read must not begin with an empty one.
         what = f"The stored state of layer 'steering' is damaged: {problem}"
         hint = f"Repair or delete the key {key!r}; nothing was changed."
         raise NoeticError("storage_failed", what, given=stored, hint=hint, layer_id="steering", key=key)
-    ledger: list[LedgerEntry] = stored["ledger"]
+    ledger: list[rows.LedgerEntry] = stored["ledger"]
     return ledger
 
 
@@ -76,8 +62,7 @@ _WANTED: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "records": ("a list of objects", lambda value: isinstance(value, list) and all(isinstance(v, dict) for v in value)),
     "object": ("an object", lambda value: isinstance(value, dict)),
 }
-# As deep as items and events may be nested.
-_MAX_DEPTH: Final = 200
+_MAX_DEPTH: Final = 200  # as deep as items and events may be nested
 
 
 def _problem(stored: Any) -> str | None:
@@ -148,10 +133,8 @@ class ExecutionStates:
         """By execution: how many changes of the rule book its ledger has."""
         # The rules and tools that were compared last, and what the rules name that no tool has.
         self._compared: tuple[RuleSnapshot, int, tuple[UnknownTarget, ...]] | None = None
-        # Executions whose tools were not known yet when they began.
-        self._unchecked: set[str] = set()
-        # By scope, the states that executions left last.
-        self._left: dict[str, State] = {}
+        self._unchecked: set[str] = set()  # executions whose tools were not known yet when they began
+        self._left: dict[str, rows.State] = {}  # by scope, the states that executions left last
 
     def init(self, p: InitParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         """Begin an execution's state, with the stored state where the scope is wider."""
@@ -162,20 +145,22 @@ class ExecutionStates:
         return self._begun(p, await self._stored(p))
 
     def _begun(self, p: InitParams, stored: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        ledger: Sequence[LedgerEntry] = ()
+        ledger: Sequence[rows.LedgerEntry] = ()
         waiting: list[QueuedVerdict] = []
         if stored is not None:
             ledger, waiting = stored["ledger"], stored.get("pendingAsync", [])
         self.known_changes[p.ctx.execution_id] = self.book.change_count
         ledger = [*ledger, *self._unknown(p.ctx)]
-        kept = Ledger(ledger[-self.max_entries :] if self.max_entries else ())
+        kept = rows.Ledger(ledger[-self.max_entries :] if self.max_entries else ())
         state: dict[str, Any] = {"ledger": kept, "pendingAsync": self.late.open(p.ctx, waiting)}
         if self.scope != "execution":
             # Calls of an execution that never came to its end count too: they may have had their effect.
-            state["earlier"] = "" if stored is None else appended(earlier_calls(stored), stored.get("made", ()))
-        return {"state": State(state)}
+            state["earlier"] = (
+                "" if stored is None else rows.appended(rows.earlier_calls(stored), stored.get("made", ()))
+            )
+        return {"state": rows.State(state)}
 
-    def _unknown(self, ctx: ExecutionContext, *, is_over: bool = False) -> Sequence[LedgerEntry]:
+    def _unknown(self, ctx: ExecutionContext, *, is_over: bool = False) -> Sequence[rows.LedgerEntry]:
         """Report tools and arguments that only rules name, at the first turn of a thread and after an edit; returns entries."""
         snapshot, compared = self.book.snapshot, self._compared
         if not is_over and ctx.turn > 1 and compared is not None and compared[0] is snapshot:
@@ -192,7 +177,7 @@ class ExecutionStates:
         for target in compared[2]:
             ctx.warn(LAYER_ID, "init", target)
         now = ctx.clock.now_ms()
-        return [target_entry(target.rule_id, target.name, str(target), now) for target in compared[2]]
+        return [rows.target_entry(target.rule_id, target.name, str(target), now) for target in compared[2]]
 
     def forget(self, execution_id: str) -> None:
         """Let go of an execution that is over."""
@@ -208,36 +193,40 @@ class ExecutionStates:
         if stored is None:
             return None
         ledger = checked_ledger(stored, f"{p.storage.prefix}state")
-        return {**stored, "ledger": [Entry(entry) for entry in ledger]}
+        return {**stored, "ledger": [rows.Entry(entry) for entry in ledger]}
 
     def on_tool_outcome(self, p: ToolOutcome) -> Mapping[str, Any] | None:
         """Remember the calls of an execution in a state that outlives it."""
         if p.state is None:
             return None
-        made = rows_of(p.ctx.past_calls())
+        made = rows.rows_of(p.ctx.past_calls())
         if not made:  # a runtime that keeps no history
-            made = Ledger([*p.state.get("made", []), {"name": p.name, "status": "ok" if p.success else "error"}])
-        return {"state": State({**p.state, "made": made})}
+            made = rows.Ledger([*p.state.get("made", []), {"name": p.name, "status": "ok" if p.success else "error"}])
+        return {"state": rows.State({**p.state, "made": made})}
 
-    def with_entry(self, p: Params, entry: LedgerEntry, state: Any = None, *, row: Row | None = None) -> dict[str, Any]:
+    def with_entry(
+        self, p: Params, entry: rows.LedgerEntry, state: Any = None, *, row: Row | None = None
+    ) -> dict[str, Any]:
         """Return a state with one more entry, which is that of a row of judges, if there is one."""
         state, ctx = p.state if state is None else state, p.ctx
-        made = State({"ledger": [], "pendingAsync": None} if state is None else state)
+        made = rows.State({"ledger": [], "pendingAsync": None} if state is None else state)
         waiting, queue = made["pendingAsync"], self.late.queues.get(ctx.execution_id)
         if queue is None or waiting is not queue.pending:
             made["pendingAsync"] = self.late.pending(ctx, waiting)
-        entry = Entry(entry)
+        entry = rows.Entry(entry)
         made["ledger"] = self.longer(made["ledger"], *self._edits(ctx), entry if row is None else row.fill(entry))
         return made
 
-    def longer(self, ledger: Sequence[LedgerEntry], *entries: LedgerEntry) -> Ledger:
+    def longer(self, ledger: Sequence[rows.LedgerEntry], *entries: rows.LedgerEntry) -> rows.Ledger:
         """Return a ledger with further entries, new because others may hold the one there is."""
-        longer = Ledger([*ledger, *[entry if type(entry) is Entry else Entry(entry) for entry in entries]])
+        longer = rows.Ledger(
+            [*ledger, *[entry if type(entry) is rows.Entry else rows.Entry(entry) for entry in entries]]
+        )
         if (more := len(longer) - self.max_entries) > 0:
             del longer[:more]
         return longer
 
-    def _edits(self, ctx: ExecutionContext) -> Sequence[LedgerEntry]:
+    def _edits(self, ctx: ExecutionContext) -> Sequence[rows.LedgerEntry]:
         """Return entries for the edits that are not in this execution's ledger yet."""
         count = self.book.change_count
         known = self.known_changes.get(ctx.execution_id, count)
@@ -246,7 +235,7 @@ class ExecutionStates:
         new = self.book.changes[known:]
         self.known_changes[ctx.execution_id] = known + len(new)
         now = ctx.clock.now_ms()
-        return [change_entry(change.change, change.rule_id, change.version, now) for change in new]
+        return [rows.change_entry(change.change, change.rule_id, change.version, now) for change in new]
 
     def on_spawn(self, p: SpawnParams) -> Mapping[str, Any]:
         """Give a child the ledger so far, and a queue of its own."""
@@ -258,25 +247,27 @@ class ExecutionStates:
             parent = p.parent_state or {}
             # What was called in this tree is in its history already.
             made = [] if p.child_ctx.past_calls() else parent.get("made", [])
-            state["earlier"] = appended(earlier_calls(parent), made)
-            state["ledger"] = Ledger([Entry(entry) for entry in ledger])
-        return {"child_state": State(state)}
+            state["earlier"] = rows.appended(rows.earlier_calls(parent), made)
+            state["ledger"] = rows.Ledger([rows.Entry(entry) for entry in ledger])
+        return {"child_state": rows.State(state)}
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
         """Enter how an execution ended, and keep the state with which the next one of a wider scope goes on."""
         now = p.ctx.clock.now_ms()
         if p.ctx.execution_id in self._unchecked and (entries := self._unknown(p.ctx, is_over=True)):
-            ledger = Ledger([*(p.state or {"ledger": ()})["ledger"], *entries])
-            p = p._replace(state=State({"pendingAsync": self.late.pending(p.ctx), **(p.state or {}), "ledger": ledger}))
-        entry = outcome_entry(p.outcome, now)
+            ledger = rows.Ledger([*(p.state or {"ledger": ()})["ledger"], *entries])
+            p = p._replace(
+                state=rows.State({"pendingAsync": self.late.pending(p.ctx), **(p.state or {}), "ledger": ledger})
+            )
+        entry = {"kind": "custom", "timestamp": now, "custom": {"outcome": p.outcome}}
         state = p.state or {"ledger": [], "pendingAsync": self.late.pending(p.ctx)}
         if self.scope != "execution":
             # Before the queue is closed: what is saved must not be carried over as well.
             self.late.saved(p.ctx)
-            made = rows_of(p.ctx.past_calls()) or state.get("made", ())
+            made = rows.rows_of(p.ctx.past_calls()) or state.get("made", ())
             state = {key: value for key, value in state.items() if key != "calls"}
-            state |= {"earlier": appended(earlier_calls(p.state), made), "made": []}
-        state = State({**state, "ledger": self.longer(state["ledger"], *self._edits(p.ctx), entry)})
+            state |= {"earlier": rows.appended(rows.earlier_calls(p.state), made), "made": []}
+        state = rows.State({**state, "ledger": self.longer(state["ledger"], *self._edits(p.ctx), entry)})
         if self.scope != "execution":
             key = resolve_scope_key(self.scope, p.ctx)
             self._left.pop(key, None)  # the newest last

@@ -8,18 +8,11 @@ from typing import Any, Final, get_args
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, RuleChanged, Where
+from noetic_nb.memory import params
 from noetic_nb.memory._enforcement import CallsSoFar, RuleTimes
 from noetic_nb.memory._layer import MemoryHooks, MemoryLayer, Slot
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.memory._steering_decision import ALLOW, SteeringDecision
-from noetic_nb.memory.params import (
-    AfterModelCallParams,
-    BeforeToolCallParams,
-    DisposeParams,
-    HookFailure,
-    PastCall,
-    RecallParams,
-)
 from noetic_nb.memory.scope import MemoryScope
 from noetic_nb.steering._evaluation.evaluate import OnError, OnUnparseable, Policy, RuleSnapshot, evaluate
 from noetic_nb.steering._evaluation.judging import LAYER_ID, Judging, Row
@@ -30,8 +23,7 @@ from noetic_nb.steering._rulebook.rulebook import RuleBook, RuleChange
 from noetic_nb.steering._rules.file_schema import rule_text
 from noetic_nb.steering._rules.rule import Point, SteeringRule
 
-# Rules belong to the agent, not to one of its threads.
-OUTSIDE: Final = Where("", "", 0)
+OUTSIDE: Final = Where("", "", 0)  # rules belong to the agent, not to one of its threads
 
 
 class SteeringHooks:
@@ -43,8 +35,7 @@ class SteeringHooks:
         self.judging = Judging(policy)
         self.late = self.judging.late
         self.states = ExecutionStates(book, max_entries, scope, self.late)
-        # By execution, evaluations that were cancelled.
-        self._cancelled: dict[str, Row] = {}
+        self._cancelled: dict[str, Row] = {}  # by execution, evaluations that were cancelled
 
     def memory_hooks(self) -> MemoryHooks:
         """Return the hooks as a layer has them; those about states alone are called without a step between."""
@@ -64,7 +55,7 @@ class SteeringHooks:
             on_record=self.on_record,
         )
 
-    def recall(self, p: RecallParams) -> Mapping[str, Any] | None:
+    def recall(self, p: params.RecallParams) -> Mapping[str, Any] | None:
         """Deliver verdicts that came late, as far as there is room for them."""
         waiting = self.late.pending(p.ctx, None if p.state is None else p.state["pendingAsync"])
         if not waiting:
@@ -75,24 +66,24 @@ class SteeringHooks:
         # The state is returned so that a durable queue is written without what was taken.
         return {"items": [message], "state": State({"ledger": [], **(p.state or {}), "pendingAsync": waiting})}
 
-    def before_tool_call(self, p: BeforeToolCallParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
+    def before_tool_call(self, p: params.BeforeToolCallParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         """Decide whether a tool may be called."""
         return self._decide("before_tool_call", p)
 
-    def after_model_call(self, p: AfterModelCallParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
+    def after_model_call(self, p: params.AfterModelCallParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         """Decide whether a response may stand."""
         return self._decide("after_model_call", p)
 
     def _decide(self, point: Point, p: Params) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         # Fail closed: no state means that nothing is known of the ledger, the queue or the calls so far.
         ctx, state = p.ctx, p.state
-        name = p.tool_name if isinstance(p, BeforeToolCallParams) else None
+        name = p.tool_name if isinstance(p, params.BeforeToolCallParams) else None
         if state is None or state.get("uninitialised"):
             raise SteeringNotReady(f"The steering layer was never initialised for execution {ctx.execution_id!r}.")
         clock, snapshot = ctx.clock, self.book.snapshot
         start = clock.monotonic_ms()
         prepared = snapshot.prepared(point, name)
-        calls_now: Callable[[], Sequence[PastCall]] | None = None
+        calls_now: Callable[[], Sequence[params.PastCall]] | None = None
         if prepared.rules:
             if isinstance(p.history, CallsSoFar):
                 calls_now = p.history.now
@@ -113,7 +104,7 @@ class SteeringHooks:
         p: Params,
         state: Any,
         start: float,
-        calls_now: Callable[[], Sequence[PastCall]] | None,
+        calls_now: Callable[[], Sequence[params.PastCall]] | None,
     ) -> Mapping[str, Any]:
         """Go on with an evaluation; nothing is in the ledger yet when this raises."""
         row = Row()
@@ -153,7 +144,7 @@ class SteeringHooks:
             result["faults"] = tuple([fault.words(point) for fault in row.faults])
         return result
 
-    def on_hook_failure(self, p: HookFailure) -> Mapping[str, Any]:
+    def on_hook_failure(self, p: params.HookFailure) -> Mapping[str, Any]:
         """Enter the outcome that stands for a failed or late evaluation."""
         row = self._cancelled.pop(p.params.ctx.execution_id, None) or Row()
         named = () if row.waiting_for is None else (row.waiting_for,)
@@ -167,7 +158,7 @@ class SteeringHooks:
             p.params.ctx.diagnostic(LAYER_ID, p.hook, ThreadLeftBehind(named[0]))
         return {"state": state, "rule_ids": named}
 
-    def dispose(self, p: DisposeParams) -> None:
+    def dispose(self, p: params.DisposeParams) -> None:
         """Forget an execution; verdicts that still wait go to the next one of its thread."""
         self.states.forget(p.ctx.execution_id)
         self._cancelled.pop(p.ctx.execution_id, None)
@@ -185,8 +176,8 @@ class SteeringHooks:
 
 
 def _with_earlier(
-    text: str, p: Params, now: Callable[[], Sequence[PastCall]] | None
-) -> tuple[Params, Callable[[], Sequence[PastCall]] | None]:
+    text: str, p: Params, now: Callable[[], Sequence[params.PastCall]] | None
+) -> tuple[Params, Callable[[], Sequence[params.PastCall]] | None]:
     """Let the history begin with the calls of earlier turns, which a layer of a wider scope remembers."""
     history = ThreadHistory(text, p.history)
     return p._replace(history=history), None if now is None else lambda: ThreadHistory(text, now())

@@ -19,25 +19,19 @@ from noetic_nb.memory._enforcement import PENDING
 from noetic_nb.memory._state.state_copy import deep_copy
 from noetic_nb.memory._steering_decision import ALLOW, SteeringDecision
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall
-from noetic_nb.models._client import ModelResponse
 from noetic_nb.steering._predicates.bindings import MAX_HISTORY
 from noetic_nb.storage._in_memory import encode
 
 LedgerEntry: TypeAlias = dict[str, Any]
 
-# Keys, and the calls of as many threads as take their turns at the same time.
-MAX_TEXTS: Final = 32
+MAX_TEXTS: Final = 32  # keys, and the calls of as many threads as take their turns at the same time
 # A synchronous predicate blocks the loop and cannot be timed out; longer than this is marked.
 SLOW_MS: Final = 50.0
-# An entry of usual facts, beside the arguments of its call.
-_ENTRY_BYTES: Final = 900
+_ENTRY_BYTES: Final = 900  # an entry of usual facts, beside the arguments of its call
 
 
 class Ledger(list[LedgerEntry]):
-    """Entries that stay as they were written, but for faults that are known later: snapshots of a state share them.
-
-    A copy that somebody asks for is a copy all the way down.
-    """
+    """Entries that stay as they were written, but for late faults: snapshots share them, a copy is one all the way down."""
 
     __slots__ = ()
 
@@ -56,10 +50,7 @@ def _changing(name: str) -> Any:
 
 
 class Entry(dict[str, Any]):
-    """An entry that is encoded and frozen once, however often the ledger is saved and recorded that it is in.
-
-    Its values do not change in place; its own keys may. A copy of it is a plain dictionary.
-    """
+    """An entry that is encoded and frozen once: its values do not change in place, its own keys may."""
 
     __slots__ = ("_frozen", "text")
 
@@ -96,10 +87,7 @@ class Entry(dict[str, Any]):
 
 
 class State(dict[str, Any]):
-    """The state of a layer: its text is put together from those of its parts.
-
-    Snapshots share the ledger's entries; a copy that somebody asks for is a plain dictionary.
-    """
+    """The state of a layer, whose text is put together from those of its parts; snapshots share the entries."""
 
     __slots__ = ()
 
@@ -164,10 +152,7 @@ def decision_entry(
     faults: Sequence[tuple[str, str]] = (),
     blocked: bool = False,
 ) -> LedgerEntry:
-    """Return the entry of one evaluation; `faults` has the id of each rule that failed, and the reason.
-
-    An entry whose evaluation kept everything else from running, `blocked`, is marked as slow where it took long.
-    """
+    """Return the entry of one evaluation; `faults` has failed rules with reasons, and one that `blocked` long is slow."""
     now, action = params.ctx.clock.now_ms(), decision.action._value_
     entry: LedgerEntry
     if isinstance(params, BeforeToolCallParams):
@@ -180,8 +165,13 @@ def decision_entry(
             "action": action,
         }
     else:
-        entry = turn_entry(params.response, now)
-        entry["action"] = action
+        usage = params.response.usage
+        entry = {
+            "timestamp": now,
+            "kind": "model_turn",
+            "tokenUsage": {"input": usage.input_tokens, "output": usage.output_tokens},
+            "action": action,
+        }
     if decision is not ALLOW:  # which has neither, as most decisions
         if decision.guidance is not None:
             entry["guidance"] = decision.guidance
@@ -195,22 +185,6 @@ def decision_entry(
     if blocked and duration_ms > SLOW_MS:
         entry["slow"] = True  # no timeout could have stopped it either
     return entry
-
-
-def turn_entry(response: ModelResponse, now_ms: float) -> LedgerEntry:
-    """Return the first facts of the entry of a response."""
-    usage = response.usage
-    return {
-        "timestamp": now_ms,
-        "kind": "model_turn",
-        "tokenUsage": {"input": usage.input_tokens, "output": usage.output_tokens},
-        "action": ALLOW.action._value_,
-    }
-
-
-def outcome_entry(outcome: str, now_ms: float) -> LedgerEntry:
-    """Return the entry of how an execution ended."""
-    return {"kind": "custom", "timestamp": now_ms, "custom": {"outcome": outcome}}
 
 
 def mark_late_fault(entry: LedgerEntry, rule_id: str, reason: str) -> None:

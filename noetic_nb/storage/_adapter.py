@@ -38,10 +38,7 @@ class StorageAdapter(Protocol):
 
 
 async def get_many(storage: StorageAdapter, keys: Iterable[str]) -> dict[str, JsonValue]:
-    """Return the values that exist under several keys.
-
-    Uses the store's own ``get_many`` where it has one, parallel reads otherwise; no keys touch nothing.
-    """
+    """Return the values that exist under several keys, by the store's own ``get_many`` where it has one."""
     wanted = list(dict.fromkeys(keys))
     if not wanted:
         return {}
@@ -135,10 +132,7 @@ class ScopedStorage:
         return await self.storage.get(self.prefix + key)
 
     async def get_text(self, key: str) -> str | None:
-        """Return the JSON text under a key of this namespace; None where there is none, or the store keeps no text.
-
-        To see that a value is the one that was written costs less than to read it.
-        """
+        """Return the JSON text under a key of this namespace, None where there is none: cheaper to compare than the value."""
         read = getattr(self.storage, "get_text", None)
         if read is None:
             return None

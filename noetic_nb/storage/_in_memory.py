@@ -25,11 +25,7 @@ _MOST_LATE: Final = 10_000
 
 
 def json_text(key: str, value: JsonValue) -> str:
-    """Return a value as JSON text.
-
-    A value whose class has a method ``json_text()`` writes itself, the same text to the byte: it may keep its parts.
-    Raises `NoeticError` ``storage_failed`` if the value is not JSON data; nothing is written then.
-    """
+    """Return a value as JSON text, by its own ``json_text()`` if it has one; raises ``storage_failed`` for no JSON data."""
     try:
         # Of the class: a mapping may offer its keys as attributes.
         write = getattr(type(value), "json_text", None)

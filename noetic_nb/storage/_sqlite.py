@@ -21,20 +21,10 @@ from typing import Any, Final, Self, TypeVar, get_args
 from noetic_nb._core.arguments import explained
 from noetic_nb._core.worker_threads import beside_loop
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.storage import _sqlite_file as db
 from noetic_nb.storage._adapter import JsonValue, key_taken
 from noetic_nb.storage._in_memory import json_text
 from noetic_nb.storage._sqlite_connections import Job, Reader, Writer
-from noetic_nb.storage._sqlite_file import (
-    DELETE,
-    UPSERT,
-    Synchronous,
-    check_key,
-    check_path,
-    open_writer,
-    patiently,
-    row,
-    storage_error,
-)
 
 T = TypeVar("T")
 
@@ -117,23 +107,23 @@ class SQLiteStorage:
         self,
         path: str | os.PathLike[str],
         *,
-        synchronous: Synchronous = "NORMAL",
+        synchronous: db.Synchronous = "NORMAL",
         busy_timeout_ms: float = 30_000,
         cache_size: int = _CACHE_SIZE,
     ) -> None:
-        if synchronous not in get_args(Synchronous):
+        if synchronous not in get_args(db.Synchronous):
             what = "`synchronous` is not a known level."
-            hint = f"Use one of {', '.join(get_args(Synchronous))}."
+            hint = f"Use one of {', '.join(get_args(db.Synchronous))}."
             raise NoeticConfigError("INVALID_STORAGE_OPTION", what, given=synchronous, hint=hint)
         for name, number in (("busy_timeout_ms", busy_timeout_ms), ("cache_size", cache_size)):
             if not (math.isfinite(number) and number >= 0):
                 what = f"`{name}` must be finite and not negative."
                 raise NoeticConfigError("INVALID_STORAGE_OPTION", what, given=number, hint="Use 0 or more.")
-        self.path: Final = check_path(path)
+        self.path: Final = db.check_path(path)
         self.synchronous: Final = synchronous
         self._busy_timeout_ms = busy_timeout_ms
         self._inline = 0
-        connection = open_writer(self.path, synchronous, busy_timeout_ms)
+        connection = db.open_writer(self.path, synchronous, busy_timeout_ms)
         try:
             self._reader = Reader(self.path, cache_size=cache_size)
         except BaseException:
@@ -148,7 +138,7 @@ class SQLiteStorage:
 
     async def get(self, key: str) -> JsonValue | None:
         """Return the value under a key, or None."""
-        check_key(key)
+        db.check_key(key)
         self._writer.check_open()
         return await self._read(lambda reader: reader.get(key))
 
@@ -162,19 +152,19 @@ class SQLiteStorage:
 
     async def get_text(self, key: str) -> str | None:
         """Return the JSON text under a key as it is stored, or None."""
-        check_key(key)
+        db.check_key(key)
         self._writer.check_open()
         return await self._read(lambda reader: reader.get_text(key))
 
     async def get_version(self, key: str) -> int | None:
         """Return the version of a key, None where it is missing; its value is not read."""
-        check_key(key)
+        db.check_key(key)
         self._writer.check_open()
         return await self._read(lambda reader: reader.get_version(key))
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, JsonValue]:
         """Return the values that exist under several keys, read at one moment."""
-        wanted = [check_key(key) for key in dict.fromkeys(keys)]
+        wanted = [db.check_key(key) for key in dict.fromkeys(keys)]
         self._writer.check_open()
         if not wanted:
             return {}
@@ -183,7 +173,7 @@ class SQLiteStorage:
 
     async def list(self, prefix: str) -> list[str]:
         """Return the keys that begin with a prefix, sorted by code point."""
-        check_key(prefix)
+        db.check_key(prefix)
         self._writer.check_open()
         keys = await self._read(lambda reader: reader.keys(prefix, _MOST_INLINE_KEYS + 1))
         if len(keys) > _MOST_INLINE_KEYS:
@@ -198,13 +188,13 @@ class SQLiteStorage:
         NoeticError
             ``storage_failed``; what was there before is then still there.
         """
-        text = _text(check_key(key), value)
-        await self._write(lambda c: c.execute(UPSERT, row(key, text)).rowcount, len(text), is_single=True)
+        text = _text(db.check_key(key), value)
+        await self._write(lambda c: c.execute(db.UPSERT, db.row(key, text)).rowcount, len(text), is_single=True)
 
     async def delete(self, key: str) -> None:
         """Forget a key; a missing one is no error."""
-        check_key(key)
-        await self._write(lambda c: c.execute(DELETE, (key,)).rowcount, is_single=True)
+        db.check_key(key)
+        await self._write(lambda c: c.execute(db.DELETE, (key,)).rowcount, is_single=True)
 
     async def set_many(
         self, values: Mapping[str, JsonValue], *, delete: Iterable[str] = (), absent: Iterable[str] = ()
@@ -226,8 +216,8 @@ class SQLiteStorage:
             ``storage_failed``, or ``state_conflict`` with `key` for one that must not exist and does; nothing was changed
             then.
         """
-        written = [row(check_key(key), _text(key, value)) for key, value in values.items()]
-        gone, fresh = [check_key(key) for key in delete], [check_key(key) for key in absent]
+        written = [db.row(db.check_key(key), _text(key, value)) for key, value in values.items()]
+        gone, fresh = [db.check_key(key) for key in delete], [db.check_key(key) for key in absent]
         if not (written or gone or fresh):
             return
 
@@ -236,9 +226,9 @@ class SQLiteStorage:
                 if connection.execute("SELECT 1 FROM entries WHERE key = ?", (key,)).fetchone() is not None:
                     return key
             if gone:
-                connection.executemany(DELETE, [(key,) for key in gone])
+                connection.executemany(db.DELETE, [(key,) for key in gone])
             if written:
-                connection.executemany(UPSERT, written)
+                connection.executemany(db.UPSERT, written)
             return None
 
         found = await self._write(run, sum([len(text) for _, text, _ in written]))
@@ -247,7 +237,7 @@ class SQLiteStorage:
 
     async def get_versioned(self, key: str) -> Versioned:
         """Return a value with its version."""
-        check_key(key)
+        db.check_key(key)
         self._writer.check_open()
         value, version = await self._read(lambda reader: reader.get_versioned(key))
         return Versioned(value, version)
@@ -289,14 +279,14 @@ class SQLiteStorage:
         noetic_nb.errors.NoeticError: The value under 'n' was changed by another writer. Read it again with
         get_versioned() and decide which state wins; nothing was written.
         """
-        text, wanted = _text(check_key(key), value), _version_of(expected)
+        text, wanted = _text(db.check_key(key), value), _version_of(expected)
 
         def run(connection: sqlite3.Connection) -> tuple[bool, int | None]:
             there = connection.execute("SELECT version FROM entries WHERE key = ?", (key,)).fetchone()
             found: int | None = None if there is None else there[0]
             if found != wanted:
                 return False, found
-            connection.execute(UPSERT, row(key, text))
+            connection.execute(db.UPSERT, db.row(key, text))
             return True, connection.execute("SELECT version FROM entries WHERE key = ?", (key,)).fetchone()[0]
 
         is_kept, version = await self._write(run, len(text))
@@ -346,9 +336,9 @@ class SQLiteStorage:
             if len(self._readers) == 1:
                 self._readers.append(Reader(self.path, cache_size=0))
         try:
-            return patiently(lambda: read(self._readers[1]), self._busy_timeout_ms)
+            return db.patiently(lambda: read(self._readers[1]), self._busy_timeout_ms)
         except sqlite3.OperationalError as exc:
-            raise storage_error(exc, self.path, "Reading") from exc
+            raise db.storage_error(exc, self.path, "Reading") from exc
 
 
 def _release(writer: Writer, readers: Sequence[Reader]) -> None:

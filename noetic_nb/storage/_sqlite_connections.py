@@ -28,19 +28,8 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb._core.worker_threads import has_threads
 from noetic_nb.errors import NoeticError
 from noetic_nb.items._json_text import parsed_json
+from noetic_nb.storage import _sqlite_file as db
 from noetic_nb.storage._adapter import JsonValue
-from noetic_nb.storage._sqlite_file import (
-    Synchronous,
-    checksum_of,
-    is_busy,
-    move_log,
-    open_mover,
-    open_reader,
-    patiently,
-    prefix_range,
-    primary_code,
-    storage_error,
-)
 
 # Bounds how long one transaction keeps another process out; 1 000 small sets take about 10 ms.
 _MOST_JOBS: Final = 1_000
@@ -66,11 +55,7 @@ _Order: TypeAlias = Literal["end", "move the log"]
 
 @dataclass(slots=True)
 class Job:
-    """One awaited write, atomic in itself; `size` is its number of characters.
-
-    `run` does it inside the transaction, perhaps again after a roll-back; its result is the caller's. Where it is one
-    statement, `is_single`, it needs no explicit transaction when it comes alone.
-    """
+    """One awaited write of `size` characters, atomic in itself, perhaps run again; `is_single` is one statement."""
 
     run: Callable[[sqlite3.Connection], Any]  # jobs of different results share one queue; `_write` types them
     future: asyncio.Future[Any]
@@ -81,20 +66,16 @@ class Job:
 
 
 class Writer:
-    """Owns the writing connection, and the thread that uses it where a loop should not.
-
-    Without threads each job is done as it is given. Another process is waited for `budget_ms`; the path is for messages.
-    """
+    """Owns the writing connection, and the thread that uses it, if any; another process is waited for `budget_ms`."""
 
     def __init__(
-        self, connection: sqlite3.Connection, path: str, *, budget_ms: float, synchronous: Synchronous = "NORMAL"
+        self, connection: sqlite3.Connection, path: str, *, budget_ms: float, synchronous: db.Synchronous = "NORMAL"
     ) -> None:
         self._connection = connection
         self._path = path
         self._budget_ms = budget_ms
         self._synchronous: Final = synchronous
-        # Nothing comes after the end.
-        self._jobs: queue.SimpleQueue[Job | _Order] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | _Order] = queue.SimpleQueue()  # nothing comes after the end
         # Jobs that the thread has not done yet; as long as there are any the connection is its own.
         self._queued = 0
         self._slow_until = 0.0
@@ -119,7 +100,12 @@ class Writer:
                 return False
             is_done = False
             try:
-                is_done = self._is_quick(job) and self._write_here(job)
+                is_done = (
+                    not self._queued
+                    and job.size <= _MOST_INLINE_CHARACTERS
+                    and self._synchronous != "FULL"
+                    and perf_counter() >= self._slow_until
+                ) and self._write_here(job)
             finally:  # an interrupt may come at any moment
                 if not is_done:
                     self._queued += 1
@@ -150,15 +136,6 @@ class Writer:
             what = f"The storage {self._path!r} was opened before this process was forked."
             hint = "Create the SQLiteStorage inside the child process."
             raise NoeticError("storage_failed", what, hint=hint, path=self._path)
-
-    def _is_quick(self, job: Job) -> bool:
-        """Tell whether a job will most likely not be felt on a loop; and it may not overtake others."""
-        return (
-            not self._queued
-            and job.size <= _MOST_INLINE_CHARACTERS
-            and self._synchronous != "FULL"
-            and perf_counter() >= self._slow_until
-        )
 
     def _write_here(self, job: Job) -> bool:
         """Commit a job now; False where that did not work at once, be it that another process is writing."""
@@ -211,13 +188,13 @@ class Writer:
         # What fails here is in the log, and stays there until it can be moved.
         with contextlib.suppress(sqlite3.Error):
             if self._mover is None:
-                self._mover = open_mover(self._path, self._synchronous)
-            if move_log(self._mover) < _MOST_PAGES_LEFT:
+                self._mover = db.open_mover(self._path, self._synchronous)
+            if db.move_log(self._mover) < _MOST_PAGES_LEFT:
                 return
             with self._lock:
                 self._queued += 1  # from here on whatever comes waits for the thread
             try:
-                move_log(self._mover)
+                db.move_log(self._mover)
             finally:
                 with self._lock:
                     self._queued -= 1
@@ -230,7 +207,7 @@ class Writer:
         self._deliver(jobs)
 
     def _commit(self, jobs: Sequence[Job]) -> None:
-        patiently(self._transaction(jobs), self._budget_ms)
+        db.patiently(self._transaction(jobs), self._budget_ms)
 
     def _transaction(self, jobs: Sequence[Job]) -> Callable[[], None]:
         """Return a function that writes everything or nothing."""
@@ -254,7 +231,7 @@ class Writer:
 
     def _commit_apart(self, jobs: Sequence[Job], error: Exception) -> None:
         """Find out which jobs cannot be done, in the order they were given."""
-        is_hopeless = len(jobs) == 1 or is_busy(error) or primary_code(error) in _WHOLE_FILE
+        is_hopeless = len(jobs) == 1 or db.is_busy(error) or db.primary_code(error) in _WHOLE_FILE
         for job in jobs:
             if not is_hopeless:
                 try:
@@ -262,8 +239,8 @@ class Writer:
                     continue
                 except Exception as exc:
                     error = exc
-                    is_hopeless = is_busy(exc)  # the budget of waiting is spent once, not once a job
-            job.error = error if isinstance(error, NoeticError) else storage_error(error, self._path, "Writing to")
+                    is_hopeless = db.is_busy(exc)  # the budget of waiting is spent once, not once a job
+            job.error = error if isinstance(error, NoeticError) else db.storage_error(error, self._path, "Writing to")
             if job.error is not error:
                 job.error.__cause__ = error
 
@@ -290,16 +267,12 @@ def _resolve(jobs: Sequence[Job]) -> None:
 _SELECT: Final = "SELECT value, checksum FROM entries WHERE key = ?"
 _SELECT_VERSION: Final = "SELECT version FROM entries WHERE key = ?"
 _SELECT_VERSIONED: Final = "SELECT value, checksum, version FROM entries WHERE key = ?"
-# SQLite allows 999 parameters in its oldest supported builds.
-_MOST_PARAMETERS: Final = 500
+_MOST_PARAMETERS: Final = 500  # SQLite allows 999 parameters in its oldest supported builds
 
 
 def _checked(key: str, text: Any, checksum: int | None, path: str) -> str:
-    """Return a text of the database that is as it was written.
-
-    Raises `NoeticError` ``storage_failed`` if it is another one; rows of older files have no checksum.
-    """
-    if checksum is not None and (not isinstance(text, str) or checksum != checksum_of(key, text)):
+    """Return a text of the database, checked by its checksum if it has one; raises ``storage_failed``."""
+    if checksum is not None and (not isinstance(text, str) or checksum != db.checksum_of(key, text)):
         what = f"The value under {key!r} in {path!r} is not what was written there: the file is damaged."
         hint = "Keep a copy and restore a backup, or set or delete this key."
         raise NoeticError("storage_failed", what, hint=hint, path=path, key=key)
@@ -307,10 +280,7 @@ def _checked(key: str, text: Any, checksum: int | None, path: str) -> str:
 
 
 def _parse(key: str, text: Any, checksum: int | None, path: str) -> JsonValue:
-    """Return the value that a text of the database stands for.
-
-    Raises `NoeticError` ``storage_failed`` if the text is not JSON, or is not what was written.
-    """
+    """Return the value of a text of the database; raises ``storage_failed`` if it is not JSON, or another one."""
     try:
         value: JsonValue = parsed_json(text)
     except (ValueError, TypeError, RecursionError) as exc:
@@ -322,15 +292,11 @@ def _parse(key: str, text: Any, checksum: int | None, path: str) -> JsonValue:
 
 
 class Reader:
-    """Reads through one connection, one thread at a time.
-
-    A read never sleeps: where it would have to wait, SQLite's own error passes through and the caller asks again from
-    a thread that may. `cache_size` is how many bytes of values to remember, at most.
-    """
+    """Reads through one connection, one thread at a time, and never sleeps: SQLite's own error asks for a retry."""
 
     def __init__(self, path: str, *, cache_size: int) -> None:
         self._path = path
-        self._connection = open_reader(path)
+        self._connection = db.open_reader(path)
         self._lock = threading.Lock()
         self._cache: dict[str, bytes] = {}
         self._cache_room = self._cache_size = cache_size
@@ -400,7 +366,7 @@ class Reader:
 
     def keys(self, prefix: str, limit: int = -1) -> list[str]:
         """Return the keys with a prefix, sorted; at most `limit` of them when it is not negative."""
-        first, end = prefix_range(prefix)
+        first, end = db.prefix_range(prefix)
         # Answered from the key index alone. LIKE would need escapes and fold case.
         query, values = "SELECT key FROM entries WHERE key >= ?", [first]
         if end is not None:
@@ -419,17 +385,17 @@ class Reader:
         try:
             return self._connection.execute(query, values).fetchone()
         except sqlite3.Error as exc:
-            if is_busy(exc):
+            if db.is_busy(exc):
                 raise
-            raise storage_error(exc, self._path, "Reading") from exc
+            raise db.storage_error(exc, self._path, "Reading") from exc
 
     def _all(self, query: str, values: Sequence[str]) -> list[Any]:
         try:
             return self._connection.execute(query, values).fetchall()
         except sqlite3.Error as exc:
-            if is_busy(exc):
+            if db.is_busy(exc):
                 raise
-            raise storage_error(exc, self._path, "Reading") from exc
+            raise db.storage_error(exc, self._path, "Reading") from exc
 
     def _remember(self, key: str, value: JsonValue) -> None:
         try:

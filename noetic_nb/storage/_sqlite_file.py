@@ -102,11 +102,7 @@ def is_busy(exc: BaseException) -> bool:
 
 
 def patiently(action: Callable[[], T], budget_ms: float) -> T:
-    """Run an action until the database is free, at most for a budget of waiting.
-
-    SQLite's own busy handler is not asked in some cases (recovery of the log, the switch to WAL) and wakes in step with
-    its rivals; jittered pauses of our own cover both.
-    """
+    """Run an action until the database is free, with jittered pauses: SQLite's own handler is not asked in some cases."""
     waited_ms, pause_ms = 0.0, 0.25
     while True:
         try:
@@ -121,10 +117,7 @@ def patiently(action: Callable[[], T], budget_ms: float) -> T:
 
 
 def check_path(path: str | os.PathLike[str]) -> str:
-    """Return an absolute path that can hold a database.
-
-    Raises `NoeticConfigError` ``INVALID_STORAGE_PATH`` for a folder, a missing folder, or a name that means memory.
-    """
+    """Return an absolute path that can hold a database; raises ``INVALID_STORAGE_PATH``."""
     text = os.fspath(path)
     # Checked despite the annotation: notebooks are not type-checked.
     if not isinstance(text, str) or text in {"", ":memory:"} or text.startswith("file:"):
@@ -147,10 +140,7 @@ def check_path(path: str | os.PathLike[str]) -> str:
 
 
 def check_key(key: str) -> str:
-    """Return a key that the file can hold.
-
-    Raises `NoeticError` ``storage_failed`` if it is not text, or holds a lone surrogate, which UTF-8 cannot express.
-    """
+    """Return a key that the file can hold; raises ``storage_failed`` for no text, or a lone surrogate."""
     if not isinstance(key, str):
         raise NoeticError("storage_failed", "A key must be text.", given=key, hint="Use str(key).", key=key)
     if not key.isascii():
@@ -164,10 +154,7 @@ def check_key(key: str) -> str:
 
 
 def prefix_range(prefix: str) -> tuple[str, str | None]:
-    """Return the first key with a prefix and the first key after all of them, None when there is none after.
-
-    UTF-8 sorts as code points do, so the end is the prefix with its last character that has a successor moved up.
-    """
+    """Return the first key with a prefix and the first after all of them, or None: UTF-8 sorts as code points do."""
     for end in range(len(prefix), 0, -1):
         point = ord(prefix[end - 1])
         if point < sys.maxunicode:
@@ -178,10 +165,7 @@ def prefix_range(prefix: str) -> tuple[str, str | None]:
 
 
 def open_writer(path: str, synchronous: Synchronous, budget_ms: float) -> sqlite3.Connection:
-    """Open the connection that writes, making or checking the file.
-
-    Raises `NoeticError` ``storage_failed`` if it cannot be opened or written, is damaged, is not ours or of a newer schema.
-    """
+    """Open the connection that writes, making or checking the file; raises ``storage_failed``."""
     try:
         # For its owner only; the log and the index beside it get the same mode. Only where there is no file yet: closing a
         # second descriptor would drop the locks that this process holds on the first.

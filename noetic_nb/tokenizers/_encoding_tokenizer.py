@@ -1,7 +1,4 @@
-"""Count with a provider's vocabulary or, offline, by rates, and with the tokens that the provider adds around each item.
-
-The rates are means over public texts: docs/studies/offline_tokens.md says how they were found and how far off they are.
-"""
+"""Count with a provider's vocabulary or, offline, by rates (docs/studies/offline_tokens.md), and with its framing."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ from noetic_nb.items._build import item_text
 from noetic_nb.tokenizers._framing import KINDS, Framing, counted_text, framing_of, kind_of
 from noetic_nb.tokens import KNOWN_ERRORS
 
-OFFLINE: Final = "calibrated-offline"
-"""The name of the counter."""
+OFFLINE: Final = "calibrated-offline"  # the name of the counter
 
 _MARK: Final = r"!-/:-@\[-`{-~"
 _ACCENTED: Final = r"\u00c0-\u024f\u1e00-\u1eff"
@@ -94,11 +90,7 @@ _SAFE: Final = re.compile(r"[A-Za-z0-9](?=[\x00-&(-/:-@\[-`{-~])")
 
 
 def pieces(text: str, most: int = MAX_PIECE) -> Iterable[str]:
-    """Cut a text into pieces of at most `most` characters whose tokens add up to those of the text.
-
-    A stretch longer than `most` without such a place (of letters, of blanks, of text without Latin words) is cut at `most`
-    all the same, which can make a few tokens more at each cut.
-    """
+    """Cut a text into pieces of at most `most` characters, at places that change no token as far as there are any."""
     start = 0
     while len(text) - start > most:
         end = start + most

@@ -10,12 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-LEAST_CALLS: Final = 8
-"""Calls of a model from which factors are learned; again when there are twice as many."""
-LEAST_OF_KIND: Final = 4
-"""Calls that brought a kind, from which it has a factor of its own."""
-FIXED: Final = ("instructions", "tools")
-"""Kinds that every request begins with."""
+LEAST_CALLS: Final = 8  # calls of a model from which factors are learned; again when there are twice as many
+LEAST_OF_KIND: Final = 4  # calls that brought a kind, from which it has a factor of its own
+FIXED: Final = ("instructions", "tools")  # kinds that every request begins with
 # How strongly a factor is held near that of all kinds: as by one call that brought so many tokens of its kind.
 PRIOR_TOKENS: Final = 100.0
 LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
@@ -140,10 +137,7 @@ def learned(observed: Sequence[Observed]) -> Factors:
 
 
 def _in_turns(observed: Sequence[Observed]) -> Factors:
-    """Return factors of kinds of items, and the one of the beginning of every request, each learned beside the other.
-
-    What is the same in every request is seen in few differences, but in every sum.
-    """
+    """Return factors of kinds, and the one of the fixed beginning, seen in sums only, each learned beside the other."""
     fixed = 1.0
     for _ in range(_PASSES):
         rows = []
@@ -191,8 +185,7 @@ def _least_squares(rows: Sequence[tuple[Mapping[str, int], float]]) -> Factors:
             if tokens:
                 seen[kind] = seen.get(kind, 0) + 1
     kinds = sorted(kind for kind, calls in seen.items() if calls >= LEAST_OF_KIND)
-    # Normal equations of what differs from the common factor.
-    matrix = [[0.0] * len(kinds) for _ in kinds]
+    matrix = [[0.0] * len(kinds) for _ in kinds]  # normal equations of what differs from the common factor
     right = [0.0] * len(kinds)
     for counts, target in rows:
         rest = target - others * sum(counts.values())

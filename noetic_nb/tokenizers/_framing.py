@@ -127,15 +127,11 @@ def framing_of(model: str) -> Framing:
     return FRAMINGS[next((provider for prefix, provider in _PROVIDERS if name.startswith(prefix)), "openai")]
 
 
-KINDS: Final = ("user", "assistant", "system", "call", "tool", "other")
-"""Kinds of items, for counting."""
+KINDS: Final = ("user", "assistant", "system", "call", "tool", "other")  # kinds of items, for counting
 
 
 def kind_of(item: Mapping[str, Any]) -> str:
-    """Return which kind of item this is for counting.
-
-    ``user``, ``assistant``, ``system`` (and developer), ``call``, ``tool`` (the output of a call) or ``other``.
-    """
+    """Return the kind of an item for counting: ``user``, ``assistant``, ``system``, ``call``, ``tool`` or ``other``."""
     kind = item.get("type")
     if kind == "message":
         role = item.get("role")

@@ -1,7 +1,4 @@
-"""Counters of rank files: the encodings that are known by name, with source and date, and files of one's own.
-
-The digest of each rank table is here, so that a damaged or foreign file is found before it counts anything.
-"""
+"""Counters of rank files: known encodings with source, date and digest, and files of one's own."""
 
 from __future__ import annotations
 
@@ -24,17 +21,12 @@ from noetic_nb.tokenizers._framing import framing_of
 from noetic_nb.tokens import KNOWN_ERRORS
 
 SOURCE: Final = "github.com/openai/tiktoken, tiktoken/model.py and tiktoken_ext/openai_public.py of release 0.14.0"
-AS_OF: Final = "2026-11-22"
-"""When the data of this file were read at `SOURCE`."""
+AS_OF: Final = "2026-11-22"  # when the data of this file were read at `SOURCE`
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """One vocabulary: how text is split before pairs are merged, and the rank file of the merges.
-
-    `url` is where the file was published, which is also what the cache of `tiktoken` names it by; `sha256` is the digest of
-    its content.
-    """
+    """One vocabulary: its split, and the rank file that was published at `url`, with its digest."""
 
     name: str
     pattern: str
@@ -114,10 +106,7 @@ _UNPUBLISHED: Final = ("claude", "gemini", "grok", "command", "nova")
 
 
 def encoding_of(name: str) -> Encoding:
-    """Return the encoding of a name: its own, a model's, or a model's with its provider before it (``openai/gpt-4.1``).
-
-    Raises `NoeticConfigError` ``UNKNOWN_TOKENIZER`` with the nearest names.
-    """
+    """Return the encoding of its own name or of a model's, as ``openai/gpt-4.1``; raises ``UNKNOWN_TOKENIZER``."""
     if not isinstance(name, str):
         raise NoeticConfigError("UNKNOWN_TOKENIZER", "The name of a tokenizer must be text.", given=name, hint=_known())
     model = name.rpartition("/")[2]
@@ -147,10 +136,7 @@ _CARRIERS: Final = (
 
 
 def read_rank_file(path: str | os.PathLike[str]) -> tuple[bytes, str]:
-    """Return the content of a rank file, unpacked where it is gzip, and its SHA-256 digest.
-
-    Raises `NoeticConfigError` ``MISSING_RANKS`` where it cannot be read.
-    """
+    """Return the content of a rank file, unpacked, and its SHA-256 digest; raises ``MISSING_RANKS``."""
     try:
         with regular_file(path) as file:
             content = file.read()
@@ -164,10 +150,7 @@ def read_rank_file(path: str | os.PathLike[str]) -> tuple[bytes, str]:
 
 
 def ranks_in(content: bytes, given: object = None) -> dict[bytes, int]:
-    """Return the ranks in the content of a file: a line for each token, its bytes in base64 and its number.
-
-    Raises `NoeticConfigError` ``DAMAGED_RANKS``.
-    """
+    """Return the ranks in a file, a base64 token and its number a line; raises ``DAMAGED_RANKS``."""
     ranks: dict[bytes, int] = {}
     try:
         for line in content.splitlines():
@@ -182,10 +165,7 @@ def ranks_in(content: bytes, given: object = None) -> dict[bytes, int]:
 
 
 def find_ranks(encoding: Encoding) -> dict[bytes, int]:
-    """Return the ranks of an encoding from this machine.
-
-    Raises `NoeticConfigError` ``MISSING_RANKS``, naming the extra that brings them, or ``DAMAGED_RANKS`` for an altered file.
-    """
+    """Return the ranks of an encoding from this machine; raises ``MISSING_RANKS`` with the extra, or ``DAMAGED_RANKS``."""
     for path in _places(encoding):
         if path.is_file():
             content, digest = read_rank_file(path)
@@ -212,11 +192,6 @@ def _places(encoding: Encoding) -> Iterator[Path]:
         except PackageNotFoundError:
             continue
         yield Path(str(found))
-
-
-def known_by_digest(digest: str) -> Encoding | None:
-    """Return the encoding whose rank file has a digest, None where none has."""
-    return next((one for one in ENCODINGS.values() if one.sha256 == digest), None)
 
 
 def _damaged(given: object, why: str) -> NoeticConfigError:
@@ -261,7 +236,7 @@ def from_ranks(path: str | os.PathLike[str], *, like: str | None = None, name: s
         ``MISSING_RANKS``, ``DAMAGED_RANKS``, ``MISSING_EXTRA``; ``UNKNOWN_TOKENIZER`` where `like` is needed or unknown.
     """
     content, digest = read_rank_file(path)
-    known = known_by_digest(digest)
+    known = next((one for one in ENCODINGS.values() if one.sha256 == digest), None)
     if known is None and like is None:
         what = "This rank file is none of those that are known."
         hint = "Say how its texts are split: from_ranks(path, like='o200k_base')."

@@ -14,8 +14,7 @@ from noetic_nb.tokenizers._factors import LEAST_CALLS, Factors, Observed, Tally,
 from noetic_nb.tokenizers._framing import Framing, counted_text, framing_of, kind_of
 from noetic_nb.tokens import KNOWN_ERRORS, Tokenizer, estimate_tokens, known_error, tokenizer_name
 
-MAX_CALLS: Final = 512
-"""The newest model calls that are kept."""
+MAX_CALLS: Final = 512  # the newest model calls that are kept
 _FORM: Final = "noetic_nb token calibration 1"
 
 
@@ -129,10 +128,7 @@ def _base_of(name: Any, given: Tokenizer | None = None) -> Tokenizer:
 
 
 def counter_of(recorded: Mapping[str, Any]) -> CalibratedTokenizer:
-    """Make a counter again from the data of `CalibratedTokenizer.recorded`; one that learns anew from here on.
-
-    Raises `KeyError`, `TypeError` or `ValueError` where it does not say so, and as `get`.
-    """
+    """Make a counter again from `CalibratedTokenizer.recorded`; raises as `get`, or for data of any other form."""
     calibration = TokenCalibration(_base_of(recorded["base"]))
     factors, seen = Factors.from_data(recorded), whole(recorded["seen"])
     return calibration.resume(str(recorded["model"]), factors, seen)
@@ -227,11 +223,6 @@ class TokenCalibration:
         ----------
         path : path-like
             The file; replaced where it is there.
-
-        Returns
-        -------
-        Path
-            The file.
 
         Raises
         ------

@@ -17,10 +17,7 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_
 
 
 class FallbackTokenizer:
-    """Counts by another counter, and by the default estimate where that one raises or answers no number of tokens.
-
-    `known_error` is that of the estimate once it had to count; `fault` says the first failure, None while there was none.
-    """
+    """Counts by another counter, and by the default estimate where that one fails; `fault` is its first failure."""
 
     __slots__ = ("_inner", "fault", "name")
 
@@ -122,11 +119,7 @@ def calibrated(base: str | Tokenizer = estimate_tokens) -> CalibratedTokenizer:
 
 @functools.lru_cache(maxsize=64)
 def best_tokenizer(model: str = "") -> Tokenizer:
-    """Return the counter that is closest to the bill of a model, for figures that no plan has counted.
-
-    Where the extra is installed, the model's own vocabulary, or o200k_base for a model of which none is known; else the counter
-    that needs no vocabulary.
-    """
+    """Return the counter that is closest to the bill of a model: its vocabulary, or o200k_base, where installed."""
     for name in (model, "o200k_base"):
         try:
             return encoding_tokenizer(name)
@@ -136,10 +129,7 @@ def best_tokenizer(model: str = "") -> Tokenizer:
 
 
 def asked_tokenizer(given: str | TokenCalibration | Tokenizer | None) -> Tokenizer | None:
-    """Return the counter for the tokens of a recorded run: by name, a `TokenCalibration` or a function; None as it is.
-
-    Raises `NoeticConfigError` ``INVALID_TOKENIZER`` for a value that counts nothing, and as `get`.
-    """
+    """Return the counter for a recorded run, by name, object or function; raises ``INVALID_TOKENIZER``, and as `get`."""
     if isinstance(given, str | TokenCalibration):
         counter: Tokenizer = as_tokenizer(given)
         return counter

@@ -31,10 +31,7 @@ class Reconciled(NamedTuple):
 
 
 def reconciled(planned: int, reported: int, *, before: int | None = None) -> Reconciled:
-    """Compare a request's planned with its reported input tokens (0 is none reported).
-
-    `before` is the reported number of a request of which this one has all.
-    """
+    """Compare planned with reported input tokens, 0 for none; `before` is reported for a request that this one contains."""
     if reported <= 0:
         return Reconciled(planned, None, "negative" if reported < 0 else "missing")
     if before is not None and reported < before:

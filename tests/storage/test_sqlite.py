@@ -497,7 +497,7 @@ async def test_where_writers_are_quicker_than_the_log_is_moved_they_wait(
             may_end.wait()
         return 1_000_000
 
-    monkeypatch.setattr(sqlite_writer, "move_log", move_log)
+    monkeypatch.setattr(sqlite_writer.db, "move_log", move_log)
     store._writer._jobs.put("move the log")
     while len(seen) < 2:
         await asyncio.sleep(0)

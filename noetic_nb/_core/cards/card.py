@@ -1,7 +1,4 @@
-"""The card of an object: its display as data.
-
-A class says it in ``_card``; a record without one shows its fields.
-"""
+"""The card of an object: its display as data, said by ``_card`` of its class, else the fields of a record."""
 
 from __future__ import annotations
 
@@ -11,16 +8,12 @@ from typing import Any, Final, TypeAlias
 
 from noetic_nb.markup import plain_line
 
-Cell: TypeAlias = Any
-"""Text, or a number, which stands on the right; None is an empty cell."""
+Cell: TypeAlias = Any  # text, or a number, which stands on the right; None is an empty cell
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of a card, in HTML only, read no further than is shown.
-
-    `count` is the number of rows where `rows` cannot tell; `empty` is the text in place of none.
-    """
+    """Rows of a card, in HTML only, read no further than is shown; `count` where they cannot tell, `empty` in place of none."""
 
     columns: Sequence[str]
     rows: Iterable[Sequence[Cell]]

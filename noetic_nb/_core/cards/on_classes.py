@@ -1,7 +1,4 @@
-"""Classes whose objects show themselves as cards, in a terminal and in a cell.
-
-Nothing in it raises: whoever looks at an object in trouble needs to see something.
-"""
+"""Classes whose objects show themselves as cards, in a terminal and in a cell; nothing in it raises."""
 
 from __future__ import annotations
 
@@ -50,8 +47,7 @@ def _html(self: Any) -> str:
 
 
 def _pretty(self: Any, printer: Any, cycle: bool) -> None:
-    # Within a list, one line each.
-    is_alone = len(getattr(printer, "stack", ())) <= 1
+    is_alone = len(getattr(printer, "stack", ())) <= 1  # within a list, one line each
     printer.text(_text_of(self) if is_alone and not cycle else _line(self))
 
 

@@ -1,7 +1,4 @@
-"""A card as text (one line, or a tree of its parts), and as HTML without scripts, every text escaped.
-
-Nested values are cut as a whole, and what stands under the name of a secret is hidden.
-"""
+"""A card as text, one line or a tree, and as HTML without scripts: escaped, cut, and without secrets."""
 
 from __future__ import annotations
 

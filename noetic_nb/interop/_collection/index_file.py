@@ -120,8 +120,7 @@ def _points(values: Sequence[float]) -> list[float]:
     return [round(value, 6) for value in values[::-1][::step][::-1]] if any(values) else []
 
 
-NAME: Final = ".noetic-runs.sqlite"
-"""The index of a folder, in it."""
+NAME: Final = ".noetic-runs.sqlite"  # the index of a folder, in it
 SCHEMA_VERSION: Final = 1
 _APPLICATION_ID: Final = int.from_bytes(b"NNR1", "big")
 _SCHEMA: Final = (
@@ -138,8 +137,7 @@ _WAIT_S: Final = 60.0
 _FEW: Final = 1_000
 _PART: Final = re.compile(r'"([^"]*)"|(\S+)')
 
-Key = tuple[str, int]
-"""A run: the path of its file relative to the base of the index, and its place in it."""
+Key = tuple[str, int]  # a run: the path of its file relative to the base of the index, and its place in it
 
 
 class Entry(NamedTuple):
@@ -166,10 +164,7 @@ def cached_index(name: str) -> Path:
 
 
 class RunIndex:
-    """An index; without a path it is in memory.
-
-    Raises `NoeticError` ``storage_failed`` if it cannot be written, `NoeticConfigError` ``INVALID_INDEX`` for a file of others.
-    """
+    """An index, in memory without a path; raises ``storage_failed``, or ``INVALID_INDEX`` for a file of others."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path

@@ -11,18 +11,7 @@ from noetic_nb._core.names import finish_reason_of, keys
 from noetic_nb.interop._formats import agent_logs as logs
 from noetic_nb.interop._formats.sources import EVERYTHING, Document, Keys, first_value, read_document, record, refused
 from noetic_nb.items import Item
-from noetic_nb.items._messages.message import (
-    Child,
-    Compaction,
-    Message,
-    call,
-    mapping,
-    money,
-    records,
-    text_message,
-    time_ms,
-    usage_of,
-)
+from noetic_nb.items._messages import message as msg
 from noetic_nb.items._messages.usage_fields import USAGE
 from noetic_nb.items._origins import origin_named, with_origin
 from noetic_nb.runs import Run
@@ -86,14 +75,14 @@ def _run(document: Document, place: int) -> Run:
     entry = record(document, place) if document.by_line else data[place] if isinstance(data, list | tuple) else data
     if not isinstance(entry, Mapping) or not isinstance(entry.get("steps"), list):
         raise refused(document, "a trajectory needs a list of `steps`", index=place)
-    notes, agent = logs.Notes(), mapping(entry.get("agent"))
+    notes, agent = logs.Notes(), msg.mapping(entry.get("agent"))
     reader = _Reader(document, entry, notes)
     talk = reader.talk(entry)
     for name, inner in reader.embedded.items():
         notes.add(f"{name}.final_metrics", inner.get("final_metrics"), "the sums of a sub-agent")
         if name not in reader.told:
             notes.add(name, inner, "a trajectory that no call refers to")
-    extra = dict(mapping(entry.get("extra")))
+    extra = dict(msg.mapping(entry.get("extra")))
     own = {name: extra.pop(name) for name in ("meta", "estimated", "quality", "closing_tools") if name in extra}
     meta = {
         "source": "atif",
@@ -107,10 +96,10 @@ def _run(document: Document, place: int) -> Run:
         "extra": extra or None,
     }
     # As `Run.to_atif` writes them.
-    meta = {**mapping(own.get("meta")), **{key: value for key, value in meta.items() if value is not None}}
+    meta = {**msg.mapping(own.get("meta")), **{key: value for key, value in meta.items() if value is not None}}
     notes.rest("", {**entry, "extra": None}, _KEYS)
     run_id = logs.text_of(entry.get("session_id")) or logs.text_of(entry.get("trajectory_id"))
-    quality = money(own.get("quality"))
+    quality = msg.money(own.get("quality"))
     estimated = [name for name in own.get("estimated") or () if isinstance(name, str)]
     closing = [name for name in own.get("closing_tools") or () if isinstance(name, str)]
     return logs.agent_run(run_id, talk, meta, notes, quality=quality, estimated=estimated, closing_tools=closing)
@@ -128,21 +117,21 @@ class _Reader:
         self.told: set[str] = set()
 
     def _collect(self, entry: Mapping[str, Any], depth: int) -> None:
-        for inner in records(entry.get("subagent_trajectories")) if depth < _DEEPEST else ():
+        for inner in msg.records(entry.get("subagent_trajectories")) if depth < _DEEPEST else ():
             if (name := logs.text_of(inner.get("trajectory_id"))) is not None:
                 self.embedded.setdefault(name, inner)
             self._collect(inner, depth + 1)
 
     def talk(self, entry: Mapping[str, Any]) -> logs.Talk:
         """Return the steps of a trajectory as messages."""
-        model = logs.text_of(mapping(entry.get("agent")).get("model_name"))
+        model = logs.text_of(msg.mapping(entry.get("agent")).get("model_name"))
         talk: logs.Talk = []
-        for number, step in enumerate(records(entry.get("steps"))):
+        for number, step in enumerate(msg.records(entry.get("steps"))):
             place = f"steps[{number}]"
-            about = mapping(step.get("extra"))
+            about = msg.mapping(step.get("extra"))
             compaction = next((about[name] for name in _COMPACTED if about.get(name)), None)
             if compaction is not None:
-                talk.append(self._compaction(step, mapping(compaction), place, talk))
+                talk.append(self._compaction(step, msg.mapping(compaction), place, talk))
             elif step.get("source") == "agent":
                 talk += self._answer(step, model, place)
             elif step.get("source") == "user" and not step.get("is_copied_context"):
@@ -153,25 +142,29 @@ class _Reader:
                 talk += self._seeded(step, place)
         return talk
 
-    def _seeded(self, step: Mapping[str, Any], place: str) -> Iterator[Message]:
+    def _seeded(self, step: Mapping[str, Any], place: str) -> Iterator[msg.Message]:
         """Yield a step that is no act of this conversation: of the system, or copied from an earlier one."""
         role = "user" if step.get("source") == "user" else "system"
         parts = logs.input_parts(step.get("message"), self.notes, f"{place}.message")
-        yield Message("system", (_authored(text_message(role, parts), mapping(step.get("extra"))),), t_ms=_at(step))
+        yield msg.Message(
+            "system", (_authored(msg.text_message(role, parts), msg.mapping(step.get("extra"))),), t_ms=_at(step)
+        )
         for text in self._observed(step, set()):
             yield logs.feedback(text, t_ms=_at(step))
 
-    def _compaction(self, step: Mapping[str, Any], about: Mapping[str, Any], place: str, talk: logs.Talk) -> Compaction:
+    def _compaction(
+        self, step: Mapping[str, Any], about: Mapping[str, Any], place: str, talk: logs.Talk
+    ) -> msg.Compaction:
         parts = logs.input_parts(step.get("message"), self.notes, f"{place}.message")
         last = talk[-1] if talk else None
         wrote = None
-        if about.get("summary_call") and isinstance(last, Message) and last.role == "assistant":
+        if about.get("summary_call") and isinstance(last, msg.Message) and last.role == "assistant":
             wrote = last
             talk.pop()
-        usage = mapping(about.get("usage"))
-        return Compaction(
+        usage = msg.mapping(about.get("usage"))
+        return msg.Compaction(
             str(about.get("by") or "atif"),
-            (text_message("user", parts),) if parts else (),
+            (msg.text_message("user", parts),) if parts else (),
             _count(about, "tokens_before"),
             _count(about, "tokens_after"),
             opaque=bool(about.get("opaque")),
@@ -184,19 +177,19 @@ class _Reader:
             t_ms=_at(step),
         )
 
-    def _answer(self, step: Mapping[str, Any], model: str | None, place: str) -> Iterator[Message]:
+    def _answer(self, step: Mapping[str, Any], model: str | None, place: str) -> Iterator[msg.Message]:
         calls = []
-        for each in records(step.get("tool_calls")):
-            given = mapping(each.get("extra")).get("arguments_text", each.get("arguments"))
-            calls.append(call(str(each.get("function_name")), given, str(each.get("tool_call_id"))))
-        metrics = mapping(step.get("metrics"))
-        about = mapping(step.get("extra"))
-        reason = mapping(metrics.get("extra")).get("finish_reason", about.get("finish_reason"))
+        for each in msg.records(step.get("tool_calls")):
+            given = msg.mapping(each.get("extra")).get("arguments_text", each.get("arguments"))
+            calls.append(msg.call(str(each.get("function_name")), given, str(each.get("tool_call_id"))))
+        metrics = msg.mapping(step.get("metrics"))
+        about = msg.mapping(step.get("extra"))
+        reason = msg.mapping(metrics.get("extra")).get("finish_reason", about.get("finish_reason"))
         effort = step.get("reasoning_effort")
         text = self._text(step.get("message"), f"{place}.message")
         if step.get("is_copied_context"):
             made = logs.answer(text, calls)
-            yield Message("system", made.items, t_ms=_at(step))
+            yield msg.Message("system", made.items, t_ms=_at(step))
             return
         count = step.get("llm_call_count")
         if type(count) is int and count > 1:
@@ -207,18 +200,18 @@ class _Reader:
             thoughts=logs.text_of(step.get("reasoning_content")),
             model=logs.text_of(step.get("model_name")) or model,
             usage=_usage(metrics),
-            cost=money(metrics.get("cost_usd")),
+            cost=msg.money(metrics.get("cost_usd")),
             finish_reason=finish_reason_of(reason),
             params=None if effort is None else {"reasoning_effort": effort},
             t_ms=_at(step),
             is_called=count != 0,
             error=logs.text_of(about.get("model_error")),
-            duration_ms=money(about.get("duration_ms")),
+            duration_ms=msg.money(about.get("duration_ms")),
         )
         yield from self._results(step, {str(each["callId"]) for each in calls}, place)
 
-    def _results(self, step: Mapping[str, Any], calls: set[str], place: str) -> Iterator[Message]:
-        said = records(mapping(step.get("observation")).get("results"))
+    def _results(self, step: Mapping[str, Any], calls: set[str], place: str) -> Iterator[msg.Message]:
+        said = msg.records(msg.mapping(step.get("observation")).get("results"))
         orphans = [each for each in said if logs.text_of(each.get("source_call_id")) not in calls]
         for number, each in enumerate(said):
             call_id = logs.text_of(each.get("source_call_id"))
@@ -229,20 +222,20 @@ class _Reader:
                 else:
                     continue
             assert call_id is not None
-            about = mapping(each.get("extra"))
+            about = msg.mapping(each.get("extra"))
             failed = next((about[name] for name in _FAILED if name in about), None)
             if failed is None and isinstance(about.get("status"), str):
                 failed = about["status"] not in ("ok", "success", "completed")
             text = self._text(each.get("content"), f"{place}.observation.results[{number}].content")
             error = (failed if isinstance(failed, str) else text or "failed") if failed else None
             children = {}
-            for reference in records(each.get("subagent_trajectory_ref")):
+            for reference in msg.records(each.get("subagent_trajectory_ref")):
                 if (child := self._child(reference, place)) is not None:
                     children[call_id] = child
             facts: dict[str, Any] = {
                 "known": failed is not None,
                 "t_ms": _at(step),
-                "duration_ms": money(about.get("duration_ms")),
+                "duration_ms": msg.money(about.get("duration_ms")),
             }
             yield logs.result(call_id, text, ("atif", None), error=error, children=children, **facts)
         for text in () if len(calls) == len(said) == 1 else self._observed(step, calls):
@@ -250,7 +243,7 @@ class _Reader:
 
     def _observed(self, step: Mapping[str, Any], calls: set[str]) -> Iterator[str]:
         """Yield the texts of results that answer no call: feedback of the environment."""
-        for each in records(mapping(step.get("observation")).get("results")):
+        for each in msg.records(msg.mapping(step.get("observation")).get("results")):
             if logs.text_of(each.get("source_call_id")) not in calls and (
                 text := self._text(each.get("content"), "observation")
             ):
@@ -263,7 +256,7 @@ class _Reader:
             self.notes.add(place, part.get("imageUrl"), "a picture outside of the user's messages")
         return "".join([str(part.get("text", f"[{part['type']}]")) for part in parts])
 
-    def _child(self, reference: Mapping[str, Any], place: str) -> Child | None:
+    def _child(self, reference: Mapping[str, Any], place: str) -> msg.Child | None:
         name = logs.text_of(reference.get("trajectory_id")) or logs.text_of(reference.get("session_id")) or ""
         entry: Any = self.embedded.get(name)
         path = logs.text_of(reference.get("trajectory_path"))
@@ -279,7 +272,7 @@ class _Reader:
             talk = self.talk(entry)
         finally:
             self.open.discard(name)
-        return Child(str(mapping(entry.get("agent")).get("name") or name or "agent"), talk)
+        return msg.Child(str(msg.mapping(entry.get("agent")).get("name") or name or "agent"), talk)
 
     def _beside(self, path: str) -> Any:
         """Return the trajectory in a file beside the document; one outside of its folder is not opened."""
@@ -295,7 +288,7 @@ def _authored(item: Item, about: Mapping[str, Any]) -> Item:
 
 
 def _at(step: Mapping[str, Any]) -> float | None:
-    return time_ms(step.get("timestamp")) if isinstance(step.get("timestamp"), str) else None
+    return msg.time_ms(step.get("timestamp")) if isinstance(step.get("timestamp"), str) else None
 
 
 def _count(about: Mapping[str, Any], name: str) -> int | None:
@@ -304,9 +297,9 @@ def _count(about: Mapping[str, Any], name: str) -> int | None:
 
 
 def _usage(metrics: Mapping[str, Any]) -> dict[str, int] | None:
-    about = mapping(metrics.get("extra"))
-    inner = [about, *[mapping(about.get(name)) for name in ("output_tokens_details", "completion_tokens_details")]]
-    return usage_of(
+    about = msg.mapping(metrics.get("extra"))
+    inner = [about, *[msg.mapping(about.get(name)) for name in ("output_tokens_details", "completion_tokens_details")]]
+    return msg.usage_of(
         metrics,
         read="prompt_tokens",
         written="completion_tokens",

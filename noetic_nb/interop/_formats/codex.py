@@ -13,21 +13,13 @@ from typing import Any, Final
 
 from noetic_nb._core.names import keys
 from noetic_nb.interop._formats import agent_logs as logs
-from noetic_nb.interop._formats.sources import (
-    EVERYTHING,
-    Document,
-    Keys,
-    first_lines,
-    first_record,
-    lines_of,
-    read_document,
-)
+from noetic_nb.interop._formats import sources
 from noetic_nb.items import Item
 from noetic_nb.items._messages import message as msg
 from noetic_nb.runs import Run
 
 FORMATS: Final = ("codex",)
-READS: Final = EVERYTHING - {"costs", "labels", "tool definitions"}
+READS: Final = sources.EVERYTHING - {"costs", "labels", "tool definitions"}
 _TYPES: Final = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 _READ: Final = frozenset(
     {"session_meta", "turn_context", "response_item", "compacted", "token_usage_record", "event_msg"}
@@ -41,7 +33,7 @@ _NOT_SAID: Final = (
     "<environment_context", "<user_instructions", "<subagent_notification", "<turn_aborted", "<INSTRUCTIONS",
     "<permissions", "<skills", "# AGENTS.md instructions",
 )  # fmt: skip
-_KEYS: Final = Keys(
+_KEYS: Final = sources.Keys(
     keys(
         "type timestamp payload id role content text summary call_id name namespace metadata source data media_type url",
         "base_instructions instructions originator cli_version parent_thread_id agent_nickname agent_role model effort",
@@ -83,25 +75,25 @@ _MOST_SIBLINGS: Final = 500
 _DEEPEST: Final = 10
 
 
-def looks_like(document: Document) -> bool:
+def looks_like(document: sources.Document) -> bool:
     """Tell whether a document is a rollout: lines of a type with a payload."""
-    lines = first_lines(document, _LOOKED_AT)
+    lines = sources.first_lines(document, _LOOKED_AT)
     return any(logs.text_of(line.get("type")) in _TYPES and isinstance(line.get("payload"), Mapping) for line in lines)
 
 
-def is_part(document: Document) -> bool:
+def is_part(document: sources.Document) -> bool:
     """Tell whether a file of a folder is the rollout of a sub-agent, whose parent's rollout lies beside it."""
-    about = msg.mapping(next(first_lines(document, 1), {}).get("payload"))
+    about = msg.mapping(next(sources.first_lines(document, 1), {}).get("payload"))
     parent = logs.text_of(about.get("parent_thread_id"))
     return parent is not None and document.path is not None and _rollout_of(parent, document.path) is not None
 
 
-def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
+def read(document: sources.Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
     """Yield a reader for each rollout of a document."""
     notes = logs.Notes()
     parts: list[list[Mapping[str, Any]]] = [[]]
     known: set[str] = set()
-    for line in lines_of(document, notes.add):
+    for line in sources.lines_of(document, notes.add):
         about = msg.mapping(line.get("payload")) if line.get("type") == "session_meta" else {}
         # One that was forked off another begins with the head of that, too.
         if parts[-1] and about and str(about.get("id")) not in known:
@@ -113,7 +105,7 @@ def read(document: Document, format: str | None = None) -> Iterator[Callable[[],
         yield partial(_run, document, lines, notes if number == 0 else logs.Notes())
 
 
-def _run(document: Document, lines: list[Mapping[str, Any]], notes: logs.Notes) -> Run:
+def _run(document: sources.Document, lines: list[Mapping[str, Any]], notes: logs.Notes) -> Run:
     reader = _Reader(document.path, notes)
     talk = reader.talk(lines)
     about = reader.about
@@ -341,7 +333,7 @@ class _Reader:
             self.notes.add(f"tool {call_id}", agent_id, "the missing log of a sub-agent")
             return None
         inner = _Reader(file, self.notes, self.depth + 1)
-        talk = inner.talk(list(lines_of(read_document(file), self.notes.add)))
+        talk = inner.talk(list(sources.lines_of(sources.read_document(file), self.notes.add)))
         self.skipped += inner.skipped
         name = inner.about.get("agent_nickname") or inner.about.get("agent_role") or "agent"
         return msg.Child(str(name), talk)
@@ -360,7 +352,7 @@ def _rollout_of(thread_id: str, path: Path) -> Path | None:
     """Return the rollout of a thread among the files beside another one; names of real ones hold the id."""
     files = [file for file in islice(path.parent.glob("*.jsonl"), _MOST_SIBLINGS) if file != path]
     for file in sorted(files, key=lambda each: thread_id not in each.name):
-        first = first_record(file)
+        first = sources.first_record(file)
         if first.get("type") == "session_meta" and msg.mapping(first.get("payload")).get("id") == thread_id:
             return file
     return None

@@ -1,7 +1,4 @@
-"""Recorded tasks of benchmarks as runs: strict about their form, and graded.
-
-A data set is known, and a record of another form is damaged: it is refused rather than read as far as it goes.
-"""
+"""Recorded tasks of benchmarks as runs: graded, and strict about their form, as a known data set is damaged otherwise."""
 
 from __future__ import annotations
 
@@ -130,10 +127,7 @@ def run_of_task(
     redaction: Redaction,
     unmapped: Sequence[Mapping[str, Any]] = (),
 ) -> Run:
-    """Return one recorded task as a run; run and thread are called `name`.
-
-    The reward, None where nobody knows it, is a grade of the last answered turn.
-    """
+    """Return one recorded task as a run called `name`; its reward, if known, grades the last answered turn."""
     if reward is not None and (isinstance(reward, bool) or not isinstance(reward, int | float)):
         refuse(f"`reward` must be a number, but is {reward!r:.80}")
     for message in messages:

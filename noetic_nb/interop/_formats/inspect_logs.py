@@ -143,10 +143,7 @@ class Story:
         return [*talk, *beside]
 
     def _answered(self, entry: Talk, event: Mapping[str, Any]) -> tuple[Talk, list[msg.Message]]:
-        """Return a message with its measurements, and the text that stands for a call it omits.
-
-        The agent of Inspect that submits its answer with a tool keeps the answer in place of the call.
-        """
+        """Return a message with its measurements, and the text in place of a call with which an agent submits its answer."""
         kept = next((one for one in entry if isinstance(one, msg.Message) and one.role == "assistant"), None)
         if kept is None:
             return entry, []
@@ -397,10 +394,7 @@ def looks_like(document: Document) -> bool:
 
 
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for each sample; raises `NoeticError` ``invalid_run_file`` if it is not a log.
-
-    An archive where Inspect is not installed raises `NoeticConfigError` ``MISSING_PACKAGE``.
-    """
+    """Yield a reader for each sample; raises ``invalid_run_file``, or ``MISSING_PACKAGE`` for an archive without Inspect."""
     data = document.data
     if data is None:
         yield from _archive(document)

@@ -40,10 +40,7 @@ def is_large(path: Path, limit: int) -> bool:
 
 
 def large_document(path: Path) -> Document:
-    """Return a document whose records stay in the file until they are asked for.
-
-    Raises `NoeticError` ``invalid_run_file`` for a file that is one JSON value, or is packed.
-    """
+    """Return a document whose records stay in the file; raises ``invalid_run_file`` for one JSON value or a packed file."""
     document = Document(None, path)
     with regular_file(path, _MOST) as file:
         start = file.read(_PIECE)

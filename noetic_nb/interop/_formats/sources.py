@@ -33,17 +33,12 @@ NOTHING: Final[tuple[Any, ...]] = (None, "", [], {}, ())
 WRONG: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What a record raises that is not as its format has it."""
 _DEEPEST: Final = 40
-# Of a key that every line of a long log has, so many values say what it is.
-_MOST_VALUES: Final = 100
+_MOST_VALUES: Final = 100  # of a key that every line of a long log has, so many values say what it is
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of a format, wherever they stand.
-
-    `read` and `inside` are read, but what stands below the keys of `read` is looked at, too, while all that is below those of
-    `inside` is kept as it is. `passed` says why the others are left out.
-    """
+    """The keys of a format that are `read`, kept with all that is `inside`, or `passed`, each with the reason."""
 
     read: frozenset[str]
     inside: frozenset[str] = frozenset()
@@ -95,24 +90,19 @@ class Unread:
             yield {"place": place, "what": what, "value": shown(held[0] if len(held) == 1 else held)}
 
 
-RUN_SET: Final = ".runset.json"
-"""The end of the names of files that say which runs are a set."""
+RUN_SET: Final = ".runset.json"  # the end of the names of files that say which runs are a set
 _GZIP: Final = b"\x1f\x8b"
 ZIP: Final = b"PK\x03\x04"
 _NOT_BLANK: Final = re.compile(rb"\S")
 _TABLES: Final = frozenset({".csv", ".tsv", ".xlsx", ".xls", ".parquet", ".feather"})
 # What a table of several conversations tells them apart by.
 _CONVERSATIONS: Final = ("conversation_id", "thread_id", "session_id")
-# No path is longer; JSON text nearly always is, or begins with a bracket.
-_LONGEST_PATH: Final = 4_096
+_LONGEST_PATH: Final = 4_096  # no path is longer; JSON text nearly always is, or begins with a bracket
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One source that was read: its JSON, or the object that was given; None of a file that is not JSON.
-
-    Where each line was a document of its own, `by_line`, the data are a list of them.
-    """
+    """One source, `by_line` or whole: its JSON, or the object that was given; None of a file that is not JSON."""
 
     data: Any
     path: Path | None = None
@@ -265,10 +255,7 @@ def _advice(error: Exception, content: bytes, path: Path | None) -> str:
 
 
 def as_rows(source: Any) -> Any:
-    """Return a table as a list of records without their missing values, and everything else as it is.
-
-    A table is a DataFrame, of pandas or polars, or what its ``to_dict`` returns, by rows or by columns.
-    """
+    """Return a table, a DataFrame or its ``to_dict``, as records without missing values; anything else as it is."""
     if hasattr(source, "columns") and callable(getattr(source, "to_dicts", None)):
         source = source.to_dicts()
     elif hasattr(source, "columns") and callable(getattr(source, "to_dict", None)):
@@ -327,10 +314,7 @@ def first_record(path: Path) -> Mapping[str, Any]:
 
 
 def lines_of(document: Document, note: Callable[..., None]) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a log; one that cannot be read, as the last of a session that was killed, is noted.
-
-    Raises `NoeticError` ``invalid_run_file`` where none can be read.
-    """
+    """Yield the records of a log and note those that cannot be read; raises ``invalid_run_file`` where none can be."""
     data = document.data if document.by_line or isinstance(document.data, list | tuple) else ()
     first = None
     is_empty = True

@@ -26,15 +26,12 @@ class Bound(NamedTuple):
     """A call whose arguments are known."""
 
     name: str
-    args: FrozenDict
-    """What the rules judge."""
-    raw: Any
-    """What was written, None where that is no JSON data."""
+    args: FrozenDict  # what the rules judge
+    raw: Any  # what was written, None where that is no JSON data
     positional: tuple[Any, ...]
     named: Mapping[str, Any]
     """What the tool is called with: copies, but for what is the framework's and objects of other classes."""
-    values: Mapping[str, Any]
-    """The judged arguments as Python values."""
+    values: Mapping[str, Any]  # the judged arguments as Python values
     now: Callable[[], Any] | None = None
     """Returns what `args` would be by now; None where nobody can change the values."""
     call_id: str = ""
@@ -103,10 +100,7 @@ def bound_by_signature(
     skip: int = 0,
     call_id: Callable[[tuple[Any, ...]], str] = lambda positional: "",
 ) -> Binder:
-    """Return a binder that names the arguments of a function, fills in defaults, and changes nothing.
-
-    `left_out` names those of the framework, `skip` is their number among those by place; `call_id` finds the id of a call.
-    """
+    """Return a binder by the signature of a function; `left_out` and `skip` are the framework's arguments, by name and place."""
     try:
         signature: inspect.Signature | None = inspect.signature(function)
     except (TypeError, ValueError):  # built in
@@ -147,10 +141,7 @@ def _judged(values: Mapping[str, Any]) -> FrozenDict:
 def _flat(
     signature: inspect.Signature | None, positional: tuple[Any, ...], named: Mapping[str, Any], skip: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return arguments by name, those of ``**kwargs`` among them: with defaults, and as they were given.
-
-    Raises `TypeError` if they do not fit, or if two have the same name: rules would see one of them only.
-    """
+    """Return arguments by name, with defaults and as given; raises `TypeError` where they do not fit or share a name."""
     if signature is None:
         pairs = [(f"arg{place}", value) for place, value in enumerate(positional[skip:])]
         found = _by_name([*pairs, *named.items()])
@@ -186,11 +177,7 @@ _CONTEXTS: Final = ("RunContextWrapper", "ToolContext", "RunContext")
 
 
 def json_binder(name: str, schema: Mapping[str, Any], function: Callable[..., Any] | None) -> Callable[[str], Bound]:
-    """Return a binder of JSON text: by the function behind the tool where it is known, else by its schema.
-
-    The tool is given the JSON text anew, so that it cannot read the text in another way than the rules: the judged one, or,
-    where its framework validates by the same function, its source.
-    """
+    """Return a binder of JSON text, by function or schema; the tool reads the judged text, or a source validated alike."""
     tool = None if function is None else _behind(function, name)
     checked = None
     if tool is None:

@@ -181,7 +181,9 @@ class _Feed:
         return begun, (time.perf_counter() - begun.start) * 1_000
 
     def model_end(self, run_id: UUID, response: Any) -> None:
-        message = _message_of(response)
+        generations = getattr(response, "generations", None) or ((),)
+        first = generations[0][0] if generations and generations[0] else None
+        message = getattr(first, "message", first)
         usage = getattr(message, "usage_metadata", None) or {}
         sent, made = usage.get("input_token_details") or {}, usage.get("output_token_details") or {}
         parts = sent.get("cache_read"), sent.get("cache_creation"), made.get("reasoning")
@@ -241,12 +243,6 @@ class _Feed:
                     error_type=error_type,
                 )
             )
-
-
-def _message_of(response: Any) -> Any:
-    generations = getattr(response, "generations", None) or ((),)
-    first = generations[0][0] if generations and generations[0] else None
-    return getattr(first, "message", first)
 
 
 def _logprobs(message: Any) -> Sequence[TokenLogprob]:

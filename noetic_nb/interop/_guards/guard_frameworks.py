@@ -39,10 +39,7 @@ def guarded_function(
     needs_approval: bool = False,
     reply: Reply | None = None,
 ) -> Any:
-    """Return a function of the same kind that decides first.
-
-    A framework's tool answers a refusal by `reply` and returns it by default; a plain function raises it by default.
-    """
+    """Return a function of the same kind that decides first; a refusal is raised, or returned by `reply` of a framework."""
     wrapped: Any
     guard.names.add(name)
     on_deny: OnDeny = "return" if reply else "raise"
@@ -121,8 +118,7 @@ async def _ended_later(call: GuardedCall, awaitable: Any) -> Any:
     return call.value
 
 
-MCP_CALL: Final = "call_tool"
-"""The name of a guarded call of a session, whose tools are not known before."""
+MCP_CALL: Final = "call_tool"  # the name of a guarded call of a session, whose tools are not known before
 # What LangChain passes beside the arguments of the model.
 _LANGCHAIN_OWN: Final = frozenset({"config", "run_manager", "callbacks"})
 
@@ -236,10 +232,7 @@ class _CallableRun(Run):
 
 
 def mcp_call(function: Any, guard: Guard) -> Any:
-    """Guard ``session.call_tool``, ``call_tool_mcp`` and the like: the tool that is judged is the one that a call names.
-
-    Raises `NoeticConfigError` ``INVALID_TOOL`` where it does not say which parameters are the name and the arguments.
-    """
+    """Guard ``session.call_tool`` and the like by the tool that a call names; raises ``INVALID_TOOL`` for unknown parameters."""
     try:
         known = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):

@@ -43,8 +43,7 @@ from noetic_nb.sync import drive
 OnDeny: TypeAlias = Literal["raise", "return"] | None
 Rules: TypeAlias = RuleBook | SteeringRule | Iterable[SteeringRule | Mapping[str, Any]] | None
 
-STOPPED: Final = "stopped"
-"""Outcome of a call that is refused because the regulator stopped the session before."""
+STOPPED: Final = "stopped"  # outcome of a call that is refused because the regulator stopped the session before
 
 
 class SharedHistory(CallHistory):
@@ -192,10 +191,7 @@ class Guard:
         return await client.complete(full)
 
     def without_name(self, name: str, bind: Binder) -> Binder:
-        """Bind calls of a tool that rules cannot name only while none of them names tools: it would not see its calls.
-
-        Raises `NoeticConfigError` ``INVALID_TOOL``, now and at each call.
-        """
+        """Bind calls of a tool without a name, which no rule that names tools sees; raises ``INVALID_TOOL`` where one does."""
 
         def checked(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
             self._refuse_nameless(name)
@@ -252,10 +248,7 @@ class GuardedCall:
         )
 
     async def refused(self) -> bool:
-        """Decide; True where the call must not be made.
-
-        Raises the error that ended the decision, such as ``MISSING_CALL_MODEL``; the call must not be made then either.
-        """
+        """Decide; True where the call must not be made, nor may it where this raises, as with ``MISSING_CALL_MODEL``."""
         guard, tree, bound = self._guard, self._tree, self._bound
         try:
             if tree.stop is not None:
@@ -278,10 +271,7 @@ class GuardedCall:
         return True
 
     def refusal(self, on_deny: OnDeny) -> str:
-        """Return the text for the model about a call that is not made, or raise it.
-
-        `on_deny`, "raise" or "return", decides where the guard leaves it to the kind of tool.
-        """
+        """Return the refusal for the model, or raise it; `on_deny` decides where the guard leaves it to the kind of tool."""
         assert self.end is not None
         if (self._guard.on_deny or on_deny) == "return":
             return self.end.output

@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeVar
 
-from noetic_nb._core.names import function_name
+from noetic_nb._core.names import function_name, keys
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.events import WarningRaised, Where
 from noetic_nb.interop._guards.guard_arguments import (
@@ -53,32 +53,16 @@ from noetic_nb.steering._evaluation.rule_reading import unknown_targets
 from noetic_nb.steps import Tool
 from noetic_nb.steps._function_tools import make_tool
 
-OTHER_WAYS: Final = (
-    "stream",
-    "astream",
-    "batch",
-    "abatch",
-    "batch_as_completed",
-    "abatch_as_completed",
-    "transform",
-    "atransform",
-    "stream_events",
-    "astream_events",
-    "astream_log",
-    "pipe",
-    "__or__",
-    "__call__",
+OTHER_WAYS: Final = keys(
+    "stream astream batch abatch batch_as_completed abatch_as_completed transform atransform stream_events astream_events",
+    "astream_log pipe __or__ __call__",
 )
 """Ways of calling that an object may have beside `invoke`: where its class is not known, none leads through that for sure."""
-# What a graph is called that has no name.
-_NO_NAME: Final = "LangGraph"
+_NO_NAME: Final = "LangGraph"  # what a graph is called that has no name
 
 
 def runnable(tool: Any, guard: Guard, guarded: Callable[[Any, Guard], Any]) -> Any:
-    """Guard something with an `invoke` or an `ainvoke` that is not a tool; `guarded` guards the function that it finally calls.
-
-    Raises `NoeticConfigError` ``INVALID_TOOL`` where it can be called in ways that are not known, or has no name for rules.
-    """
+    """Guard something that has an `invoke` and is not a tool; raises ``INVALID_TOOL`` where it has no name or unknown ways in."""
     core = sys.modules.get("langchain_core.runnables.base")
     if core is None or not isinstance(tool, core.Runnable):
         return _plain(tool, guard)
@@ -98,7 +82,7 @@ def runnable(tool: Any, guard: Guard, guarded: Callable[[Any, Guard], Any]) -> A
 
 def _plain(tool: Any, guard: Guard) -> Any:
     """Guard an object that is like a runnable as far as it can be seen."""
-    others = [each for each in OTHER_WAYS if callable(getattr(tool, each, None))]
+    others = sorted(each for each in OTHER_WAYS if callable(getattr(tool, each, None)))
     if others:
         what = f"A {type(tool).__name__} has methods that cannot be guarded: {', '.join(others)}."
         hint = "Guard a function that calls it, or the tools inside it."
@@ -176,10 +160,7 @@ def _guarded_class(base: Any) -> Any:
 
 
 def warn_of_unknown_targets(guard: Guard, tools: Iterable[Any]) -> None:
-    """Warn of rules about a tool or an argument that none of these tools has, in Python and in the run.
-
-    Tools that were guarded before with the same rule book are known; those of an MCP session are not.
-    """
+    """Warn of rules about a tool or argument that no guarded tool has, in Python and in the run; MCP sessions do not count."""
     if MCP_CALL in guard.names:
         return
     schemas = dict(map(_described, tools))
@@ -189,8 +170,7 @@ def warn_of_unknown_targets(guard: Guard, tools: Iterable[Any]) -> None:
     for target in unknown_targets(guard.book, guard.book.known_tools):
         warnings.warn(target, stacklevel=4)
         if guard.sink is not None:
-            # Outside of any session: nothing has been called yet.
-            text = redact_text(str(target))
+            text = redact_text(str(target))  # outside of any session: nothing has been called yet
             guard.sink.emit(
                 WarningRaised(Where("", "", 0), guard.clock.now_ms(), target.warning_code, text, "steering")
             )
@@ -381,10 +361,8 @@ def _again(made: functools.partial[Any], tool: Any, guard: Guard) -> functools.p
 class GuardedTool(Tool):
     """A tool of ours whose calls are decided on first, by whichever way it is called."""
 
-    run: Run
-    """Where the ledger goes."""
-    judged: Callable[..., Any]
-    """Takes values that are validated already."""
+    run: Run  # where the ledger goes
+    judged: Callable[..., Any]  # takes values that are validated already
 
     def begin(self, values: Mapping[str, Any], ctx: Any = None) -> Any:
         """Decide, then run with the values that `bind` has checked."""

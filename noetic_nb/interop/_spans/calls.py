@@ -6,18 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
+from noetic_nb.interop._spans import span_messages as talk
 from noetic_nb.interop._spans.dialect import Dialect, History, Kind, read_history
 from noetic_nb.interop._spans.genai import GenAI, GenAIEvents
 from noetic_nb.interop._spans.openinference import OpenInference, by_name, messages
-from noetic_nb.interop._spans.span_messages import (
-    Result,
-    SpanMessage,
-    arguments_of,
-    parsed,
-    read_messages,
-    result_of,
-    words_of,
-)
 from noetic_nb.interop._spans.span_record import MAPPINGS, Span
 
 _KINDS: Final[Mapping[str, Kind]] = {"tool": "tool", "agent": "agent", "workflow": "other", "task": "other"}
@@ -62,7 +54,7 @@ class Traceloop(Dialect):
             value = next((value[key] for key in ("input", "query", "question", "task") if key in value), None)
         return read_history([{"role": "user", "content": value}]) if isinstance(value, str) and value else None
 
-    def outputs(self, span: Span) -> list[SpanMessage] | None:
+    def outputs(self, span: Span) -> list[talk.SpanMessage] | None:
         """Return the completion; of an entity its output."""
         for prefix in ("gen_ai.completion.", "llm.completions."):
             found = messages(span, prefix, "assistant")
@@ -70,15 +62,17 @@ class Traceloop(Dialect):
                 return found[:1]
         value = _inner(span.attributes.get("traceloop.entity.output"), "outputs")
         if isinstance(value, Mapping) and isinstance(value.get("messages"), list):
-            read = read_messages(value["messages"], "assistant") or []
+            read = talk.read_messages(value["messages"], "assistant") or []
             return [msg for msg in read[-1:] if msg.role == "assistant"] or None
-        return read_messages([{"role": "assistant", "content": value}]) if isinstance(value, str) and value else None
+        return (
+            talk.read_messages([{"role": "assistant", "content": value}]) if isinstance(value, str) and value else None
+        )
 
     def tool_input(self, span: Span) -> Any:
         """Return the arguments, without their wrapping."""
         if self.kind(span) != "tool":
             return None
-        found = parsed(span.attributes.get("traceloop.entity.input"))
+        found = talk.parsed(span.attributes.get("traceloop.entity.input"))
         bound = by_name(found)
         return found if bound is None else bound
 
@@ -91,7 +85,7 @@ class Traceloop(Dialect):
 
 
 def _inner(value: Any, key: str) -> Any:
-    found = parsed(value)
+    found = talk.parsed(value)
     return found.get(key, found) if isinstance(found, Mapping) else found
 
 
@@ -129,7 +123,7 @@ class ModelUse:
 
     span: Span
     inputs: History | None
-    outputs: list[SpanMessage] | None
+    outputs: list[talk.SpanMessage] | None
     model: str | None
     usage: Mapping[str, int] | None
     cost: float | None
@@ -140,7 +134,7 @@ class ModelUse:
     @property
     def is_summary(self) -> bool:
         """Whether LangChain says that the call made a summary in place of a part of the context."""
-        about = parsed(self.span.attributes.get("metadata"))
+        about = talk.parsed(self.span.attributes.get("metadata"))
         said = about.get("lc_source") if isinstance(about, Mapping) else None
         return (self.span.attributes.get("lc_source") or said) == "summarization"
 
@@ -149,7 +143,7 @@ class ModelUse:
         """The system prompt: sent apart, or with the messages."""
         found: str | None = first("system", self.span)
         if found is None and self.inputs is not None:
-            found = words_of(self.inputs.messages, "system") or None
+            found = talk.words_of(self.inputs.messages, "system") or None
         return found
 
 
@@ -171,7 +165,7 @@ class ToolUse:
 
 def model_use(span: Span) -> ModelUse:
     """Read a span of a model call."""
-    outputs: list[SpanMessage] | None = first("outputs", span)
+    outputs: list[talk.SpanMessage] | None = first("outputs", span)
     finish: str | None = first("finish", span)
     if not finish:
         for msg in outputs or ():
@@ -211,7 +205,7 @@ def _error(span: Span, output: str | None = None) -> tuple[str, str | None]:
 
 def tool_use(span: Span) -> ToolUse:
     """Read a span of a tool call, without the wrapping of frameworks around arguments and results."""
-    given = parsed(first("tool_input", span))
+    given = talk.parsed(first("tool_input", span))
     call_id: str | None = first("call_id", span)
     if isinstance(given, MAPPINGS) and "input_str" in given:  # what LangChain's callbacks are given
         extra = given.get("kwargs")
@@ -234,7 +228,7 @@ def tool_use(span: Span) -> ToolUse:
         span,
         first("tool_name", span) or span.name or "tool",
         call_id,
-        arguments_of(given),
+        talk.arguments_of(given),
         given,
         output,
         failed,
@@ -243,24 +237,24 @@ def tool_use(span: Span) -> ToolUse:
     )
 
 
-def _answer(value: Any) -> Result | None:
+def _answer(value: Any) -> talk.Result | None:
     if value is None:
         return None
-    found = parsed(value)
+    found = talk.parsed(value)
     if found is value and isinstance(value, str):  # text, as most tools answer
-        return Result(None, None, value)
+        return talk.Result(None, None, value)
     if isinstance(found, MAPPINGS):
         inner = found.get("output") if set(found) <= {"output", "kwargs"} and "output" in found else found
         is_dump = isinstance(inner, MAPPINGS) and ("lc" in inner or (inner.get("type") == "tool" and "data" in inner))
         if is_dump:
-            for msg in read_messages([inner], "tool") or ():
+            for msg in talk.read_messages([inner], "tool") or ():
                 for result in msg.results:
                     return result
         if inner is not found:
-            return Result(None, None, result_of(inner))
+            return talk.Result(None, None, talk.result_of(inner))
     if isinstance(found, list) and found and all(isinstance(part, Mapping) and set(part) == {"text"} for part in found):
-        return Result(None, None, result_of(found))
-    return Result(None, None, result_of(value))
+        return talk.Result(None, None, talk.result_of(found))
+    return talk.Result(None, None, talk.result_of(value))
 
 
 def merged(outer: Any, inner: Any) -> Any:

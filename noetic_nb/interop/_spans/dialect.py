@@ -24,10 +24,7 @@ class History:
         self._tail: list[SpanMessage] | None = None
 
     def grown(self, text: str) -> History | None:
-        """Return the history of a text that repeats that of this one, and may go on; None for any other text.
-
-        Only what it goes on with is parsed.
-        """
+        """Return the history of a text that repeats this one, of which only the rest is parsed; None for any other text."""
         known, raw = self._text, self._raw
         if known is None or raw is None or not text.startswith(known[:-1]):
             return None
@@ -83,10 +80,7 @@ class History:
 
 
 def read_history(value: Any, before: History | None = None) -> History | None:
-    """Read the messages sent to a model; None for an empty value.
-
-    Where it repeats what was sent `before`, as in a conversation, that is not parsed again.
-    """
+    """Read the messages sent to a model, None for none; where they repeat those sent `before` only the rest is parsed."""
     if before is not None and type(value) is str and (grown := before.grown(value)) is not None:
         return grown
     found = parsed(value)

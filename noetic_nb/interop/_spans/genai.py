@@ -5,31 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
+from noetic_nb._core.names import meanings
 from noetic_nb.interop._spans.dialect import Dialect, History, Kind, read_history
 from noetic_nb.interop._spans.span_messages import SpanMessage, parsed, read_messages, result_of, words_of
 from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.items._messages.usage_fields import USAGE
 
-_KINDS: Final[Mapping[str, Kind]] = {
-    "chat": "model",
-    "text_completion": "model",
-    "generate_content": "model",
-    "completion": "model",
-    "call_llm": "model",
-    "execute_tool": "tool",
-    "invoke_agent": "agent",
-    "invoke_workflow": "other",
-    "create_agent": "other",
-    "search_memory": "memory",
-    "update_memory": "memory",
-    "create_memory": "memory",
-    "upsert_memory": "memory",
-    "delete_memory": "memory",
-    "create_memory_store": "memory",
-    "delete_memory_store": "memory",
-    "retrieval": "memory",
-    "plan": "plan",
-}
+_KINDS: Final[Mapping[str, Kind]] = meanings(
+    model="chat text_completion generate_content completion call_llm",
+    tool="execute_tool",
+    agent="invoke_agent",
+    other="invoke_workflow create_agent",
+    memory="search_memory update_memory create_memory upsert_memory delete_memory"
+    " create_memory_store delete_memory_store retrieval",
+    plan="plan",
+)
 _PARAMS: Final = {name: f"gen_ai.request.{name}" for name in ("temperature", "top_p", "max_tokens", "seed")}
 
 

@@ -20,18 +20,10 @@ from noetic_nb._core.long_work import counted
 from noetic_nb._core.names import keys
 from noetic_nb.errors import NoeticError
 from noetic_nb.interop._formats.sources import Document, record, refused
+from noetic_nb.interop._spans import span_tree
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._spans.span_record import LogRecord, Span, log_record, span_record
 from noetic_nb.interop._spans.span_run import run_of_execution
-from noetic_nb.interop._spans.span_tree import (
-    NO_PLACE,
-    Conversation,
-    conversations,
-    executions,
-    is_own,
-    joined,
-    run_of_own,
-)
 from noetic_nb.items._messages.message import shown
 from noetic_nb.runs import Run
 from noetic_nb.runs._load import MAX_BYTES
@@ -130,10 +122,7 @@ def is_container(value: Mapping[str, Any]) -> bool:
 
 
 class _Text:
-    """JSON text that is read piece by piece: one document, several behind each other, or one a line.
-
-    Containers are walked through; what they hold is parsed whole, one span at a time.
-    """
+    """JSON text read piece by piece: containers are walked through, one span at a time is parsed."""
 
     def __init__(self, file: Any, name: str, path: str | None, max_bytes: int) -> None:
         self.file, self.name, self.path, self.max_bytes = file, name, path, max_bytes
@@ -430,18 +419,15 @@ def runs_of(
     spans: list[Span],
     records: Iterable[LogRecord] = (),
     *,
-    about: Callable[[Conversation], Mapping[str, Any]] = lambda _: {"source": "otel"},
+    about: Callable[[span_tree.Conversation], Mapping[str, Any]] = lambda _: {"source": "otel"},
     notes: Iterable[tuple[int, dict[str, Any]]] = (),
 ) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for each run of spans; `about` returns the meta of one, `notes` are the parts without a place.
-
-    Each note stands beside the place of the span that it is listed with.
-    """
-    whole, unmapped = joined(spans, records)
+    """Yield a reader for each run of spans; `about` returns its meta, `notes` are parts without a place, by span."""
+    whole, unmapped = span_tree.joined(spans, records)
     by_place: dict[int, list[dict[str, Any]]] = {}
     for place, entry in (*unmapped, *notes):
         by_place.setdefault(place, []).append(entry)
-    found = conversations(whole)
+    found = span_tree.conversations(whole)
     placed = {span.place for conversation in found for span in conversation.spans}
     others = [entry for place, entries in by_place.items() if place not in placed for entry in entries]
     for conversation in found:
@@ -451,16 +437,18 @@ def runs_of(
 
 
 def _run(
-    conversation: Conversation, strange: list[dict[str, Any]], about: Callable[[Conversation], Mapping[str, Any]]
+    conversation: span_tree.Conversation,
+    strange: list[dict[str, Any]],
+    about: Callable[[span_tree.Conversation], Mapping[str, Any]],
 ) -> Run:
     name, meta = conversation.name, about(conversation)
     run_id = f"{meta['source']}-{name or conversation.spans[0].trace_id}"
-    own = [span for span in conversation.spans if is_own(span)]
+    own = [span for span in conversation.spans if span_tree.is_own(span)]
     if own:
-        return run_of_own(own, run_id=run_id, unmapped=strange)
+        return span_tree.run_of_own(own, run_id=run_id, unmapped=strange)
     for span in conversation.spans:
         operation = span.text("gen_ai.operation.name", "openinference.span.kind", "llm.request.type")
-        if operation is not None and operation.lower() in NO_PLACE:
+        if operation is not None and operation.lower() in span_tree.NO_PLACE:
             strange.append({"place": f"span {span.place}", "what": "no place in a run", "value": span.name[:200]})
-    root = executions(conversation.spans)
+    root = span_tree.executions(conversation.spans)
     return run_of_execution(root, run_id=run_id, thread_id=name or "t1", meta=meta, unmapped=strange)

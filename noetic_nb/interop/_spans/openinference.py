@@ -6,30 +6,22 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from noetic_nb._core.names import meanings
 from noetic_nb.interop._spans.dialect import Dialect, History, Kind, read_history
 from noetic_nb.interop._spans.span_messages import SpanMessage, parsed, read_messages
 from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.items._messages.usage_fields import USAGE
 
-_KINDS: Final[Mapping[str, Kind]] = {
-    "LLM": "model",
-    "TOOL": "tool",
-    "AGENT": "agent",
-    "CHAIN": "other",
-    "RETRIEVER": "memory",
-    "GUARDRAIL": "check",
-    "EVALUATOR": "check",
-}
+_KINDS: Final[Mapping[str, Kind]] = meanings(
+    model="LLM", tool="TOOL", agent="AGENT", other="CHAIN", memory="RETRIEVER", check="GUARDRAIL EVALUATOR"
+)
 # No message list is longer; a hostile index must not make a reader allocate.
 _MOST_MESSAGES: Final = 100_000
 _PARAMS: Final = ("temperature", "top_p", "max_tokens", "max_completion_tokens")
 
 
 def nested(span: Span, prefix: str) -> list[dict[str, Any]] | None:
-    """Return numbered attributes below a prefix as a list of mappings, each by the rest of its keys; None without any.
-
-    Numbers may have holes; order is by number.
-    """
+    """Return numbered attributes below a prefix as mappings, in the order of their numbers; None without any."""
     found: dict[int, dict[str, Any]] = {}
     start = len(prefix)
     for key, value in span.attributes.items():

@@ -7,24 +7,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from noetic_nb._core.names import meanings
 from noetic_nb.interop._spans.span_record import MAPPINGS
 from noetic_nb.items._json_text import compact_json, parsed_json
 from noetic_nb.items._messages.message import Role
 from noetic_nb.items._origins import MODEL, ORIGIN_KINDS, Origin, origin_named
 
-ROLES: Final[Mapping[str, Role]] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "ai": "assistant",
-    "AIMessageChunk": "assistant",
-    "model": "assistant",
-    "tool": "tool",
-    "function": "tool",
-    "tool-response": "tool",
-}
+ROLES: Final[Mapping[str, Role]] = meanings(
+    system="system developer",
+    user="user human",
+    assistant="assistant ai AIMessageChunk model",
+    tool="tool function tool-response",
+)
 _TALKERS: Final = frozenset(["system", "user", "assistant", "tool"])
 _CALLS: Final = frozenset(["tool_call", "tool_use", "function_call", "tool-call"])
 _RESULTS: Final = frozenset(["tool_call_response", "tool_result", "tool-result", "function_call_output"])
@@ -88,8 +82,7 @@ class SpanMessage:
     role: Role
     blocks: list[Text | Call | Result | Other] = field(default_factory=list)
     finish: str | None = None
-    name: str | None = None
-    """Of the participant; on spans of ours the author, such as ``layer:notes``."""
+    name: str | None = None  # of the participant; on spans of ours the author, such as ``layer:notes``
     is_known: bool = True
     """Whether it has a role that is known: of another one nobody knows whose words these are."""
 

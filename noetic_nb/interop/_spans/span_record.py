@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from noetic_nb._core.names import keys
+from noetic_nb._core.names import keys, meanings
 
 Data: TypeAlias = Mapping[str, Any]
 MAPPINGS: Final = (dict, Mapping)
@@ -37,11 +37,7 @@ class SpanEvent:
 
 @dataclass(slots=True)
 class Span:
-    """A span with the fields that the readers need; its ids are hexadecimal, its times nanoseconds since 1970.
-
-    `failed` and `problem` are its status; events are in the order given, log records of the span among them; `place` is its
-    number in the source.
-    """
+    """A span: ids in hex, times in nanoseconds since 1970, its status, its events and log records, its number in the source."""
 
     trace_id: str
     span_id: str
@@ -227,22 +223,13 @@ def _attributes(value: Any) -> Data:
     return found
 
 
-_VALUES: Final[Mapping[str, str]] = {
-    "stringValue": "text",
-    "boolValue": "text",
-    "intValue": "int",
-    "doubleValue": "float",
-    "bytesValue": "text",
-    "arrayValue": "array",
-    "kvlistValue": "map",
-    "string_value": "text",
-    "bool_value": "text",
-    "int_value": "int",
-    "double_value": "float",
-    "bytes_value": "text",
-    "array_value": "array",
-    "kvlist_value": "map",
-}
+_VALUES: Final[Mapping[str, str]] = meanings(
+    text="stringValue boolValue bytesValue string_value bool_value bytes_value",
+    int="intValue int_value",
+    float="doubleValue double_value",
+    array="arrayValue array_value",
+    map="kvlistValue kvlist_value",
+)
 """Kinds of OTLP values, by the names of JSON and of protobuf."""
 
 

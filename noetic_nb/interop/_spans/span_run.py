@@ -149,8 +149,7 @@ class RunWriter(TurnWriter):
             elif item["type"] == "message":
                 text += item_text(item)
         step = self.called(log, use, appended, sent, "tool_calls" if calls else None)
-        # The call stands before its items, as in runs of our own.
-        self.events.insert(mark, step)
+        self.events.insert(mark, step)  # the call stands before its items, as in runs of our own
         log.steps += 1
         if use.model and use.model != "unknown":
             self.models[step.model] = None

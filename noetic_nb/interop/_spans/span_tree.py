@@ -33,10 +33,7 @@ def is_own(span: Span) -> bool:
 
 
 def run_of_own(spans: Sequence[Span], *, run_id: str, unmapped: Sequence[Mapping[str, Any]] = ()) -> Run:
-    """Return the run that spans of ours were made of; without texts where they were left out (docs/behaviour/interop.md).
-
-    Events are in the order of their times, those of one time by their numbers.
-    """
+    """Return the run that our own exporter wrote as spans (docs/behaviour/interop.md), events by time and number."""
     redaction = Redaction()
     found: list[tuple[float, int, RunEvent]] = []
     strange = list(unmapped)
@@ -185,11 +182,7 @@ def _start(span: Span) -> tuple[int, int]:
 
 
 def conversations(spans: list[Span]) -> list[Conversation]:
-    """Return the conversations: one for each id, else one for each trace, of those that hold a call.
-
-    A span belongs to the conversation of the outermost span around it that names one: what is named further in is the
-    conversation of a child with itself.
-    """
+    """Return the conversations that hold a call: by the outermost id that is named around a span, else by trace."""
     by_key = {(span.trace_id, span.span_id): span for span in spans}
     names: dict[_Key, str | None] = {}
     own = {key: conversation_of(span) for key, span in by_key.items()}
@@ -228,11 +221,7 @@ def conversations(spans: list[Span]) -> list[Conversation]:
 
 @dataclass(slots=True)
 class Execution:
-    """An agent at work: its calls and those of agents that it started, by start.
-
-    `invocations` has for each entry the call of the agent from outside, and whether an agent is known to stand there; `nodes`
-    are the spans in it that are no calls, each with the spans around it; `where` is known when a child has been written.
-    """
+    """An agent at work: its calls, the call from outside of each, other spans in it; `where` is known once it is written."""
 
     name: str
     span: Span | None = None
@@ -411,10 +400,7 @@ def agent_name(span: Span) -> str:
 
 
 def invocation_of(chain: list[Span]) -> tuple[Span | None, bool]:
-    """Return the outermost span that is an agent at work, and whether that is sure.
-
-    A graph's nodes may each be named an agent; what surrounds them is the call of the graph.
-    """
+    """Return the outermost span that is an agent at work, and whether that is sure: nodes of a graph are named so too."""
     for span in reversed(chain):
         if kind_of(span) == "agent" or span.attributes.get("gen_ai.operation.name") == "invoke_workflow":
             return span, True

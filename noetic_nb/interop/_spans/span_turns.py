@@ -34,10 +34,7 @@ class _Part(NamedTuple):
 
 
 def with_nodes(events: Sequence[ev.RunEvent], root: Execution, redaction: Redaction) -> list[ev.RunEvent]:
-    """Return the events of a recording with a step for each of its nodes, at its times; calls stay in their order.
-
-    A node whose times are not those of its turn is left out.
-    """
+    """Return the events of a recording with a step for each node, but for nodes whose times are not those of their turn."""
     found: list[tuple[int, float, int, int, ev.RunEvent]] = []
     times = [event.t_ms for event in events]
     parts: dict[ev.Where | None, list[_Part]] = {}

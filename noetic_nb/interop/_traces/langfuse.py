@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from noetic_nb._core.names import keys, meanings
 from noetic_nb.interop._formats.sources import EVERYTHING
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._traces.payloads import first_of, number, plain, tokens
@@ -14,18 +15,16 @@ from noetic_nb.items._messages.message import count, mapping
 
 FORMATS: Final = ("langfuse",)
 READS: Final = EVERYTHING
-_KINDS: Final = {
-    "GENERATION": "chat",
-    "TOOL": "execute_tool",
-    "AGENT": "invoke_agent",
-    "RETRIEVER": "retrieval",
-    "EMBEDDING": "embeddings",
-    "EVALUATOR": "evaluator",
-    "GUARDRAIL": "guardrail",
-    "CHAIN": "other",
-    "SPAN": "other",
-    "EVENT": "other",
-}
+_KINDS: Final = meanings(
+    chat="GENERATION",
+    execute_tool="TOOL",
+    invoke_agent="AGENT",
+    retrieval="RETRIEVER",
+    embeddings="EMBEDDING",
+    evaluator="EVALUATOR",
+    guardrail="GUARDRAIL",
+    other="CHAIN SPAN EVENT",
+)
 _OLD: Final = {"promptTokens": "input", "completionTokens": "output", "totalTokens": "total"}
 _WHOLE: Final = (
     ("input", "input_tokens", "prompt", "prompt_tokens"),
@@ -35,21 +34,18 @@ _COUNTED: Final = ("input", "prompt", "cache", "output", "completion", "reason",
 _STORED: Final = ("creation", "write", "ephemeral")
 _CALL_ID: Final = ("tool_call_id", "toolCallId", "gen_ai.tool.call.id")
 # Read here, sums and prices of others, or numbers of the service's own tables.
-_TRACE: Final = frozenset((
-    "id", "timestamp", "name", "input", "output", "sessionId", "userId", "metadata", "tags", "environment", "release",
-    "version", "observations", "scores", "latency", "totalCost", "htmlPath", "public", "bookmarked", "projectId",
-    "createdAt", "updatedAt", "externalId",
-))  # fmt: skip
-_OBSERVATION: Final = frozenset((
-    "id", "traceId", "type", "name", "startTime", "endTime", "parentObservationId", "input", "output", "metadata",
-    "level", "statusMessage", "model", "providedModelName", "modelParameters", "usage", "usageDetails", "costDetails",
-    "latency", "calculatedInputCost", "calculatedOutputCost", "calculatedTotalCost", "totalCost", "inputCost",
-    "outputCost", "unit", "totalPrice", "inputPrice", "outputPrice", "promptTokens", "completionTokens",
-    "totalTokens", "inputUsage", "outputUsage", "totalUsage", "environment", "userId", "sessionId", "traceName",
-    "tags", "release", "version", "projectId", "isRootObservation", "modelId", "internalModelId", "createdAt",
-    "updatedAt", "completionStartTime", "timeToFirstToken", "public", "bookmarked", "usagePricingTierId",
-    "usagePricingTierName",
-))  # fmt: skip
+_TRACE: Final = keys(
+    "id timestamp name input output sessionId userId metadata tags environment release version observations",
+    "scores latency totalCost htmlPath public bookmarked projectId createdAt updatedAt externalId",
+)
+_OBSERVATION: Final = keys(
+    "id traceId type name startTime endTime parentObservationId input output metadata level statusMessage model",
+    "providedModelName modelParameters usage usageDetails costDetails latency calculatedInputCost",
+    "calculatedOutputCost calculatedTotalCost totalCost inputCost outputCost unit totalPrice inputPrice",
+    "outputPrice promptTokens completionTokens totalTokens inputUsage outputUsage totalUsage environment userId",
+    "sessionId traceName tags release version projectId isRootObservation modelId internalModelId createdAt",
+    "updatedAt completionStartTime timeToFirstToken public bookmarked usagePricingTierId usagePricingTierName",
+)
 
 
 def _is_ours(entry: Mapping[str, Any]) -> bool:

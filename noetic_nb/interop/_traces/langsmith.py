@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from noetic_nb._core.names import keys
 from noetic_nb.interop._formats.sources import EVERYTHING
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._traces.payloads import first_of, number, tokens
@@ -17,18 +18,15 @@ _KINDS: Final = {"llm": "chat", "tool": "execute_tool", "retriever": "retrieval"
 _THREAD: Final = ("thread_id", "session_id", "conversation_id")
 _COSTS: Final = ("total_cost", "prompt_cost", "completion_cost")
 # Read here, sums of others, or numbers of the service's own tables.
-_KNOWN: Final = frozenset((
-    "id", "name", "run_type", "start_time", "end_time", "inputs", "outputs", "error", "extra", "parent_run_id",
-    "tags", "trace_id", "dotted_order", "status", "child_runs", "prompt_tokens", "completion_tokens", "total_tokens",
-    "prompt_token_details", "completion_token_details", "total_cost", "feedback_stats", "metadata", "thread_id",
-    "prompt_cost", "completion_cost", "prompt_cost_details", "completion_cost_details", "in_dataset", "session_id",
-    "child_run_ids", "direct_child_run_ids", "parent_run_ids", "app_path", "manifest_id", "is_root",
-    "execution_order", "tenant_id", "inputs_preview", "outputs_preview", "latency", "url", "last_queued_at",
-    "session_name", "dangerously_allow_filesystem", "parent_dotted_order", "first_token_time",
-))  # fmt: skip
-_EXTRA: Final = frozenset((
-    "metadata", "invocation_params", "runtime", "tool_call_id", "options", "batch_size", "_non_serializable_keys",
-))  # fmt: skip
+_KNOWN: Final = keys(
+    "id name run_type start_time end_time inputs outputs error extra parent_run_id tags trace_id dotted_order",
+    "status child_runs prompt_tokens completion_tokens total_tokens prompt_token_details completion_token_details",
+    "total_cost feedback_stats metadata thread_id prompt_cost completion_cost prompt_cost_details",
+    "completion_cost_details in_dataset session_id child_run_ids direct_child_run_ids parent_run_ids app_path",
+    "manifest_id is_root execution_order tenant_id inputs_preview outputs_preview latency url last_queued_at",
+    "session_name dangerously_allow_filesystem parent_dotted_order first_token_time",
+)
+_EXTRA: Final = keys("metadata invocation_params runtime tool_call_id options batch_size _non_serializable_keys")
 # Tags that LangChain gives to the steps of its chains and graphs.
 _STEPS: Final = ("seq:step:", "graph:step:", "map:key:", "langsmith:")
 _DEEPEST: Final = 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from noetic_nb._core.names import keys, meanings
 from noetic_nb.interop._formats.sources import EVERYTHING
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._spans.span_record import span_record
@@ -14,39 +15,36 @@ from noetic_nb.items._messages.message import mapping
 
 FORMATS: Final = ("mlflow",)
 READS: Final = EVERYTHING
-_KINDS: Final = {
-    "LLM": "chat",
-    "CHAT_MODEL": "chat",
-    "TOOL": "execute_tool",
-    "AGENT": "invoke_agent",
-    "RETRIEVER": "retrieval",
-    "EMBEDDING": "embeddings",
-    "RERANKER": "rerank",
-    "GUARDRAIL": "guardrail",
-    "EVALUATOR": "evaluator",
-    "MEMORY": "search_memory",
-}
+_KINDS: Final = meanings(
+    chat="LLM CHAT_MODEL",
+    execute_tool="TOOL",
+    invoke_agent="AGENT",
+    retrieval="RETRIEVER",
+    embeddings="EMBEDDING",
+    rerank="RERANKER",
+    guardrail="GUARDRAIL",
+    evaluator="EVALUATOR",
+    search_memory="MEMORY",
+)
 _TYPE: Final = "mlflow.spanType"
 _SESSIONS: Final = ("mlflow.trace.session", "session.id")
 # Read here, copies and sums of others, or numbers of the service's own tables.
-_INFO: Final = frozenset((
-    "trace_id", "request_id", "trace_location", "experiment_id", "request_time", "timestamp_ms", "state", "status",
-    "trace_metadata", "request_metadata", "tags", "assessments", "request_preview", "response_preview",
-    "execution_duration", "execution_duration_ms", "execution_time_ms", "client_request_id",
-))  # fmt: skip
-_RAISED: Final = frozenset(f"exception.{name}" for name in ("message", "type", "stacktrace", "escaped"))
-_SPAN: Final = frozenset((
-    "trace_id", "traceId", "span_id", "spanId", "parent_span_id", "parentSpanId", "parent_id", "name", "context", "events",
-    "start_time_unix_nano", "end_time_unix_nano", "startTimeUnixNano", "endTimeUnixNano", "start_time", "end_time",
-    "status", "status_code", "status_message", "attributes", "kind",
-))  # fmt: skip
-_OF_MLFLOW: Final = frozenset((
-    "traceRequestId", "spanType", "spanInputs", "spanOutputs", "spanLogLevel", "spanFunctionName", "spanStartTimeNs",
-    "chat.tools", "chat.tokenUsage", "llm.cost", "llm.model", "llm.provider", "message.format", "experimentId",
-))  # fmt: skip
-_RAW: Final = frozenset(
-    ["invocation_params", "metadata", "options", "batch_size", "name", "model", "user.id", "tool_call_id"]
+_INFO: Final = keys(
+    "trace_id request_id trace_location experiment_id request_time timestamp_ms state status trace_metadata",
+    "request_metadata tags assessments request_preview response_preview execution_duration execution_duration_ms",
+    "execution_time_ms client_request_id",
 )
+_RAISED: Final = frozenset(f"exception.{name}" for name in ("message", "type", "stacktrace", "escaped"))
+_SPAN: Final = keys(
+    "trace_id traceId span_id spanId parent_span_id parentSpanId parent_id name context events",
+    "start_time_unix_nano end_time_unix_nano startTimeUnixNano endTimeUnixNano start_time end_time status",
+    "status_code status_message attributes kind",
+)
+_OF_MLFLOW: Final = keys(
+    "traceRequestId spanType spanInputs spanOutputs spanLogLevel spanFunctionName spanStartTimeNs chat.tools",
+    "chat.tokenUsage llm.cost llm.model llm.provider message.format experimentId",
+)
+_RAW: Final = keys("invocation_params metadata options batch_size name model user.id tool_call_id")
 
 
 def _is_ours(entry: Mapping[str, Any]) -> bool:
@@ -87,9 +85,9 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
     trace.tell(top.trace, "metadata", {k: v for k, v in metadata.items() if not str(k).startswith("mlflow.trace")})
     trace.tell(top.trace, "scores", [_score(plain(each)) for each in info.get("assessments") or ()])
     trace.rest(top, info, _INFO)
-    trace.rest(top, entry, frozenset(["info", "data"]))
-    trace.rest(top, mapping(entry["data"]), frozenset(["spans"]), "data.")
-    trace.rest(top, mapping(info.get("trace_location")), frozenset(["type", "mlflow_experiment"]), "trace_location.")
+    trace.rest(top, entry, keys("info data"))
+    trace.rest(top, mapping(entry["data"]), keys("spans"), "data.")
+    trace.rest(top, mapping(info.get("trace_location")), keys("type mlflow_experiment"), "trace_location.")
 
 
 def _score(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,11 +141,9 @@ def _span(trace: Trace, entry: Mapping[str, Any], session: str | None) -> Record
     rest = {key.removeprefix("mlflow."): value for key, value in about.items()}
     trace.rest(made, entry, _SPAN)
     for event in entry.get("events") or ():
-        trace.rest(made, mapping(event), frozenset(["name", "time_unix_nano", "timestamp", "attributes"]), "event ")
+        trace.rest(made, mapping(event), keys("name time_unix_nano timestamp attributes"), "event ")
         trace.rest(made, mapping(mapping(event).get("attributes")), _RAISED, "event attribute ")
-    trace.rest(
-        made, mapping(entry.get("status")), frozenset(["code", "message", "status_code", "description"]), "status."
-    )
+    trace.rest(made, mapping(entry.get("status")), keys("code message status_code description"), "status.")
     trace.rest(made, rest, _OF_MLFLOW | _RAW | frozenset(_SESSIONS), "attribute ")
     return made
 

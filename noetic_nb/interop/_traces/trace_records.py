@@ -25,8 +25,7 @@ _PARAMS: Final = ("temperature", "top_p", "max_tokens", "seed")
 _RAISED: Final = re.compile(r"([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Timeout|Warning))\b(?::\s*)?")
 # Steps of LangChain that wrap others, and say nothing of an agent.
 _WRAPPERS: Final = ("Runnable", "Channel", "__")
-# The node of a graph in which LangChain summarises.
-_SUMMARY: Final = "SummarizationMiddleware"
+_SUMMARY: Final = "SummarizationMiddleware"  # the node of a graph in which LangChain summarises
 # What they are given and answer is kept as text.
 _TEXTS: Final = ("execute_tool", "retrieval", "embeddings", "evaluator", "guardrail", "rerank", "search_memory")
 # A line of its own, or a bad one, may stand before the first record.
@@ -56,10 +55,8 @@ class Record:
     params: Mapping[str, Any] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
     events: list[SpanEvent] = field(default_factory=list)
-    origin: str | None = None
-    """Which part of LangChain made a call, where it is none of the agent's own."""
-    role: str | None = None
-    """The part that an agent plays, which those below it repeat."""
+    origin: str | None = None  # which part of LangChain made a call, where it is none of the agent's own
+    role: str | None = None  # the part that an agent plays, which those below it repeat
 
 
 class Trace:
@@ -227,10 +224,7 @@ def _data(value: Any) -> Any:
 
 
 def entries(document: Document, *lists: str, places: Iterable[int] | None = None) -> Iterator[Any]:
-    """Yield the records of a document: one, a list, a line each, or a page that has them below one of the keys in `lists`.
-
-    For a line that cannot be read its error is yielded.
-    """
+    """Yield the records of a document, or of its page below a key of `lists`; for a line that cannot be read its error."""
     data = document.data
     for place in (range(len(data)) if places is None else places) if document.by_line else ():
         try:

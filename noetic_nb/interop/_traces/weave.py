@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from noetic_nb._core.names import keys, meanings
 from noetic_nb.interop._formats.sources import EVERYTHING
 from noetic_nb.interop._traces.payloads import first_of, number, tokens, usage_in
 from noetic_nb.interop._traces.trace_records import Record, Trace, readers, text_of
@@ -13,37 +14,35 @@ from noetic_nb.items._messages.message import mapping, records
 FORMATS: Final = ("weave",)
 READS: Final = EVERYTHING
 # Of `attributes.weave.kind`, and of `attributes.type` as the integration of the OpenAI Agents SDK has it.
-_KINDS: Final = {
-    "llm": "chat",
-    "generation": "chat",
-    "response": "chat",
-    "tool": "execute_tool",
-    "function": "execute_tool",
-    "agent": "invoke_agent",
-    "search": "retrieval",
-    "embedding": "embeddings",
-    "scorer": "evaluator",
-    "guardrail": "guardrail",
-}
+_KINDS: Final = meanings(
+    chat="llm generation response",
+    execute_tool="tool function",
+    invoke_agent="agent",
+    retrieval="search",
+    embeddings="embedding",
+    evaluator="scorer",
+    guardrail="guardrail",
+)
 _OPS: Final = ("chat.completions", "completions.create", "responses.create", "messages.create", "messages.stream")
 _ANSWERS: Final = ("choices", "candidates", "generations")
-_KNOWN: Final = frozenset((
-    "id", "op_name", "trace_id", "parent_id", "thread_id", "turn_id", "started_at", "ended_at", "inputs", "output",
-    "summary", "attributes", "exception", "display_name", "project_id", "wb_user_id", "wb_username", "feedback",
-    "func_name", "storage_size_bytes", "total_storage_size_bytes",
-))  # fmt: skip
-_ATTRIBUTES: Final = frozenset((
-    "weave", "type", "tool_call_id", "call_id", "lc_id", "lc_name", "parent_run_id", "agent_trace_id", "agent_span_id",
-    "parent_span_id", "lc_source",
-))  # fmt: skip
-_SUMMARY: Final = frozenset(["usage", "status_counts", "weave"])
-_PRICES: Final = frozenset(("prompt_tokens", "completion_tokens", "requests", "prompt_token_cost", "completion_token_cost",
-    "prompt_token_cost_unit", "completion_token_cost_unit", "effective_date", "provider_id", "pricing_level",
-    "pricing_level_id", "created_at", "created_by"))  # fmt: skip
-_OF_WEAVE: Final = frozenset((
-    "status", "trace_name", "latency_ms", "costs", "feedback", "display_name", "kind", "client_version", "source",
-    "sys_version", "os_name", "os_version", "os_release",
-))  # fmt: skip
+_KNOWN: Final = keys(
+    "id op_name trace_id parent_id thread_id turn_id started_at ended_at inputs output summary attributes",
+    "exception display_name project_id wb_user_id wb_username feedback func_name storage_size_bytes",
+    "total_storage_size_bytes",
+)
+_ATTRIBUTES: Final = keys(
+    "weave type tool_call_id call_id lc_id lc_name parent_run_id agent_trace_id agent_span_id parent_span_id",
+    "lc_source",
+)
+_SUMMARY: Final = keys("usage status_counts weave")
+_PRICES: Final = keys(
+    "prompt_tokens completion_tokens requests prompt_token_cost completion_token_cost prompt_token_cost_unit",
+    "completion_token_cost_unit effective_date provider_id pricing_level pricing_level_id created_at created_by",
+)
+_OF_WEAVE: Final = keys(
+    "status trace_name latency_ms costs feedback display_name kind client_version source sys_version os_name",
+    "os_version os_release",
+)
 
 
 def _is_ours(entry: Mapping[str, Any]) -> bool:
@@ -56,8 +55,7 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
         raise ValueError("a call needs its own id and the id of its trace")
     attributes, summary = mapping(entry.get("attributes")), mapping(entry.get("summary"))
     own, server = mapping(attributes.get("weave")), mapping(summary.get("weave"))
-    # weave:///team/project/op/NAME:version
-    op = str(entry.get("op_name")).rpartition("/")[2].partition(":")[0]
+    op = str(entry.get("op_name")).rpartition("/")[2].partition(":")[0]  # weave:///team/project/op/NAME:version
     inputs = {key: value for key, value in mapping(entry.get("inputs")).items() if key != "self"}
     output, error = entry.get("output"), text_of(entry.get("exception"))
     name = None
@@ -105,7 +103,7 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
     )
     trace.rest(made, entry, _KNOWN)
     if op.startswith("openai_agent_"):
-        trace.rest(made, said, frozenset(["output", "error", "status"]), "output.")
+        trace.rest(made, said, keys("output error status"), "output.")
     trace.rest(made, attributes, _ATTRIBUTES, "attributes.")
     trace.rest(made, summary, _SUMMARY, "summary.")
     trace.rest(made, {**server, **own}, _OF_WEAVE, "weave.")
@@ -115,7 +113,7 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
         rest = value if isinstance(value, Mapping) else {"": value}
         rest = {key: each for key, each in rest.items() if not str(key).endswith("_total_cost")}
         trace.rest(made, rest, _PRICES, f"summary.weave.costs.{name}.")
-    trace.rest(made, mapping(summary.get("status_counts")), frozenset(["success", "error"]), "summary.status_counts.")
+    trace.rest(made, mapping(summary.get("status_counts")), keys("success error"), "summary.status_counts.")
 
 
 def _guessed(op: str, output: Any) -> str:

@@ -31,10 +31,6 @@ class LiveWriter(RunWriter):
         """Whether a call that a model made has no result yet."""
         return bool(self.log.waiting)
 
-    def is_turn_of(self, span: Span) -> bool:
-        """Tell whether the turn that is open is the work of an agent on this span."""
-        return self.turn is not None and self.turn.invocation is span
-
     def call(self, use: Any, root: Execution) -> list[RunEvent]:
         """Write a call that has ended, with nothing inside of it; returns its events."""
         self.entry(self.log, use, root, True)  # nothing has to be read ahead of it
@@ -84,21 +80,15 @@ MOST_PENDING: Final = 1_000
 
 
 class Node:
-    """A span that began: its data so far, and the ended spans inside of it that wait for its end.
-
-    Its record is one object from beginning to end, since a turn is known by the record of the span around it.
-    """
+    """A span that began: its record, one object from beginning to end, and the ended spans inside that wait for its end."""
 
     kind: Kind | None = None
     conversation: str | None = None
     first_ns = 0
-    is_around = False
-    """Whether a span inside of it has begun."""
+    is_around = False  # whether a span inside of it has begun
     is_busy = is_child = is_flat = False
-    within: Around | None = None
-    """What stands around the calls inside of it, as of the last one."""
-    size = -1
-    """How many attributes it had when it was last read."""
+    within: Around | None = None  # what stands around the calls inside of it, as of the last one
+    size = -1  # how many attributes it had when it was last read
     _record: Span | None = None
 
     def __init__(self, live: Any, parent: Node | None) -> None:
@@ -145,8 +135,7 @@ class Node:
             known.problem, known.attributes, known.events = found.problem, found.attributes, found.events
             known.name, known.place = found.name, found.place
         self.kind = kind_of(known)
-        # The outermost span that names a conversation counts.
-        parent = self.parent
+        parent = self.parent  # the outermost span that names a conversation counts
         if parent is None or (conversation := parent.conversation) is None:
             conversation = conversation_of(known)
         if conversation is not None:
@@ -220,18 +209,14 @@ class Trace:
 
     open: dict[int, Node] = field(default_factory=dict)
     pending: list[Unit] = field(default_factory=list)
-    scopes: set[str] = field(default_factory=set)
-    """Who makes spans of agents in it."""
+    scopes: set[str] = field(default_factory=set)  # who makes spans of agents in it
     conversation: str | None = None
-    agents: list[Span] = field(default_factory=list)
-    """Agents that have ended and are no children."""
-    orphans: list[Span] = field(default_factory=list)
-    """Spans that began unseen."""
+    agents: list[Span] = field(default_factory=list)  # agents that have ended and are no children
+    orphans: list[Span] = field(default_factory=list)  # spans that began unseen
     writers: list[LiveWriter] = field(default_factory=list)
     sent: History | None = None
     """What the last model call was sent, until the next one: a conversation is sent again with every call."""
-    is_over: bool = False
-    """Whether its outermost span has ended."""
+    is_over: bool = False  # whether its outermost span has ended
 
     def add(self, unit: Unit) -> None:
         """Keep a unit until nothing can come before it."""
@@ -253,10 +238,7 @@ class Trace:
 
 
 def around(node: Node) -> Around:
-    """Return the spans around a call that has ended: the same as around the one before it, while the spans are.
-
-    Where that call did not have to wait, each agent around it is flat from then on, so that the next does not either.
-    """
+    """Return the spans around a call that has ended: those around the call before it, while they are open."""
     parent = node.parent
     if parent is None:
         alone = Around([])
@@ -280,10 +262,7 @@ def around(node: Node) -> Around:
 
 
 def _container(chain: list[Node]) -> Node | None:
-    """Return the span that has to end before a call inside of `chain` is written.
-
-    That is a tool that uses models, or an agent inside of another.
-    """
+    """Return the span that has to end before a call inside of `chain` is written: a tool that uses models, or an inner agent."""
     agent: Node | None = None
     found: Node | None = None
     for outer in reversed(chain):

@@ -215,7 +215,7 @@ class RunSpanProcessor:
         if trace.pending:
             self._advance(trace, None)
         if not is_alone:
-            for writer in [each for each in trace.writers if each.is_turn_of(span)]:
+            for writer in [each for each in trace.writers if each.turn is not None and each.turn.invocation is span]:
                 self._advance(trace, node)
                 self._write_events(writer, writer.finish_turn(trace.agents))
         if is_root:
@@ -344,18 +344,14 @@ class RunSpanProcessor:
             if not self.run.events:
                 self.run.meta["created_ms"] = events[0].t_ms
         if (about := writer.news()) is not None:
-            self._describe(about)
+            meta = self.run.meta
+            for name in ("model", "params", "policy", "outcome", "counter"):
+                if not meta.get(name):
+                    meta[name] = about[name]
+            known = {*(meta.get("estimated") or ()), *about["estimated"]}
+            meta["estimated"] = [name for name in ESTIMATED if name in known]
+            meta["unmapped"] = [*(meta.get("unmapped") or ()), *about["unmapped"]]
         self._add(events)
-
-    def _describe(self, about: dict[str, Any]) -> None:
-        """Bring the head of the run up to date."""
-        meta = self.run.meta
-        for name in ("model", "params", "policy", "outcome", "counter"):
-            if not meta.get(name):
-                meta[name] = about[name]
-        known = {*(meta.get("estimated") or ()), *about["estimated"]}
-        meta["estimated"] = [name for name in ESTIMATED if name in known]
-        meta["unmapped"] = [*(meta.get("unmapped") or ()), *about["unmapped"]]
 
     def _close_trace(self, trace_id: int) -> None:
         """Write the waiting calls of a trace, and end the turns that only the trace ends."""

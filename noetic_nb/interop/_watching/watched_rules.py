@@ -30,10 +30,7 @@ from noetic_nb.steering._rules.rule import Point, SteeringRule
 
 
 class Judging:
-    """Appends events to a run, with the decisions of rules, read anew at each call, and of a fork of a regulator per thread.
-
-    Raises `NoeticConfigError` ``INVALID_RULE`` or ``INVALID_REGULATION``.
-    """
+    """Appends events to a run with the decisions of rules and regulators; raises ``INVALID_RULE`` or ``INVALID_REGULATION``."""
 
     def __init__(self, run: Run, rules: Any = None, regulator: Any = None) -> None:
         if regulator is not None and not isinstance(regulator, Regulator):

@@ -219,10 +219,7 @@ def block_item(block: Any, errors: dict[str, str]) -> Item | None:
 
 
 def encode(items: Sequence[Item], failed: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Return items as messages; `failed` are ids of calls.
-
-    User and assistant take turns; the results of an answer stand first in the message behind it.
-    """
+    """Return items as messages of user and assistant in turns, results first; `failed` are ids of calls."""
     made: list[dict[str, Any]] = []
     before = ""
     for item in items:

@@ -132,10 +132,7 @@ def decode_messages(
 
 
 def decode_one(message: Any, format: MessageFormat, *, waiting: list[str], place: str) -> list[Message | Compaction]:
-    """Read one message, which is called `place` where it cannot be mapped and is refused.
-
-    `waiting` are ids of calls that were made before calls had ids. Raises `ItemValidationError`.
-    """
+    """Read one message, in errors called `place`; `waiting` are calls without an id. Raises `ItemValidationError`."""
     reading = Reading(strict=True)
     reading.place = place
     decode_into(message, format, reading, waiting)
@@ -215,10 +212,7 @@ def _system(system: Any, reading: Reading) -> None:
 
 
 def encode_messages(items: Sequence[Item], format: str, *, failed: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Write items as messages of a format; `failed` are ids of calls, for the formats that tell failures from results.
-
-    Raises `NoeticConfigError` ``UNKNOWN_FORMAT``.
-    """
+    """Write items as messages of a format, with `failed` calls where it tells them; raises ``UNKNOWN_FORMAT``."""
     encode = _ENCODERS.get(format)
     if encode is None:
         raise unknown_format(format, _ENCODERS)

@@ -81,8 +81,7 @@ class Compaction:
     opaque: bool = False
     trigger: str | None = None
     items_removed: int | None = None
-    answer: Message | None = None
-    """The model call that wrote the summary, where the source shows it."""
+    answer: Message | None = None  # the model call that wrote the summary, where the source shows it
     model: str | None = None
     usage: Mapping[str, int] | None = None
     """Tokens of this model that were billed for it beside those of all model calls."""
@@ -90,10 +89,7 @@ class Compaction:
 
 
 class Reading:
-    """A conversation while it is read: its messages, and the values that have no place in them.
-
-    Where `strict`, such a value raises `ItemValidationError`; else it is listed.
-    """
+    """A conversation while it is read, and the values that have no place in it: listed, or raised where it is `strict`."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
@@ -199,8 +195,7 @@ def result_text(content: object) -> tuple[str, bool]:
     texts = []
     whole = True
     for part in content if isinstance(content, list | tuple) else [content]:
-        # Data of a tool's own may have a text, too, and more beside it.
-        found: Any = part
+        found: Any = part  # data of a tool's own may have a text, too, and more beside it
         if isinstance(part, Mapping) and part.get("type") in ("text", "input_text", "output_text", "text-plain"):
             found = part.get("text")
         if isinstance(found, str):
@@ -233,10 +228,7 @@ def sendable_summary(item: Item, api: str) -> str:
 
 
 def sendable_arguments(call: Item) -> str:
-    """Return the arguments of an earlier call as a server takes them.
-
-    Half a call has none: servers parse what they are sent, and one that fails at it would refuse the thread for ever.
-    """
+    """Return the arguments of an earlier call as a server takes them: none of half a call, which would be refused for ever."""
     return "{}" if call.get("status") == "incomplete" else call.get("arguments") or "{}"
 
 
@@ -272,10 +264,7 @@ def usage_of(
     reasoning: object = None,
     add: int = 0,
 ) -> dict[str, int] | None:
-    """Return counted tokens by the names of `models.Usage`, None where nothing was counted.
-
-    `stored` are tokens written to a cache, `add` sent tokens that `read` leaves out.
-    """
+    """Return counted tokens by the names of `models.Usage`, None for no count; `add` are sent ones that `read` leaves out."""
     if not isinstance(value, Mapping):
         return None
     sent = count(value.get(read))

@@ -18,8 +18,7 @@ from noetic_nb.items._messages.message import call
 from noetic_nb.items._messages.usage_fields import known_usage
 
 _API: Final = "chat completions"
-# The API refuses a longer id of a call; others give out longer ones.
-_LONGEST_ID: Final = 40
+_LONGEST_ID: Final = 40  # the API refuses a longer id of a call; others give out longer ones
 
 ROLES: Final[Mapping[str, msg.Role]] = {
     "system": "system",
@@ -229,10 +228,7 @@ def _call(entry: Any) -> Item | None:
 def encode(
     items: Sequence[Item], failed: Collection[str] = (), *, to_wire: Callable[[str], str] | None = None
 ) -> list[dict[str, Any]]:
-    """Return items as messages; calls stand in one message with the text before them, and are followed by their outputs.
-
-    With `to_wire`, which gives the names of tools, as a request has them: raises `NoeticConfigError` ``UNSUPPORTED_BY_API``.
-    """
+    """Return items as messages, outputs behind their calls; with `to_wire` for a request: raises ``UNSUPPORTED_BY_API``."""
     is_request = to_wire is not None
     # Collected first: an output may stand anywhere behind its call, and has to follow it at once.
     outputs: dict[Any, list[Item]] = {}

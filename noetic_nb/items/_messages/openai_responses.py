@@ -247,8 +247,7 @@ def _response(value: Mapping[str, Any], reading: msg.Reading) -> None:
     prompts = [str(one.items) for one in reading.messages if isinstance(one, msg.Message) and one.role == "system"]
     # Sent anew with each request; said once, the conversation has them.
     if isinstance(prompt, str) and not any(prompt in known for known in prompts):
-        # The first were there before the user wrote.
-        place = len(reading.messages) if prompts else 0
+        place = len(reading.messages) if prompts else 0  # the first were there before the user wrote
         reading.messages.insert(place, msg.Message("system", (msg.text_message("system", (msg.input_text(prompt),)),)))
     items: list[Item] = []
     errors: dict[str, str] = {}
@@ -419,8 +418,7 @@ def _request_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 _SNAKE: Final = {"callId": "call_id"}
 _PARTS: Final = {"imageUrl": "image_url", "fileData": "file_data", "fileId": "file_id", "fileUrl": "file_url"}
-# A part of these says no more than its text.
-_BARE: Final = frozenset({"type", "text", "annotations"})
+_BARE: Final = frozenset({"type", "text", "annotations"})  # a part of these says no more than its text
 # The provider's own prefixes (API reference, "The response object"); ids made here begin with the kind's name.
 _PROVIDER_IDS: Final = ("rs_", "msg_", "fc_", "cmp_")
 # What the API knows of an item; it refuses any other name.

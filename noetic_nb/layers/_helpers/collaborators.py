@@ -1,8 +1,4 @@
-"""Check and call the collaborators of a layer: functions by their parameters, embedders also by their return values, models.
-
-An embedder is called once with two words. An async one is run as far as it comes without an event loop: what needs a
-network stops there before it begins, and is checked at its first use.
-"""
+"""Check and call the collaborators of a layer: functions, models, and embedders, which are tried with two words."""
 
 from __future__ import annotations
 
@@ -26,10 +22,7 @@ from noetic_nb.sync import awaited
 async def model_text(
     ctx: ExecutionContext, model: str, items: Sequence[Item], *, purpose: str, instructions: str | None = None
 ) -> str:
-    """Call a model on behalf of a layer and return its text; `purpose` is a verb for the error, such as ``"summarise"``.
-
-    Raises `NoeticError` ``llm_failed`` where the execution has no model to call.
-    """
+    """Call a model for a layer and return its text; raises ``llm_failed``, with the verb `purpose`, where there is none."""
     if ctx.call_model is None:
         raise NoeticError("llm_failed", f"No model {model!r} to {purpose} with", hint="Pass a function instead.")
     response = as_response(await ctx.call_model(HookModelRequest(model, tuple(items), instructions)))
@@ -104,10 +97,7 @@ def _unfit(function: Any, count: int = 1) -> str | None:
 
 
 def as_embedder(given: Embedder | EmbedTexts | None) -> Embed:
-    """Return an embedder as a function of texts; `HashingEmbedder` for None.
-
-    Raises `NoeticConfigError` ``INVALID_LAYER_OPTION`` for what is none, or does not return vectors.
-    """
+    """Return an embedder as a function of texts, `HashingEmbedder` for None; raises ``INVALID_LAYER_OPTION``."""
     if given is None:
         return HashingEmbedder().embed
     function = embed_function(given)
@@ -126,10 +116,7 @@ def as_embedder(given: Embedder | EmbedTexts | None) -> Embed:
 
 
 def embed_function(given: Embedder | EmbedTexts) -> Embed:
-    """Return an embedder as a function of texts, without trying it.
-
-    Raises `NoeticConfigError` ``INVALID_LAYER_OPTION`` for what is none.
-    """
+    """Return an embedder as a function of texts, untried; raises ``INVALID_LAYER_OPTION``."""
     if inspect.isclass(given):
         raise option_error("Pass an embedder object, not its class.", given, f"Make one: {given.__name__}(...).")
     method: Any = getattr(given, "embed", None)
@@ -212,10 +199,7 @@ def _vectors(found: Any, count: int) -> list[list[float]]:
 
 
 async def embed(embedder: Embed, texts: Sequence[str]) -> list[list[float]]:
-    """Call an embedder and check its vectors.
-
-    Raises `NoeticError` ``tool_failed`` where it fails, or the result is not one vector of finite numbers per text.
-    """
+    """Call an embedder; raises ``tool_failed`` where it fails or returns no vector of finite numbers per text."""
     if not texts:
         return []
 

@@ -50,8 +50,7 @@ class Hit(NamedTuple):
     """One memory that might be recalled, with those that come along: keys and lines, as the layer writes them."""
 
     lines: tuple[tuple[Hashable, str], ...]
-    score: float | None = None
-    """How near it is to the query; None where the layer has an order and no scores."""
+    score: float | None = None  # how near it is to the query; None where the layer has an order and no scores
     floor: float | None = None
     """The threshold with which it would be chosen, where that is not simply its score being below the one of all."""
     ahead: tuple[Hit, ...] | None = None
@@ -64,12 +63,9 @@ class Considered(NamedTuple):
     layer_id: str
     tag: str
     hits: tuple[Hit, ...]
-    top_k: int | None = None
-    """So many hits are recalled at most."""
-    min_score: float | None = None
-    """Hits of a smaller score are not recalled."""
-    beside: int = 0
-    """Tokens of what the layer writes before these lines."""
+    top_k: int | None = None  # so many hits are recalled at most
+    min_score: float | None = None  # hits of a smaller score are not recalled
+    beside: int = 0  # tokens of what the layer writes before these lines
 
 
 _LISTENING: ContextVar[list[Considered] | None] = ContextVar("noetic_nb_considered", default=None)

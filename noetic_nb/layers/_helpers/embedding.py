@@ -184,8 +184,7 @@ class HashingEmbedder:
         weights: defaultdict[str, float] = defaultdict(float)
         words = Counter(word for word in _WORD.findall(text.casefold()) if word not in COMMON)
         for word, count in words.items():
-            # A word that occurs ten times is not ten times as important.
-            weight = 1.0 + math.log(count)
+            weight = 1.0 + math.log(count)  # a word that occurs ten times is not ten times as important
             weights[word] += weight
             if len(word) > PIECE_LENGTH:
                 weights["^" + word[:PIECE_LENGTH]] += PIECE_WEIGHT * weight

@@ -28,16 +28,13 @@ from noetic_nb.layers._helpers.schemas import StoredState, load_state, option_er
 from noetic_nb.layers.handles import FilesHandle
 from noetic_nb.memory import (
     BudgetConfig,
-    DisposeParams,
     ExecutionContext,
-    InitParams,
     MemoryHooks,
     MemoryLayer,
     MemoryScope,
-    OnItemAppendParams,
-    RecallParams,
     Slot,
     layer_data,
+    params,
 )
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.tokens import Tokenizer, most_that_fit
@@ -281,7 +278,7 @@ class _FileReference:
             folder = folder if below.split(os.sep)[0] == ".." else below
         return fs, "" if folder == "." else folder.replace(os.sep, "/")
 
-    async def init(self, p: InitParams) -> dict[str, Any]:
+    async def init(self, p: params.InitParams) -> dict[str, Any]:
         state = await load_state(p, _State, _EMPTY, layer_id=self.layer_id)
         texts: dict[str, str] = {}
         files: dict[str, Any] = {}
@@ -296,7 +293,7 @@ class _FileReference:
         self.texts[p.ctx.execution_id] = texts
         return {"state": {"files": files}}
 
-    async def on_item_append(self, p: OnItemAppendParams) -> dict[str, Any] | None:
+    async def on_item_append(self, p: params.OnItemAppendParams) -> dict[str, Any] | None:
         named = {
             path: item_text(item) for item in p.items if _is_user(item) for path in find_references(item_text(item))
         }
@@ -320,11 +317,11 @@ class _FileReference:
         # Only this layer has something new to show, so no other is recalled again.
         return {"items": [_linked(item) for item in p.items], "state": state, "rerender": True, "scope": "self"}
 
-    def recall(self, p: RecallParams) -> str | None:
+    def recall(self, p: params.RecallParams) -> str | None:
         files = (p.state or _EMPTY)["files"]
         return _shown(files, self.texts.get(p.ctx.execution_id, {}), p.budget, p.ctx.tokenize) if files else None
 
-    def dispose(self, p: DisposeParams) -> None:
+    def dispose(self, p: params.DisposeParams) -> None:
         self.texts.pop(p.ctx.execution_id, None)
 
 
@@ -370,8 +367,7 @@ def _shown(files: Mapping[str, Any], texts: Mapping[str, str], budget: float, to
         if files[path]["problem"] is not None or path not in texts:
             part: str | None = f"{heading}\n{_NOTICES.get(files[path]['problem'] or 'missing', _NOTICES['unreadable'])}"
             if tokenize("\n\n".join([*parts, str(part)])) > budget:
-                # Left out, and the loop goes on: a shorter part may still fit.
-                part = None
+                part = None  # left out, and the loop goes on: a shorter part may still fit
         else:
             part = _cut(parts, heading, texts[path], budget, tokenize)
         if part is not None:

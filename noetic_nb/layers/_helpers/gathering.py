@@ -1,8 +1,4 @@
-"""Layers that learn from the conversation: every message reaches one function, or waits in a buffer until there is enough.
-
-The buffer is part of the layer's state, so nothing is lost between executions. It holds texts, not items: what is kept must
-not grow with what providers put around a message.
-"""
+"""Layers that learn from the conversation: every message reaches one function, or waits in the state as text."""
 
 from __future__ import annotations
 

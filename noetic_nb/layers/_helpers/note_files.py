@@ -1,7 +1,4 @@
-"""File memory: notes that the agent keeps as text files, in folders, and edits by calling functions.
-
-The files are part of the layer's state: no path leads anywhere else, and a layer that was saved has them when it comes back.
-"""
+"""File memory: notes that the agent keeps as text files, in its state, and edits by calling functions."""
 
 from __future__ import annotations
 
@@ -11,25 +8,11 @@ from typing import Any, Final
 
 from noetic_nb._core.arguments import explained
 from noetic_nb._core.filesystem import OutsideRoot, checked_path
+from noetic_nb.layers._helpers import schemas
 from noetic_nb.layers._helpers.collaborators import check_whole
 from noetic_nb.layers._helpers.considered import fitting_lines, tagged
-from noetic_nb.layers._helpers.schemas import (
-    Arguments,
-    StoredState,
-    copy_to_child,
-    init_hook,
-    model_function,
-    option_error,
-)
 from noetic_nb.layers.handles import NotesHandle
-from noetic_nb.memory import (
-    BudgetConfig,
-    MemoryHooks,
-    MemoryLayer,
-    MemoryScope,
-    RecallParams,
-    layer_data,
-)
+from noetic_nb.memory import BudgetConfig, MemoryHooks, MemoryLayer, MemoryScope, layer_data, params
 from noetic_nb.memory._layer_functions import built_in
 
 SLOT: Final = 120
@@ -46,11 +29,11 @@ DEEPEST: Final = 8
 CUT: Final = 80
 
 
-class _State(StoredState):
+class _State(schemas.StoredState):
     files: dict[str, str]
 
 
-class _View(Arguments):
+class _View(schemas.Arguments):
     path: str = ""
     """A file, or a folder to list; nothing for all files."""
     first: int = 1
@@ -59,14 +42,14 @@ class _View(Arguments):
     """The last line that is shown."""
 
 
-class _Create(Arguments):
+class _Create(schemas.Arguments):
     path: str
     """Where the new file is, such as people/ann.md."""
     text: str
     """All of its text."""
 
 
-class _Replace(Arguments):
+class _Replace(schemas.Arguments):
     path: str
     """The file."""
     old: str
@@ -75,7 +58,7 @@ class _Replace(Arguments):
     """What stands there afterwards."""
 
 
-class _Insert(Arguments):
+class _Insert(schemas.Arguments):
     path: str
     """The file."""
     line: int
@@ -84,12 +67,12 @@ class _Insert(Arguments):
     """The new lines."""
 
 
-class _Delete(Arguments):
+class _Delete(schemas.Arguments):
     path: str
     """A file, or a folder with all in it."""
 
 
-class _Rename(Arguments):
+class _Rename(schemas.Arguments):
     path: str
     """A file or a folder."""
     new_path: str
@@ -149,7 +132,9 @@ def file_memory(
         try:
             first, _ = notes.create(first, _Create(path=path, text=text))
         except (_Refused, ValueError) as exc:
-            raise option_error(f"A first file cannot be kept: {exc}", {path: text}, "Change `initial`.") from exc
+            raise schemas.option_error(
+                f"A first file cannot be kept: {exc}", {path: text}, "Change `initial`."
+            ) from exc
 
     def answering(do: Any) -> Any:
         def execute(args: Any, state: Any, ctx: object) -> dict[str, Any]:
@@ -177,11 +162,13 @@ def file_memory(
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(
-            init=init_hook(_State, {"files": first}, layer_id=id), recall=_recall, on_spawn=copy_to_child
+            init=schemas.init_hook(_State, {"files": first}, layer_id=id),
+            recall=_recall,
+            on_spawn=schemas.copy_to_child,
         ),
         provides={
             "files": layer_data(lambda state: dict((state or _EMPTY)["files"])),
-            **{name: model_function(about, taken, answering(do)) for name, taken, do, about in functions},
+            **{name: schemas.model_function(about, taken, answering(do)) for name, taken, do, about in functions},
         },
     )
 
@@ -365,7 +352,7 @@ def _first_line(text: str) -> str:
     return first if len(first) <= CUT else f"{first[:CUT].rstrip()}…"
 
 
-def _recall(p: RecallParams) -> str | None:
+def _recall(p: params.RecallParams) -> str | None:
     lines = _lines((p.state or _EMPTY)["files"], "")
     kept = fitting_lines(TAG, lines, p.budget, p.ctx.tokenize)
     return tagged(TAG, "\n".join(kept)) if kept else None

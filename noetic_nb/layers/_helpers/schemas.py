@@ -1,7 +1,4 @@
-"""The states and arguments of the built-in layers, as schemas, and the hooks that follow from a schema alone.
-
-A stored value of another shape is never taken for an empty one: it is an error of ``init``.
-"""
+"""The states and arguments of the built-in layers, as schemas, and the hooks that follow from a schema alone."""
 
 from __future__ import annotations
 
@@ -31,10 +28,7 @@ class StoredState(BaseModel):
 
 
 async def load_state(p: InitParams, shape: type[StoredState], default: Any, *, layer_id: str) -> Any:
-    """Return the stored state, a copy of `default` where nothing is stored.
-
-    Raises `NoeticError` ``storage_failed`` where it does not fit `shape`; the layer's ``on_init_error`` decides then.
-    """
+    """Return the stored state, else a copy of `default`; raises ``storage_failed`` where it does not fit `shape`."""
     # Checked but returned as it is: validation must not add defaults to what was stored.
     stored = await p.storage.get("state")
     if stored is None:

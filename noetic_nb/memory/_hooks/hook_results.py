@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from noetic_nb._core.arguments import closest
@@ -32,35 +31,24 @@ _CAMEL: Final = {
     "parent_state": "parentState",
     "rule_ids": "ruleIds",
 }
-_DECIDED: Final = (
-    "decision",
-    "state",
-    "stop",
-    "outcome",
-    "faults",
-    "rules_ms",
-    "action",
-    "guidance",
-    "rule_ids",
-    "matched",
-)
-_APPENDED: Final = ("items", "state", "rerender", "timing", "scope", "stop")
-FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "init": ("state", "stop"),
-    "recall": ("items", "token_count", "state", "rerender", "timing", "scope", "stop"),
-    "store": ("state", "stop"),
-    "on_spawn": ("child_state", "items", "stop"),
-    "on_return": ("parent_state", "result", "stop"),
-    "on_complete": ("state", "stop"),
-    "on_item_append": _APPENDED,
-    "project_history": ("items", "stop"),
-    "on_tool_outcome": ("state", "stop"),
-    "on_model_outcome": ("state", "stop"),
-    "on_hook_failure": ("state", "rule_ids", "stop"),
+_DECIDED: Final = "decision state stop outcome faults rules_ms action guidance rule_ids matched"
+_NAMES: Final = {
+    "init": "state stop",
+    "recall": "items token_count state rerender timing scope stop",
+    "store": "state stop",
+    "on_spawn": "child_state items stop",
+    "on_return": "parent_state result stop",
+    "on_complete": "state stop",
+    "on_item_append": "items state rerender timing scope stop",
+    "project_history": "items stop",
+    "on_tool_outcome": "state stop",
+    "on_model_outcome": "state stop",
+    "on_hook_failure": "state rule_ids stop",
     "before_tool_call": _DECIDED,
     "after_model_call": _DECIDED,
-    "function": ("result", "state"),
+    "function": "result state",
 }
+FIELDS: Final = {hook: tuple(names.split()) for hook, names in _NAMES.items()}
 """The fields of what hooks, and functions of layers, return; those that are not here return nothing."""
 _SPELLINGS: Final = {
     hook: frozenset([*names, *[_CAMEL.get(name, name) for name in names]]) for hook, names in FIELDS.items()
@@ -94,10 +82,7 @@ class MisnamedResult(Warning):
 
 
 def misnamed(result: Any, hook: str, source: str) -> MisnamedResult | None:
-    """Return a warning about keys of a result that are no field of it, None where it has no such names.
-
-    `hook` is one of `FIELDS`, `source` says whose result it is. Of a record only that it has no field at all can be a mistake.
-    """
+    """Return a warning about the keys of a result that no hook of this name reads, None for none; `source` says whose it is."""
     spellings = _SPELLINGS.get(hook)
     if spellings is None or result is None or isinstance(result, (str, SteeringDecision)):
         return None
@@ -123,10 +108,7 @@ def misnamed(result: Any, hook: str, source: str) -> MisnamedResult | None:
 
 
 class RerenderRequest(NamedTuple):
-    """A request of a layer to run recall again: for itself, for its slot and later ones, or for all.
-
-    ``immediate`` means before the next model call, even inside a tool loop; ``batched`` means with the next step.
-    """
+    """A request of a layer to recall again, before the next model call (``immediate``) or with the next step (``batched``)."""
 
     layer_id: str
     slot: float
@@ -143,10 +125,7 @@ def _one_of(value: Any, known: tuple[str, ...], default: str, name: str) -> Any:
 
 
 def rerender_request(value: Any, layer: MemoryLayer, *, hook: str) -> RerenderRequest | None:
-    """Return the request in a hook's result, None where it makes none.
-
-    Raises `ValueError` for a timing or a scope that does not exist.
-    """
+    """Return the request in a hook's result, None for none; raises `ValueError` for an unknown timing or scope."""
     if not field_of(value, "rerender", hook=hook):
         return None
     return RerenderRequest(

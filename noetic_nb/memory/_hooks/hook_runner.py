@@ -106,8 +106,7 @@ class HookTraces:
 NO_SOURCES: Final[Mapping[str, str]] = MappingProxyType({})
 """Every layer is known by the same id in an execution and in its child."""
 
-ENFORCING: Final = frozenset({"before_tool_call", "after_model_call"})
-"""The hooks that decide."""
+ENFORCING: Final = frozenset({"before_tool_call", "after_model_call"})  # the hooks that decide
 
 # All but those that are called of one layer by itself.
 _HOOKS: Final = frozenset([one.name for one in fields(MemoryHooks)]) - {"on_hook_failure", "on_edit", "on_record"}
@@ -115,11 +114,7 @@ _IN_ARRAY_ORDER: Final = frozenset({"init", "store", "on_complete", "dispose"})
 
 
 class LayerOrder:
-    """The layers of one agent, in the orders their hooks need.
-
-    Ascending slot, ties by position; ``init``, ``store`` and ``on_complete`` by position, ``dispose`` in reverse; layers that
-    enforce come first at the two enforcement points.
-    """
+    """The layers of one agent, in the orders their hooks need: by slot or by position, those that enforce first."""
 
     def __init__(
         self, layers: Iterable[MemoryLayer], state: LayerStateStore, traces: HookTraces, registry: ItemRegistry
@@ -153,11 +148,7 @@ class LayerOrder:
     def active(
         self, hook: str, ctx: ExecutionContext, sources: Mapping[str, str] = NO_SOURCES
     ) -> Iterator[MemoryLayer]:
-        """Yield the layers whose hook is to run now, in order; one that does not take part is recorded as skipped.
-
-        Each layer is looked at when its turn comes: a hook before it may have changed whether it takes part. `sources` holds
-        the ids, in this execution, of layers that are known by another id in its child.
-        """
+        """Yield the layers whose hook is to run now, each asked at its turn, and record the others as skipped."""
         for layer in self._with[hook]:
             if self.runs(layer, ctx.execution_id, sources.get(layer.id) if sources else None):
                 yield layer
@@ -165,10 +156,7 @@ class LayerOrder:
                 self._traces.skipped(layer, hook, ctx)
 
     def runs(self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None) -> bool:
-        """Tell whether a layer takes part: not disabled, and initialised if it has an ``init``.
-
-        A state that was cleared on purpose is an entry that holds None, and keeps the layer running.
-        """
+        """Tell whether a layer takes part: not disabled, and initialised if it has an ``init``; a state of None counts."""
         return self.idle_reason(layer, execution_id, layer_id) is None
 
     def idle_reason(
@@ -227,10 +215,7 @@ class HookRunner:
     def write(
         self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, state: Any, layer_id: str | None = None
     ) -> bool:
-        """Write the state of a hook's result, where there is one: absent and None both mean "as it was".
-
-        False where it cannot be copied: that was reported, and nothing of the result is to count.
-        """
+        """Write the state of a hook's result, if any; False where it cannot be copied, as then nothing of the result counts."""
         return state is UNSET or state is None or self.put(ctx, layer, hook, state, layer_id) is None
 
     def put(
@@ -243,20 +228,6 @@ class HookRunner:
             self.state.report(ctx.execution_id, layer.id, hook, exc)
             return exc
         return None
-
-    def collect_stop(self, value: Any, ctx: ExecutionContext) -> None:
-        """Keep the first stop that a hook returns; the harness ends the turn at its next look."""
-        stop = value.get("stop") if isinstance(value, MAPPINGS) else getattr(value, "stop", None)
-        if isinstance(stop, Stop):
-            # The first stop is the reason; a later one is often only its consequence.
-            self._stops.setdefault(ctx.execution_id, stop)
-            self.has_stops = True
-
-    def check_names(self, result: Any, layer: MemoryLayer, hook: str, ctx: ExecutionContext) -> None:
-        """Report the keys of a hook's result that are not read."""
-        warning = misnamed(result, hook, f"`{hook}` of layer {layer.id!r}")
-        if warning is not None:
-            self.state.report(ctx.execution_id, layer.id, hook, warning)
 
     def take_stop(self, execution_id: str) -> Stop | None:
         """Return the stop that a hook of an execution returned, once."""
@@ -315,8 +286,14 @@ class HookRunner:
             # Where its errors are caught: a result that cannot be read is an error of the hook that returned it.
             outcome.value = value if read is None else read(value)
             if value is not None:
-                self.collect_stop(value, ctx)
-                self.check_names(value, layer, hook, ctx)
+                stop = value.get("stop") if isinstance(value, MAPPINGS) else getattr(value, "stop", None)
+                if isinstance(stop, Stop):
+                    # The first stop is the reason; a later one is often only its consequence.
+                    self._stops.setdefault(ctx.execution_id, stop)
+                    self.has_stops = True
+                warning = misnamed(value, hook, f"`{hook}` of layer {layer.id!r}")
+                if warning is not None:
+                    self.state.report(ctx.execution_id, layer.id, hook, warning)
         except Exception as exc:
             self._fail(outcome, exc, layer, hook, ctx)
         finally:

@@ -29,8 +29,7 @@ class AppendResult(NamedTuple):
     rerender_requests: tuple[RerenderRequest, ...]
     made_by: Mapping[int, str] = NO_PLACES
     """Of each item that a layer added or changed: its place, and the layer."""
-    replaced: tuple[Item, ...] = ()
-    """Items that were given and are not to be logged as they were."""
+    replaced: tuple[Item, ...] = ()  # items that were given and are not to be logged as they were
 
 
 async def append_items(
@@ -112,11 +111,7 @@ async def rerender(
     budgets: Mapping[str, float],
     depth: int,
 ) -> tuple[RecallEntry, ...]:
-    """Recall again for the requests, past any cache; a layer that now offers nothing keeps its offer.
-
-    A layer that is recalled in this way may request a re-render itself (``rerender`` in its result); such a chain is cut
-    at `MAX_RERENDER_DEPTH`.
-    """
+    """Recall again for the requests, past any cache; a chain of further requests is cut at `MAX_RERENDER_DEPTH`."""
     entries = [entry if isinstance(entry, RecallEntry) else RecallEntry(*entry) for entry in current]
     wanted = [_as_request(request) for request in requests]
     if not wanted:

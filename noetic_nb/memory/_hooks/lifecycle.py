@@ -235,10 +235,7 @@ async def merge_state(
 async def notify_outcome(
     runner: HookRunner, hook: Literal["on_tool_outcome", "on_model_outcome"], ctx: ExecutionContext, make: Any
 ) -> None:
-    """Call a hook of every layer that takes part, with ``make(state)``; a state it returns is written.
-
-    A layer that fails here is a diagnostic, and the next layer is called all the same.
-    """
+    """Call a hook of every layer that takes part with ``make(state)`` and write its state; a failure is a diagnostic."""
     for layer in runner.order.active(hook, ctx):
         params = make(runner.state.get(ctx.execution_id, layer.id))
         outcome = await runner.run(layer, hook, params, ctx, read=lambda value: field_of(value, "state", hook=hook))

@@ -1,7 +1,4 @@
-"""Call the layers' recall hooks for the next prompt, and hold each layer to its allocation.
-
-A layer's own count of its tokens is checked, never trusted. Eventual layers serve their last value.
-"""
+"""Call the layers' recall hooks for the next prompt, and hold each layer to its allocation by a count of our own."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ from noetic_nb.memory._hooks.hook_results import UNSET, RerenderRequest, field_o
 from noetic_nb.memory._hooks.hook_runner import HookRunner
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory._state.state_copy import is_same
-from noetic_nb.memory._state.state_store import LayerStateStore
 from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.tokens import Tokenizer, most_that_fit
@@ -101,8 +97,7 @@ class EventualRecalls(Generic[Offer]):
 
     def _refresh(self, key: _Key, call: Call[Offer]) -> None:
         if key in self.refreshing:
-            # One refresh at a time; it looks at this mark when it is done.
-            self._stale.add(key)
+            self._stale.add(key)  # one refresh at a time; it looks at this mark when it is done
             return
         try:
             loop = asyncio.get_running_loop()
@@ -158,24 +153,19 @@ COUNT_TOLERANCE: Final = 0.10
 
 
 class RecallEntry(NamedTuple):
-    """The offer of one layer: its items and the tokens of their text.
-
-    `dropped` is what its budget had no room for, `places` where each of these stood among all that the layer returned.
-    """
+    """The offer of one layer; `dropped` is what its budget had no room for, `places` where each stood among all."""
 
     layer_id: str
     items: tuple[Item, ...]
     token_count: int
     dropped: tuple[Item, ...] = ()
     places: tuple[int, ...] = ()
-    text: str | None = None
-    """All of the text, where the layer returned one; `items` has as much of it as fits."""
+    text: str | None = None  # all of the text, where the layer returned one; `items` has as much of it as fits
 
 
 def places_that_fit(counts: Iterable[int], budget: float) -> list[int]:
     """Return which of several items a layer may offer: one behind another that does not fit may still fit."""
-    # Items are not cut: half a call or half an image is worth nothing.
-    places: list[int] = []
+    places: list[int] = []  # items are not cut: half a call or half an image is worth nothing
     used = 0
     for place, count in enumerate(counts):
         if used + count <= budget:
@@ -224,7 +214,16 @@ class Recaller:
         self.eventual: Final[EventualRecalls[RecallEntry]] = EventualRecalls(runner, found)
         """What eventual layers offered last."""
         if self.eventual.layers:
-            _refresh_on_writes(runner.state, self)
+            ref = weakref.ref(self)
+
+            def on_write(execution_id: str, layer_id: str, value: Any, hook: str) -> None:
+                alive = ref()
+                if alive is None:
+                    stop()
+                else:
+                    alive.eventual.written(execution_id, layer_id, value, hook, alive._call)
+
+            stop = runner.state.listen(on_write)
 
     async def recall(
         self,
@@ -331,20 +330,6 @@ class Recaller:
     def take_requests(self, execution_id: str) -> tuple[RerenderRequest, ...]:
         """Return the re-renders that layers requested while being re-rendered, once."""
         return tuple(self._requests.pop(execution_id, ()))
-
-
-def _refresh_on_writes(state: LayerStateStore, recaller: Recaller) -> None:
-    """Pass every write to a recaller for as long as it lives: the state outlives the stacks that are made for children."""
-    ref = weakref.ref(recaller)
-
-    def on_write(execution_id: str, layer_id: str, value: Any, hook: str) -> None:
-        alive = ref()
-        if alive is None:
-            stop()
-        else:
-            alive.eventual.written(execution_id, layer_id, value, hook, alive._call)
-
-    stop = state.listen(on_write)
 
 
 def _overrun(layer_id: str, tokens: int, budget: float) -> BudgetOverrun:

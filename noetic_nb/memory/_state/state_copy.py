@@ -1,7 +1,4 @@
-"""Copies of layer state: a later change of one of them, or of the layer's own, does not reach the other.
-
-The result is that of `copy.deepcopy`, which costs several times as much for the data that states are made of.
-"""
+"""Copies of layer state, as `copy.deepcopy` makes them at several times the cost."""
 
 from __future__ import annotations
 
@@ -41,10 +38,7 @@ def can_be_copied(value: Any) -> bool:
 
 
 class StateNotCopied(NoeticError):
-    """A layer has a state that cannot be copied, as storage, the history of changes, runs and `store` need it.
-
-    `hook` is the hook or function that returned the state, or that was to have a copy of it.
-    """
+    """A layer's state, of this `hook`, cannot be copied, as storage, history, runs and `store` need it."""
 
     def __init__(self, layer_id: str, hook: str, state: Any, cause: BaseException) -> None:
         try:
@@ -91,10 +85,7 @@ def is_same(state: Any, other: Any) -> bool:
 
 
 def snapshot_of(state: Any) -> tuple[Any, bool]:
-    """Return a copy of a state for all readers, which nobody changes; and whether its JSON text would be read as it is.
-
-    A class with a method ``snapshot()`` copies itself: parts that never change in place may be shared then.
-    """
+    """Return a copy of a state for all readers, by its ``snapshot()`` if it has one; and whether its JSON text reads as it is."""
     kind = type(state)
     if kind is not dict and (own := getattr(kind, "snapshot", None)) is not None:
         return own(state), False

@@ -17,8 +17,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.memory._hook_timeout import HookTimeout
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
-STATE_KEY: Final = "state"
-"""The user key under which a layer's state is kept."""
+STATE_KEY: Final = "state"  # the user key under which a layer's state is kept
 
 OnProblem: TypeAlias = Callable[[Exception], None]
 """Called when a state could not be written, or replaced what another execution had written."""
@@ -108,10 +107,7 @@ class Target:
         return conflict
 
     def write_now(self, state: Any, kept: Any, is_plain: bool) -> Exception | None:
-        """Do the same as `write` with a state and a copy of it, at once: for a store that `is_immediate`.
-
-        Returns the conflict there was, or what it failed with, which is its `failure` then.
-        """
+        """Do the same as `write` at once, for a store that `is_immediate`; returns the conflict or failure, if any."""
         counts, key, conflict = self._counts, self._key, None
         memory: Any = self._memory
         found = counts.get(key, 0)

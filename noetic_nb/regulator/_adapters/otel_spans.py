@@ -10,24 +10,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
-from noetic_nb.regulator.events import (
-    U32_MAX,
-    U64_MAX,
-    Cost,
-    Event,
-    ToolCall,
-    ToolResult,
-    TurnComplete,
-    TurnStart,
-    check,
-)
+from noetic_nb.regulator import events
 
 SpanReading: TypeAlias = Literal["original", "lenient"]
 
 _NOTHING: Final = object()
 
 
-def events_from_span(span: str | Mapping[str, Any], *, reading: SpanReading = "lenient") -> list[Event]:
+def events_from_span(span: str | Mapping[str, Any], *, reading: SpanReading = "lenient") -> list[events.Event]:
     """Return the events of one span.
 
     Parameters
@@ -38,11 +28,6 @@ def events_from_span(span: str | Mapping[str, Any], *, reading: SpanReading = "l
         The original reads attributes as an object only, and takes an ``error.type`` that is not text for a success. Lenient
         reading also takes OTLP's list of ``{"key", "value"}``, and any error that is not empty or false for a failure.
         Numbers above 32 bits saturate in both, where the original wraps.
-
-    Returns
-    -------
-    list of Event
-        Empty when nothing is recognised.
 
     Raises
     ------
@@ -70,20 +55,20 @@ def events_from_span(span: str | Mapping[str, Any], *, reading: SpanReading = "l
     lenient = reading == "lenient"
     # The user's message opens the turn even where an exporter wrote it last.
     happened = [event for event in _list(span.get("events")) if isinstance(event, Mapping)]
-    found: list[Event] = []
+    found: list[events.Event] = []
     message = _first_content(happened, "gen_ai.user.message", lenient)
     if message is not None:
-        found.append(TurnStart(message))
+        found.append(events.TurnStart(message))
     reply = _first_content(happened, "gen_ai.assistant.message", lenient)
     if reply is not None:
-        found.append(TurnComplete(reply))
+        found.append(events.TurnComplete(reply))
     found.extend(_cost(span, _attributes(span, lenient)))
     for event in happened:
         if event.get("name") == "gen_ai.tool.message":
             found.extend(_tool(_attributes(event, lenient), lenient))
     # Spans come from outside; a lone surrogate fails here, with the span at hand.
     for made in found:
-        check(made)
+        events.check(made)
     return found
 
 
@@ -130,7 +115,7 @@ def _first_content(happened: list[Mapping[str, Any]], name: str, lenient: bool) 
     return None
 
 
-def _cost(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> Iterator[Cost]:
+def _cost(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> Iterator[events.Cost]:
     tokens_in = _whole(attributes.get("gen_ai.usage.input_tokens"))
     tokens_out = _whole(attributes.get("gen_ai.usage.output_tokens"))
     if tokens_in is None and tokens_out is None:
@@ -138,23 +123,23 @@ def _cost(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> Iterator[Co
     start, end = _whole(span.get("start_time_unix_nano")), _whole(span.get("end_time_unix_nano"))
     elapsed = 0 if start is None or end is None or end < start else (end - start) // 1_000_000
     provider = attributes.get("gen_ai.system")
-    yield Cost(
-        tokens_in=min(tokens_in or 0, U32_MAX),
-        tokens_out=min(tokens_out or 0, U32_MAX),
-        wallclock_ms=min(elapsed, U32_MAX),
+    yield events.Cost(
+        tokens_in=min(tokens_in or 0, events.U32_MAX),
+        tokens_out=min(tokens_out or 0, events.U32_MAX),
+        wallclock_ms=min(elapsed, events.U32_MAX),
         provider=provider if isinstance(provider, str) else None,
     )
 
 
-def _tool(attributes: Mapping[str, Any], lenient: bool) -> Iterator[Event]:
+def _tool(attributes: Mapping[str, Any], lenient: bool) -> Iterator[events.Event]:
     name = attributes.get("gen_ai.tool.name")
     if not isinstance(name, str):
         return
     arguments = attributes.get("gen_ai.tool.arguments", _NOTHING)
     if arguments is None or isinstance(arguments, str):
-        yield ToolCall(name, arguments)
+        yield events.ToolCall(name, arguments)
     elif arguments is not _NOTHING:
-        yield ToolCall(name, json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), sort_keys=True))
+        yield events.ToolCall(name, json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), sort_keys=True))
     duration = _whole(attributes.get("gen_ai.tool.duration_ms"))
     if duration is not None:
         # As in the original, `error.type` wins even where it is not text and so reads as a success.
@@ -162,4 +147,4 @@ def _tool(attributes: Mapping[str, Any], lenient: bool) -> Iterator[Event]:
         if lenient and not isinstance(error, str) and error:
             error = json.dumps(error, ensure_ascii=False, sort_keys=True)
         summary = error if isinstance(error, str) else None
-        yield ToolResult(name, summary is None, min(duration, U64_MAX), summary)
+        yield events.ToolResult(name, summary is None, min(duration, events.U64_MAX), summary)

@@ -102,11 +102,6 @@ class Recording:
         ----------
         predicates : iterable of Predicate
             In order of priority.
-
-        Returns
-        -------
-        tuple of Decision, shape (n_readings,)
-            One per reading.
         """
         checks = [predicate.check for predicate in predicates]
         decisions: list[Decision] = []

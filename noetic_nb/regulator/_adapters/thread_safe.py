@@ -1,8 +1,4 @@
-"""A regulator for several threads: one lock around every access.
-
-The regulator itself takes no lock, because nearly everyone feeds it from one thread. Regulators that share a person need one lock
-between them, since the person's memory changes too.
-"""
+"""A regulator for several threads: one lock around every access, shared by regulators of one person."""
 
 from __future__ import annotations
 
@@ -73,5 +69,4 @@ class ThreadSafeRegulator:
         self._lock.release()
 
 
-Locked = ThreadSafeRegulator
-"""Alias, kept for code that knows the class by this name."""
+Locked = ThreadSafeRegulator  # alias, kept for code that knows the class by this name

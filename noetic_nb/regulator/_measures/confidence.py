@@ -1,7 +1,4 @@
-"""How sure the model was, from log-probabilities, or from the shape of the reply when there are none.
-
-Only finite values below zero count as reported; a provider that sends 0.0 for "unknown" must not look certain.
-"""
+"""How sure the model was, from log-probabilities below zero, or from the shape of the reply when there are none."""
 
 from __future__ import annotations
 
@@ -43,10 +40,7 @@ def mean_nll(logprobs: Sequence[float]) -> float:
 
 
 def confidence_of_nll(nll: float) -> float:
-    """Map a mean surprise to [0, 1]: 1 nat or less is certain, 7 or more is a guess.
-
-    See docs/behaviour/regulator.md, "Confidence".
-    """
+    """Map a mean surprise in nats to [0, 1] (docs/behaviour/regulator.md, "Confidence")."""
     value = 0.5 + 0.5 * ((MEAN_NLL_CONFIDENCE_MIDPOINT - nll) / MEAN_NLL_CONFIDENCE_HALF_RANGE)
     return min(max(value, 0.0), 1.0)
 

@@ -1,8 +1,4 @@
-"""The corrections of one user, by topic cluster.
-
-The store keeps up to twenty texts per cluster; a *pattern* is what may be shown and exported: at least three texts, of
-which the newest three are examples, newest first.
-"""
+"""The corrections of one user, up to twenty by topic cluster; from three on they are a *pattern*."""
 
 from __future__ import annotations
 
@@ -22,15 +18,11 @@ References
 """
 
 HEADER: Final = "User has previously corrected responses on this topic with:"
-REQUEST_LABEL: Final = "Current request: "
-"""The original's wording, so that prompts agree byte for byte."""
+REQUEST_LABEL: Final = "Current request: "  # the original's wording, so that prompts agree byte for byte
 
 
 class CorrectionStore:
-    """Correction texts of one user, oldest first within a cluster.
-
-    Above `max_clusters` the cluster that was corrected longest ago is forgotten; unbounded by default, like the original.
-    """
+    """Correction texts by cluster, oldest first; above `max_clusters` the one corrected longest ago is forgotten."""
 
     __slots__ = ("_texts", "max_clusters", "version")
 

@@ -1,7 +1,4 @@
-"""Tool calls and their outcomes: of this turn and, bounded, of the whole task.
-
-A result is matched to the oldest unanswered call of that name, which is how parallel calls usually come back.
-"""
+"""Tool calls and their outcomes, of this turn and, bounded, of the task; a result is that of the oldest open call."""
 
 from __future__ import annotations
 

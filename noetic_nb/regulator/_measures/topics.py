@@ -125,10 +125,7 @@ def emoji() -> frozenset[str]:
 
 
 def any_of(entries: list[str], *, whole: bool) -> str:
-    """Return a pattern for any of the entries at a word start, and at a word end too when `whole`.
-
-    Behind a mark, as in ``help!``, a word ends only where a word character follows: such is a word boundary.
-    """
+    """Return a pattern for any of the entries at a word start, and at a word end too when `whole`."""
     body = "|".join(re.escape(entry) for entry in sorted(entries, key=len, reverse=True))
     return rf"\b(?:{body})\b" if whole else rf"\b(?:{body})"
 
@@ -210,16 +207,12 @@ class Topics:
 
 
 def cluster_of(topics: Iterable[str]) -> str:
-    """Return the two alphabetically first topics of one message with at least three bytes, such as ``"async+auth"``.
-
-    One topic alone, or ``""``, which means "no cluster" everywhere.
-    """
+    """Return the two alphabetically first topics of three bytes or more, as ``"async+auth"``; ``""`` for no cluster."""
     # Sorted whatever the order of the topics: snapshots are keyed by clusters.
     long_enough = sorted(topic.lower() for topic in topics if byte_length(topic) >= 3)
     return "+".join(long_enough[:2])
 
 
-RELEASE_TOPICS: Final = Topics()
-"""Alphabetical, ten."""
+RELEASE_TOPICS: Final = Topics()  # alphabetical, ten
 RANKED_TOPICS: Final = Topics(order="ranked", limit=TOPIC_KEYWORD_CAP)
 """Ranked, twenty: the option of the newest original."""

@@ -1,8 +1,4 @@
-"""The predicates of the original but for tool loops, each a small frozen record with its thresholds as data.
-
-A predicate looks at evidence and returns a decision or None; the order in a regulator's list is the priority. Every
-record also explains itself.
-"""
+"""The predicates of the original but for tool loops: frozen records, thresholds as data, a decision or None of evidence."""
 
 from __future__ import annotations
 

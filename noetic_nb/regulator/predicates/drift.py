@@ -1,8 +1,4 @@
-"""How far a reply unanchored from its task.
-
-A scorer is any callable of one `DriftInput`. It returns None where no score is defined (a side without topics), which
-is not the same as a score of zero.
-"""
+"""How far a reply unanchored from its task, by any callable of one `DriftInput`; None where no score is defined."""
 
 from __future__ import annotations
 

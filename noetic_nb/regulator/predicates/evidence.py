@@ -1,7 +1,4 @@
-"""The evidence of predicates: the live task, or a frozen reading of it from a recorded run.
-
-A predicate that reads anything else could not be evaluated again under other thresholds.
-"""
+"""All that predicates may read: the live task, or a frozen reading of it from a recorded run."""
 
 from __future__ import annotations
 

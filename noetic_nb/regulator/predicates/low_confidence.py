@@ -1,7 +1,4 @@
-"""Which parts of a streamed reply the model was unsure of.
-
-Positions count characters of the streamed tokens laid end to end; they point into the reply only if every token was fed.
-"""
+"""Which parts of a streamed reply the model was unsure of, in characters of its tokens laid end to end."""
 
 from __future__ import annotations
 
@@ -11,15 +8,8 @@ from typing import ClassVar
 
 from noetic_nb.regulator._measures.confidence import confidence_of_nll, mean_nll, usable_logprob
 from noetic_nb.regulator.decisions import Decision, LowConfidenceSpans, Span
+from noetic_nb.regulator.predicates import explanation
 from noetic_nb.regulator.predicates.evidence import Evidence
-from noetic_nb.regulator.predicates.explanation import (
-    Change,
-    Condition,
-    PredicateFinding,
-    finding,
-    require_number,
-    require_whole,
-)
 
 __all__ = ["LowConfidence"]
 
@@ -50,8 +40,8 @@ class LowConfidence:
     min_tokens: int = 2
 
     def __post_init__(self) -> None:
-        require_number("threshold", self.threshold, 0, 1)
-        require_whole("min_tokens", self.min_tokens, 1)
+        explanation.require_number("threshold", self.threshold, 0, 1)
+        explanation.require_whole("min_tokens", self.min_tokens, 1)
 
     def _stretches(self, evidence: Evidence, threshold: float) -> list[Span]:
         place, tokens = evidence.streamed()
@@ -78,12 +68,12 @@ class LowConfidence:
         spans = self._stretches(evidence, self.threshold)
         return LowConfidenceSpans(tuple(spans)) if spans else None
 
-    def explain(self, evidence: Evidence, /) -> PredicateFinding:
+    def explain(self, evidence: Evidence, /) -> explanation.PredicateFinding:
         """Return the finding; the worst stretch is the one with the least confident best token."""
         worst = self._worst(evidence)
-        conditions = [Condition("confidence_of_worst_stretch", worst, "<", self.threshold)]
-        changes = [] if worst is None else [Change("threshold", self.threshold, worst, is_threshold=True)]
-        return finding(self.kind, self.check(evidence), conditions, changes)
+        conditions = [explanation.Condition("confidence_of_worst_stretch", worst, "<", self.threshold)]
+        changes = [] if worst is None else [explanation.Change("threshold", self.threshold, worst, is_threshold=True)]
+        return explanation.finding(self.kind, self.check(evidence), conditions, changes)
 
     def _worst(self, evidence: Evidence) -> float | None:
         """Return the least, over windows of `min_tokens` reported neighbours, of the most confident token in it."""

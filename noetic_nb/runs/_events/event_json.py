@@ -48,10 +48,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def parse_json(line: bytes) -> Any:
-    """Return the data of a line of JSON.
-
-    Raises `ValueError` for what is none, and for a number that no float can hold.
-    """
+    """Return the data of a line of JSON; raises `ValueError` for none, and for a number that no float can hold."""
     return json.loads(line, parse_constant=_refuse_constant, parse_float=_fraction, parse_int=_whole)
 
 
@@ -95,8 +92,7 @@ _TOO_LARGE: Final = re.compile(r"Integer value out of range|Expected `int` [<>]=
 _PLACE: Final = re.compile(r"\w+|\[\d+\]")
 
 
-# What may hold something that can be written into.
-_FREE: Final = {FrozenDict, FreeData, OfferedTool}
+_FREE: Final = {FrozenDict, FreeData, OfferedTool}  # what may hold something that can be written into
 
 
 class WireError(ValueError):
@@ -120,10 +116,7 @@ def _plain(value: Any) -> Any:
 
 
 def parse_event(data: object) -> RunEvent:
-    """Read an event from the data of `dump_event`, perhaps through a file; fields with a default may be missing.
-
-    Raises `WireError` if the kind is unknown, a field is missing, unknown, or of the wrong type.
-    """
+    """Read an event from the data of `dump_event`, fields with a default may be missing; raises `WireError`."""
     kind = data.get("kind") if isinstance(data, dict) else ""
     if not isinstance(kind, str) or (kind not in _KINDS and isinstance(data, dict)):
         raise WireError(f"`kind` must be one of {', '.join(sorted(_KINDS))}, but is {kind!r:.80}")
@@ -194,11 +187,7 @@ PLAIN_TYPES: Final = frozenset([cls for cls in EVENT_TYPES if not _free_fields(c
 
 
 def settled(event: RunEvent) -> RunEvent:
-    """Return an event whose free data can change no more; the event itself when that holds already.
-
-    A tool may go on to change the arguments it was given: what a run keeps must not change with them.
-    Raises `NoeticConfigError`, ``INVALID_RUN_EVENT``, if it is not an event.
-    """
+    """Return an event whose free data can change no more, itself where it cannot; raises ``INVALID_RUN_EVENT``."""
     # As nearly all events are; a state may be large, and is frozen when it is written.
     if isinstance(event, MemoryTraceSpan):
         if event.attributes is None and not event.notes:

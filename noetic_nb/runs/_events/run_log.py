@@ -241,10 +241,7 @@ class Cursor:
 
 
 class GrowingEvents:
-    """Events in the order in which they were added, from any thread; a `Run` is these with a name, and all that is read of them.
-
-    The list of settled events that it begins with is its own from then on.
-    """
+    """Events in the order in which they were added, from any thread; a settled list that is given is its own from then on."""
 
     def __init__(self, run_id: str, events: list[RunEvent]) -> None:
         self.run_id = run_id
@@ -252,11 +249,9 @@ class GrowingEvents:
         self._keeper: Keeper | None = None
         self._listeners: tuple[Listener, ...] = ()
         self._cursors: set[Cursor] = set()
-        # Those whose readers do not know yet that there is news.
-        self._to_wake: set[Cursor] = set()
+        self._to_wake: set[Cursor] = set()  # those whose readers do not know yet that there is news
         self._attached: list[tuple[object, Callable[[], None]]] = []
-        # Reentrant, because a listener may read the run it listens to.
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # reentrant, because a listener may read the run it listens to
         self._book = TurnBook()
         self._numbers: Numbering | None = None
         self._kinds = bytearray()
@@ -419,10 +414,7 @@ class GrowingEvents:
     # Who is told
 
     def _follow(self, wake: Callable[[], object]) -> Cursor:
-        """Return a cursor at the end of the run.
-
-        `wake` is called when an event has come, in the thread that adds it: once, until the cursor is read again.
-        """
+        """Return a cursor at the end of the run; `wake` is called once, in the adding thread, when there is something to read."""
         with self._lock:
             cursor = Cursor(self, wake)
             self._cursors.add(cursor)

@@ -194,8 +194,7 @@ class Autosave:
                     raw.flush()
                     os.fsync(raw.fileno())
                     size = raw.tell()
-                # Closed before it is replaced, as Windows wants it.
-                self.close()
+                self.close()  # closed before it is replaced, as Windows wants it
                 os.replace(draft, path)
             finally:
                 if os.path.exists(draft):

@@ -26,10 +26,7 @@ _MOST_EARLIER: Final = 100
 
 
 class Recordable(Protocol):
-    """Something whose events can be followed, such as a harness.
-
-    A `describe` method that returns a mapping is used for the run's ``meta`` (``config``, ``models``) where there is one.
-    """
+    """Something whose events can be followed, such as a harness; its ``describe()``, if any, goes into the run's ``meta``."""
 
     def subscribe(self, sink: EventSink) -> Callable[[], None]:
         """Send every event to come to `sink`; the result ends that."""

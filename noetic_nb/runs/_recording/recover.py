@@ -51,11 +51,6 @@ def recover(run_file: str | PathLike[str], storage: StorageAdapter) -> Run:
     storage : StorageAdapter
         The storage of the harness. It is only read.
 
-    Returns
-    -------
-    Run
-        The completed run, which is no longer recorded.
-
     Raises
     ------
     NoeticError

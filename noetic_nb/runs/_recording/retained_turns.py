@@ -18,10 +18,8 @@ from noetic_nb.runs._events.event_json import size_of
 # About 5 000 turns with a tool call each.
 KEPT_BYTES: Final = 128 * 2**20
 """How much a recorded run keeps, in bytes, unless `record` is given another number."""
-# Dropping moves all that stays, so it is done seldom and then by a quarter.
-_LOW: Final = 0.75
-# A thread has one entry as long as its turns are dropped in order.
-_MOST_ENTRIES: Final = 1_000
+_LOW: Final = 0.75  # dropping moves all that stays, so it is done seldom and then by a quarter
+_MOST_ENTRIES: Final = 1_000  # a thread has one entry as long as its turns are dropped in order
 
 
 # Compared by identity: a thread that begins anew has a second turn 1.
@@ -31,8 +29,7 @@ class KeptTurn:
 
     thread_id: str
     turn: int
-    serial: int = 0
-    """Its number among all that the run ever had: turns of one name may be several."""
+    serial: int = 0  # its number among all that the run ever had: turns of one name may be several
     size: int = 0
     has_started: bool = False
     is_over: bool = False
@@ -48,10 +45,7 @@ class KeptTurn:
 
 
 class KeptTurns:
-    """The turns of a run in the order in which they began, and which of them each event belongs to.
-
-    Raises `NoeticConfigError` ``INVALID_BOUND``.
-    """
+    """The turns of a run as they began, and which one each event belongs to; raises ``INVALID_BOUND``."""
 
     def __init__(self, *, max_bytes: int | None = None, max_turns: int | None = None) -> None:
         for name, bound in (("max_bytes", max_bytes), ("max_turns", max_turns)):
@@ -73,7 +67,13 @@ class KeptTurns:
         """Return the turn that the next event belongs to, the one of that number where it is known."""
         where, starts = event.where, type(event) is TurnStarted
         if serial is not None:
-            turn = self._turn_numbered(serial, where)
+            turn = self._by_serial.get(serial)
+            if turn is None:
+                is_turn = where.turn > 0 and where.thread_id
+                self._next = max(self._next, serial)
+                turn = self._begin(*(where.thread_id, where.turn) if is_turn else ("", 0))
+                turn.serial = serial
+                self._by_serial[serial] = turn
         else:
             known = self._current.get((where.thread_id, where.turn))
             turn = self._turn_of(where, starts=starts) if known is None or starts else known
@@ -104,16 +104,6 @@ class KeptTurns:
         turn = self._current.get(place)
         if turn is None or (starts and turn.has_started):
             turn = self._current[place] = self._begin(*place)
-        return turn
-
-    def _turn_numbered(self, serial: int, where: Where) -> KeptTurn:
-        turn = self._by_serial.get(serial)
-        if turn is None:
-            is_turn = where.turn > 0 and where.thread_id
-            self._next = max(self._next, serial)
-            turn = self._begin(*(where.thread_id, where.turn) if is_turn else ("", 0))
-            turn.serial = serial
-            self._by_serial[serial] = turn
         return turn
 
     def _begin(self, thread_id: str, number: int) -> KeptTurn:
@@ -177,10 +167,7 @@ class KeptTurns:
 
 
 def with_dropped(known: Any, doomed: Iterable[KeptTurn]) -> list[dict[str, Any]]:
-    """Return ``meta["dropped"]`` with more turns: a list of ``{"thread_id", "first", "last"}``, neighbours joined.
-
-    Of very many threads the first are only counted: ``{"thread_id": None, "turns": 12}``.
-    """
+    """Return ``meta["dropped"]`` with more turns, neighbours joined; of very many threads the first are only counted."""
     entries = [dict(entry) for entry in known if isinstance(entry, Mapping)] if isinstance(known, list | tuple) else []
     newest = {entry.get("thread_id"): entry for entry in entries if isinstance(entry.get("last"), int)}
     for turn in doomed:

@@ -43,8 +43,7 @@ class RunKeeper:
         self._next = 0
         self._numbers: Sequence[int] | None = None
         self._places: dict[int, tuple[int, tuple[int, int]]] = {}
-        # Where the newest event that was taken happened, and its turn.
-        self._where: Where | None = None
+        self._where: Where | None = None  # where the newest event that was taken happened, and its turn
         self._turn: KeptTurn
 
     @property
@@ -169,10 +168,7 @@ def bound(run: Run, turns: KeptTurns) -> None:
 
 
 def open_autosave(path: str, run: Run | None, new: Callable[[], Run], turns: KeptTurns) -> Run:
-    """Return the run that is saved to a file as it grows: the one that is, the one in the file, `run`, or a new one.
-
-    Raises `NoeticConfigError` ``AUTOSAVE_EXISTS``, `NoeticError` ``storage_failed`` or ``invalid_run_file``.
-    """
+    """Return the run saved to a file as it grows: live, of the file, `run` or new; raises ``AUTOSAVE_EXISTS`` and on reading."""
     try:
         key = os.path.realpath(file_name(path))
     except OSError as error:

@@ -79,8 +79,7 @@ def _numbers(reason: Mapping[str, Any]) -> str:
             return ""
 
 
-# Lines that are known to have no secret, of a long run; see `Redaction`.
-REMEMBERED: Final = 100_000
+REMEMBERED: Final = 100_000  # lines that are known to have no secret, of a long run; see `Redaction`
 # Texts that wait until a decision is shown, where a run grows: most are looked at together, in less time than one by one.
 MOST_UNREAD: Final = 1_000
 # Once more wait, so many are looked at with each that comes: no event of a run that grows takes long.
@@ -95,8 +94,7 @@ _TEXTS: Final[Mapping[type[Any], Callable[[Any], Any]]] = {
 class DecisionRedaction:
     """Reads the texts that a regulator looks at, and replaces secrets in its decisions about them."""
 
-    reads: ClassVar = frozenset(_TEXTS)
-    """The types of the events that it has a use for."""
+    reads: ClassVar = frozenset(_TEXTS)  # the types of the events that it has a use for
 
     def __init__(self, *, grows: bool = True) -> None:
         """`grows` is False while a recording is read that is there: its texts wait, however many, until a decision is shown."""

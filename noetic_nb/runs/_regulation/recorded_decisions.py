@@ -39,10 +39,8 @@ class Redecided:
     """Place of the recorded decision among the events of the run; None where it was not recorded."""
     turn: int
     decision: decisions.Decision
-    stops: bool
-    """Whether a turn would be stopped here: a break stays one until the task is reset."""
-    begins_task: bool
-    """Whether the task was reset since the last decision."""
+    stops: bool  # whether a turn would be stopped here: a break stays one until the task is reset
+    begins_task: bool  # whether the task was reset since the last decision
     confidence: float
     tokens_out: int
 
@@ -66,10 +64,8 @@ class _Moment:
     begins_task: bool
     reading: MomentEvidence
     confidence: float
-    rule: int
-    """Which of the recorded thresholds were in force."""
-    place: int
-    """Place among the moments under these thresholds."""
+    rule: int  # which of the recorded thresholds were in force
+    place: int  # place among the moments under these thresholds
 
 
 class _Thread:
@@ -93,11 +89,7 @@ class _Thread:
 
 
 class DecisionTape:
-    """Moments at which the first regulator of each thread decided, in the order of the run.
-
-    The settings and the memory of `regulator` count; it is copied and learns nothing. `as_recorded` lets the recorded
-    thresholds count where they differ from its own, each at its moment.
-    """
+    """Moments at which the first regulator of each thread decided, of a copy that learns nothing, or `as_recorded`."""
 
     def __init__(self, regulator: Regulator, *, as_recorded: bool = False) -> None:
         self.template = regulator
@@ -278,10 +270,7 @@ class DecisionTape:
         return answers
 
     def judged(self, thresholds: Mapping[str, Mapping[str, float | None]]) -> list[Judged]:
-        """Return every predicate in every turn, as it is under other thresholds: its conditions, and whether it decided.
-
-        That is where it decided or held, else at the last moment of the turn. Raises `NoeticConfigError` as `decide`.
-        """
+        """Return every predicate in every turn, where it decided or held, else at its end; raises as `decide`."""
         rules = [with_thresholds(self._recorded_settings(rule), thresholds) for rule in range(len(self._rules))]
         answers = [self._answers_under(rule, rules[rule], self._rules[rule][1]) for rule in range(len(rules))]
         named = [list(zip(names_of(each.predicates), each.predicates, strict=True)) for each in rules]
@@ -303,22 +292,16 @@ class DecisionTape:
                 moment = held.get(place, moments[-1])
                 if moment.rule != rule:
                     moment = moments[-1]
-                found.append(Judged(thread_id, turn, name, self._explained(place, predicate, moment), place in decided))
+                known = self._findings.get((moment.rule, place))
+                if known is None or (known[0] is not predicate and known[0] != predicate):
+                    known = self._findings[moment.rule, place] = predicate, {}
+                if moment.place not in known[1]:
+                    known[1][moment.place] = predicate.explain(moment.reading)
+                found.append(Judged(thread_id, turn, name, known[1][moment.place], place in decided))
         return found
 
-    def _explained(self, place: int, predicate: Predicate, moment: _Moment) -> PredicateFinding:
-        known = self._findings.get((moment.rule, place))
-        if known is None or (known[0] is not predicate and known[0] != predicate):
-            known = self._findings[moment.rule, place] = predicate, {}
-        if moment.place not in known[1]:
-            known[1][moment.place] = predicate.explain(moment.reading)
-        return known[1][moment.place]
-
     def agreement(self) -> tuple[int, int]:
-        """Return how many recorded decisions are made again under the recorded thresholds, of how many.
-
-        Fewer than all where the recording lacks something that the regulator had: settings, a memory, its beginning.
-        """
+        """Return how many recorded decisions are made again, of how many: fewer where the recording lacks a part."""
         same = total = 0
         held: dict[str, Any] = {}
         for each in self.decide({}):
@@ -357,10 +340,7 @@ def _event(saw: RegulatorSaw) -> events.Event:
 def tape_of(
     run: Any, regulator: Regulator | None = None, recorded: Iterable[tuple[int, RunEvent]] | None = None
 ) -> DecisionTape:
-    """Return the decisions of a run, or of those of its events that count, to be made again.
-
-    The settings and the memory of `regulator` count in place of the recorded ones; it is needed where nothing was decided.
-    """
+    """Return the decisions of a run to be made again; `regulator` is needed where nothing was decided."""
     if regulator is not None:
         checked_regulator(regulator)
     placed = tuple(enumerate(run.events) if recorded is None else recorded)

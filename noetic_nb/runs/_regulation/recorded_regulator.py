@@ -13,21 +13,8 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias
 
+from noetic_nb import events as ev
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import (
-    ChildEnded,
-    LayerStateChanged,
-    ModelCalled,
-    QualityGiven,
-    RegulatorDecided,
-    RegulatorSaw,
-    RunEvent,
-    SteeringDecided,
-    ToolCalled,
-    TurnCompleted,
-    TurnStarted,
-    Where,
-)
 from noetic_nb.items import freeze
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.regulator import Regulator, decisions, events
@@ -50,11 +37,8 @@ def checked_regulator(given: Any) -> Regulator:
 
 
 def recorded_regulators(run: Any) -> list[Regulator]:
-    """Return regulators as the first one that decided in a run may have been: one where the run says, none where nothing decided.
-
-    Several where only thresholds are kept and several presets have them: what they decide tells them apart.
-    """
-    first = next((event for event in run.events if isinstance(event, RegulatorDecided)), None)
+    """Return regulators as the first one of a run may have been: several where thresholds alone do not tell presets apart."""
+    first = next((event for event in run.events if isinstance(event, ev.RegulatorDecided)), None)
     if first is None:
         return []
     kept = kept_regulator(run, first)
@@ -63,7 +47,7 @@ def recorded_regulators(run: Any) -> list[Regulator]:
     return [Regulator(Person("recorded"), settings) for settings in _like(first.thresholds)]
 
 
-def kept_regulator(run: Any, decided: RegulatorDecided) -> Regulator | None:
+def kept_regulator(run: Any, decided: ev.RegulatorDecided) -> Regulator | None:
     """Return a regulator with the settings that a run keeps of the one that decided; None where it keeps none."""
     for person, settings in _kept(run, decided.layer_id):
         if _same_names(settings, decided.thresholds):
@@ -94,9 +78,9 @@ def _states(run: Any, layer_id: str) -> Iterator[Any]:
                     case {"kind": "regulation", "options": {"regulator": state, **options}}:
                         if options.get("id", LAYER_KIND) == layer_id:
                             yield state
-    events: Iterable[RunEvent] = run.events
+    events: Iterable[ev.RunEvent] = run.events
     for event in events:
-        if type(event) is LayerStateChanged and event.layer_id == layer_id and isinstance(event.state, Mapping):
+        if type(event) is ev.LayerStateChanged and event.layer_id == layer_id and isinstance(event.state, Mapping):
             # Only the complete form of a state has settings; all states of a layer have one form.
             if "noetic_nb" in event.state:
                 yield event.state
@@ -162,16 +146,13 @@ _MOST: Final = events.U32_MAX
 class Appendable(Protocol):
     """Where events go, such as a run."""
 
-    def append(self, event: RunEvent) -> Any:
+    def append(self, event: ev.RunEvent) -> Any:
         """Add an event."""
         ...
 
 
 class RecordedReply(str):
-    """A recorded reply as a grader sees it: a text that also has the attributes of a live reply.
-
-    A grader written for ``regulation(regulator, grader=…)`` works here as it is, and so does a function of text.
-    """
+    """A recorded reply for graders: a text that also has the attributes of a live reply."""
 
     __slots__ = ("query", "thread_id")
 
@@ -208,16 +189,15 @@ class _Thread:
         # The execution of the last answer, and the text of the last child: the answer of a child is not one to the person.
         self.answered_in: str | None = None
         self.child_text: str | None = None
-        # Executions whose next call a rule wants a person to approve.
-        self.asked: set[str] = set()
+        self.asked: set[str] = set()  # executions whose next call a rule wants a person to approve
         self.latched: decisions.CircuitBreak | None = None
 
-    def observe(self, where: Where, t_ms: float, event: events.Event) -> None:
+    def observe(self, where: ev.Where, t_ms: float, event: events.Event) -> None:
         self.now_ms = t_ms
         self.regulator.on_event(event)
-        self.run.append(RegulatorSaw(where, t_ms, self.layer_id, events.to_dict(event)))
+        self.run.append(ev.RegulatorSaw(where, t_ms, self.layer_id, events.to_dict(event)))
 
-    def decide(self, where: Where, t_ms: float, at: str) -> RegulatorDecided:
+    def decide(self, where: ev.Where, t_ms: float, at: str) -> ev.RegulatorDecided:
         decision = self.regulator.decide()
         if at == "turn_start" and self.latched is not None:
             decision, self.latched = self.latched, None
@@ -225,7 +205,7 @@ class _Thread:
         if circuit_break is not None and not self.turn_is_open:
             # No turn is there to be stopped: the next one is, whatever better grades may still come.
             self.latched = circuit_break
-        decided = RegulatorDecided(
+        decided = ev.RegulatorDecided(
             where,
             t_ms,
             self.layer_id,
@@ -250,7 +230,7 @@ class RegulatorFeed:
         self.persons: dict[str, Person] = {}
         self.threads: dict[str, _Thread] = {}
 
-    def _thread(self, where: Where, resource_id: str | None = None) -> _Thread:
+    def _thread(self, where: ev.Where, resource_id: str | None = None) -> _Thread:
         known = self.threads.get(where.thread_id)
         if known is None:
             owner = where.thread_id if resource_id is None else resource_id
@@ -260,24 +240,24 @@ class RegulatorFeed:
             known = self.threads[where.thread_id] = _Thread(self.regulator, person, self.into, self.layer_id)
         return known
 
-    def read(self, events: Iterable[RunEvent]) -> None:
+    def read(self, events: Iterable[ev.RunEvent]) -> None:
         """Append events, with the observations and decisions of the regulator."""
         for event in events:
             for _ in self.take(event):
                 pass
 
-    def take(self, event: RunEvent) -> Iterator[RegulatorDecided]:
+    def take(self, event: ev.RunEvent) -> Iterator[ev.RegulatorDecided]:
         """Append an event and let the regulator observe it; yield each decision before the events that follow it are appended."""
         # A call is decided before it is appended, a reply before its turn is completed: as in a live harness, where the
         # decision can still stop what follows.
         match event:
-            case TurnStarted():
+            case ev.TurnStarted():
                 self.into.append(event)
                 yield self._turn_started(event)
-            case SteeringDecided(hook="before_tool_call", action="ask"):
+            case ev.SteeringDecided(hook="before_tool_call", action="ask"):
                 self._thread(event.where).asked.add(event.where.execution_id)
                 self.into.append(event)
-            case ToolCalled() if event.status in _RAN or event.status == "cancelled":
+            case ev.ToolCalled() if event.status in _RAN or event.status == "cancelled":
                 asked = self._thread(event.where).asked
                 if event.where.execution_id not in asked:  # one that a person is asked about is none that rules allowed
                     yield self._tool_called(event)
@@ -285,34 +265,34 @@ class RegulatorFeed:
                 self.into.append(event)
                 if event.status in _RAN:
                     self._tool_returned(event)
-            case TurnCompleted():
+            case ev.TurnCompleted():
                 yield from self._replied(event)
                 self._thread(event.where).turn_is_open = False
                 self.into.append(event)
-            case RegulatorSaw() | RegulatorDecided():
+            case ev.RegulatorSaw() | ev.RegulatorDecided():
                 yield from self._corrected(event)
-            case QualityGiven():
+            case ev.QualityGiven():
                 self.into.append(event)
                 # A grader replaces the recorded grades; both would count one reply twice.
                 if self.grader is None:
                     yield self._graded(event.where, event.t_ms, event.quality, "quality")
             case _:
                 self.into.append(event)
-                if isinstance(event, ToolCalled):
+                if isinstance(event, ev.ToolCalled):
                     self._thread(event.where).asked.discard(event.where.execution_id)
-                if isinstance(event, ChildEnded):
+                if isinstance(event, ev.ChildEnded):
                     self._thread(event.where).child_text = event.text
-                if isinstance(event, ModelCalled) and event.purpose == "agent" and event.status == "ok":
+                if isinstance(event, ev.ModelCalled) and event.purpose == "agent" and event.status == "ok":
                     self._model_called(event)
 
-    def _turn_started(self, event: TurnStarted) -> RegulatorDecided:
+    def _turn_started(self, event: ev.TurnStarted) -> ev.RegulatorDecided:
         thread = self._thread(event.where, event.resource_id)
         thread.turn_is_open, thread.query = True, event.query
         thread.answered_in = thread.child_text = None
         thread.observe(event.where, event.t_ms, events.TurnStart(accepted_text(event.query)))
         return thread.decide(event.where, event.t_ms, "turn_start")
 
-    def _model_called(self, event: ModelCalled) -> None:
+    def _model_called(self, event: ev.ModelCalled) -> None:
         thread = self._thread(event.where)
         thread.answered_in = event.where.execution_id
         for index, (token, logprob) in enumerate(event.logprobs):
@@ -323,12 +303,12 @@ class RegulatorFeed:
         cost = events.Cost(tokens_in, tokens_out, duration_ms, provider=accepted_text(event.model), usd=usd)
         thread.observe(event.where, event.t_ms, cost)
 
-    def _tool_called(self, event: ToolCalled) -> RegulatorDecided:
+    def _tool_called(self, event: ev.ToolCalled) -> ev.RegulatorDecided:
         thread = self._thread(event.where)
         thread.observe(event.where, event.t_ms, events.ToolCall(accepted_text(event.name), _arguments(event.args)))
         return thread.decide(event.where, event.t_ms, "tool_call")
 
-    def _tool_returned(self, event: ToolCalled) -> None:
+    def _tool_returned(self, event: ev.ToolCalled) -> None:
         error = None if event.error is None else accepted_text(event.error)
         result = events.ToolResult(
             accepted_text(event.name),
@@ -339,7 +319,7 @@ class RegulatorFeed:
         )
         self._thread(event.where).observe(event.where, event.t_ms, result)
 
-    def _replied(self, event: TurnCompleted) -> Iterator[RegulatorDecided]:
+    def _replied(self, event: ev.TurnCompleted) -> Iterator[ev.RegulatorDecided]:
         # A suggestion that took the place of a reply is the old regulator's text, not the agent's.
         if not event.text or event.stopped is not None:
             return
@@ -354,17 +334,17 @@ class RegulatorFeed:
         reply.query, reply.thread_id = thread.query, event.where.thread_id
         quality = _grade(self.grader, reply)
         if quality is not None:
-            self.into.append(QualityGiven(event.where, event.t_ms, quality, "grader"))
+            self.into.append(ev.QualityGiven(event.where, event.t_ms, quality, "grader"))
             yield self._graded(event.where, event.t_ms, quality, "quality_feedback")
 
-    def _graded(self, where: Where, t_ms: float, quality: float, at: str) -> RegulatorDecided:
+    def _graded(self, where: ev.Where, t_ms: float, quality: float, at: str) -> ev.RegulatorDecided:
         thread = self._thread(where)
         thread.observe(where, t_ms, events.QualityFeedback(float(quality)))
         return thread.decide(where, t_ms, at)
 
-    def _corrected(self, event: RegulatorSaw | RegulatorDecided) -> Iterator[RegulatorDecided]:
+    def _corrected(self, event: ev.RegulatorSaw | ev.RegulatorDecided) -> Iterator[ev.RegulatorDecided]:
         """Repeat corrections; all else that another regulator observed or decided is not part of this replay."""
-        if not isinstance(event, RegulatorSaw) or event.event.get("kind") != events.UserCorrection.kind:
+        if not isinstance(event, ev.RegulatorSaw) or event.event.get("kind") != events.UserCorrection.kind:
             return
         try:
             correction = events.from_dict(event.event)

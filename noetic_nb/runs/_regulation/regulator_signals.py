@@ -12,17 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Final, TypeAlias
 
-from noetic_nb.events import (
-    ModelCalled,
-    QualityGiven,
-    RegulatorDecided,
-    RegulatorSaw,
-    RunEvent,
-    ToolCalled,
-    TurnCompleted,
-    TurnStarted,
-    Where,
-)
+from noetic_nb import events as ev
 from noetic_nb.regulator import DriftInput, KeywordScorer, Regulator, ScopeDrift, events
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction, decision_label, reason_of
@@ -34,17 +24,13 @@ MOST_EARLY: Final = 100
 TEXTS: Final = {"turn_start": "user_message", "turn_complete": "full_response"}
 SCORED: Final = frozenset({"turn_start", "turn_complete", "tool_call", "tool_result"})
 
-Score: TypeAlias = Callable[[], float | None]
-"""Scores a reply; None where no score is defined."""
+Score: TypeAlias = Callable[[], float | None]  # scores a reply; None where no score is defined
 
 
 class DriftScores:
-    """The drift of every reply, as the recorded scorer sees it.
+    """The drift of every reply by the recorded scorer; `regulator_of` makes a regulator of the first decision, or None."""
 
-    `regulator_of` goes from the first decision to a regulator with the settings of the one that made it, or None.
-    """
-
-    def __init__(self, regulator_of: Callable[[RegulatorDecided], Regulator | None]) -> None:
+    def __init__(self, regulator_of: Callable[[ev.RegulatorDecided], Regulator | None]) -> None:
         self._regulator_of = regulator_of
         self._template: Regulator | None = None
         self._scorer: Any = None
@@ -52,13 +38,13 @@ class DriftScores:
         """Whether a decision was read; others are not needed."""
         self._live: dict[str, Regulator | None] = {}
         self._messages: dict[str, str | None] = {}
-        self._early: list[RegulatorSaw] = []
+        self._early: list[ev.RegulatorSaw] = []
         self.kinds = SCORED
         """The kinds of what a regulator sees that are needed."""
 
-    def take(self, event: RegulatorSaw | RegulatorDecided) -> Score | None:
+    def take(self, event: ev.RegulatorSaw | ev.RegulatorDecided) -> Score | None:
         """Read one event of the regulator; returns the score of the reply that it brought, None where it brought none."""
-        if isinstance(event, RegulatorDecided):
+        if isinstance(event, ev.RegulatorDecided):
             return None if self.is_known else self._find(event)
         if event.event.get("kind") not in self.kinds:
             return None
@@ -66,7 +52,7 @@ class DriftScores:
             self._early.append(event)
         return None if self._scorer is None else self._score(event)
 
-    def _find(self, decided: RegulatorDecided) -> Score | None:
+    def _find(self, decided: ev.RegulatorDecided) -> Score | None:
         self.is_known = True
         self._template = self._regulator_of(decided)
         if self._template is not None:
@@ -77,7 +63,7 @@ class DriftScores:
         scores = [self._score(saw) for saw in early] if self._scorer is not None else []
         return scores[-1] if scores else None
 
-    def _score(self, saw: RegulatorSaw) -> Score | None:
+    def _score(self, saw: ev.RegulatorSaw) -> Score | None:
         thread_id = saw.where.thread_id
         if type(self._scorer) is KeywordScorer:
             return self._compare(saw, thread_id)
@@ -96,7 +82,7 @@ class DriftScores:
         found = live.evidence.drift(self._scorer)
         return None if found is None else lambda: found.score
 
-    def _compare(self, saw: RegulatorSaw, thread_id: str) -> Score | None:
+    def _compare(self, saw: ev.RegulatorSaw, thread_id: str) -> Score | None:
         """Score a reply against its message alone, without all else that a regulator works out of them."""
         kind = saw.event.get("kind")
         if kind not in TEXTS or self._messages.get(thread_id, "") is None:
@@ -122,12 +108,9 @@ def _scored(scorer: KeywordScorer, message: str, text: str) -> float | None:
     return None if found is None else found.score
 
 
-CURRENCIES: Final = ("tokens_in", "usd", "wallclock_ms")
-"""What is spent beside output tokens, as caps name it."""
-REWARD: Final = "reward"
-"""The source of a grade that is about a conversation as a whole."""
-BETWEEN_TURNS: Final = frozenset({"quality", "correction"})
-"""Where it is decided while no turn runs."""
+CURRENCIES: Final = ("tokens_in", "usd", "wallclock_ms")  # what is spent beside output tokens, as caps name it
+REWARD: Final = "reward"  # the source of a grade that is about a conversation as a whole
+BETWEEN_TURNS: Final = frozenset({"quality", "correction"})  # where it is decided while no turn runs
 
 
 class Signals:
@@ -137,14 +120,13 @@ class Signals:
     the drift of replies that nobody was warned of. `meta` says which numbers are estimates.
     """
 
-    reads: ClassVar[frozenset[type[Any]]] = frozenset()
-    """The types of the events that it has a use for."""
+    reads: ClassVar[frozenset[type[Any]]] = frozenset()  # the types of the events that it has a use for
 
     def __init__(
         self,
         *,
         thread_id: str | None = None,
-        regulator_of: Callable[[RegulatorDecided], Regulator | None] | None = None,
+        regulator_of: Callable[[ev.RegulatorDecided], Regulator | None] | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> None:
         self.thread_id = thread_id
@@ -154,11 +136,11 @@ class Signals:
         """What hides secrets in decisions."""
         self._drift = None if regulator_of is None else DriftScores(regulator_of)
         # Where the event before this one was: those of a turn mostly share it.
-        self._where: Where | None = None
+        self._where: ev.Where | None = None
         self._at: tuple[ThreadSignals, TurnSignals]
 
     def take(
-        self, event: RunEvent, _seq: int | None = None, _call: int | None = None
+        self, event: ev.RunEvent, _seq: int | None = None, _call: int | None = None
     ) -> tuple[ThreadSignals, TurnSignals] | None:
         """Read one event; returns the thread and the turn it changed, None where nothing changed."""
         kind = type(event)
@@ -258,18 +240,18 @@ _TEXTS: Final = DecisionRedaction.reads
 _RAN: Final = frozenset({"ok", "error", "invalid_result"})
 # By its type, as most events of a long run change nothing here.
 _CHANGES: Final[dict[type[Any], Callable[[Signals, ThreadSignals, TurnSignals, Any], bool]]] = {
-    TurnStarted: Signals._begin,
-    TurnCompleted: Signals._end,
-    RegulatorSaw: Signals._saw,
-    RegulatorDecided: Signals._decision,
-    ModelCalled: Signals._model,
-    QualityGiven: Signals._given,
-    ToolCalled: Signals._tool,
+    ev.TurnStarted: Signals._begin,
+    ev.TurnCompleted: Signals._end,
+    ev.RegulatorSaw: Signals._saw,
+    ev.RegulatorDecided: Signals._decision,
+    ev.ModelCalled: Signals._model,
+    ev.QualityGiven: Signals._given,
+    ev.ToolCalled: Signals._tool,
 }
 Signals.reads = frozenset(_CHANGES)
 
 
-def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, words: DecisionRedaction) -> bool:
+def _decided(thread: ThreadSignals, turn: TurnSignals, event: ev.RegulatorDecided, words: DecisionRedaction) -> bool:
     # What is asked here saves calls: nearly all decisions of a long run change nothing but what was spent.
     tokens, cap, is_own = event.tokens_out, event.cost_cap, thread.regulator == event.layer_id
     is_first = is_own or thread.regulator is None
@@ -277,7 +259,14 @@ def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, 
     if is_first:
         fell, thread.recorded_tokens = tokens < thread.recorded_tokens, tokens
         if fell:
-            changed = _begin_task(thread, turn, event)
+            graded = len(turn.qualities) if turn is thread.turns[-1] else 0
+            thread.task_began = len(thread.qualities) - graded
+            thread.totals = {}
+            thread.spent = turn.spent = event.tokens_out
+            turn.before, turn.totals, turn.used = 0, {}, {}
+            turn.mean = thread.mean()
+            thread.broken = turn.broken = False
+            changed = True
     if cap is not None and (is_own or _is_first_regulator(thread, event.layer_id)):
         if thread.cap != cap or turn.cap != cap:
             thread.cap = turn.cap = cap
@@ -291,18 +280,6 @@ def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, 
     if event.decision.get("kind") == "continue":
         return changed
     return _decide(thread, turn, event, is_first, words) or changed
-
-
-def _begin_task(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided) -> bool:
-    """Begin anew where the task was reset: that is not recorded, but shows in a count of tokens that fell."""
-    graded = len(turn.qualities) if turn is thread.turns[-1] else 0
-    thread.task_began = len(thread.qualities) - graded
-    thread.totals = {}
-    thread.spent = turn.spent = event.tokens_out
-    turn.before, turn.totals, turn.used = 0, {}, {}
-    turn.mean = thread.mean()
-    thread.broken = turn.broken = False
-    return True
 
 
 def _grade(thread: ThreadSignals, turn: TurnSignals, source: str, quality: Any) -> bool:
@@ -337,7 +314,7 @@ def _rule(thread: ThreadSignals, turn: TurnSignals, thresholds: Mapping[str, Any
     return changed
 
 
-def _read(turn: TurnSignals, event: RegulatorDecided) -> bool:
+def _read(turn: TurnSignals, event: ev.RegulatorDecided) -> bool:
     # At the start of a turn, and after it, confidence is that of an older reply.
     if event.at == "turn_start" or event.at in BETWEEN_TURNS:
         return False
@@ -398,7 +375,7 @@ def _loops(thresholds: Mapping[str, Any]) -> tuple[bool, bool]:
 
 
 def _decide(
-    thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, is_first: bool, words: DecisionRedaction
+    thread: ThreadSignals, turn: TurnSignals, event: ev.RegulatorDecided, is_first: bool, words: DecisionRedaction
 ) -> bool:
     decision = event.decision
     kind = str(decision.get("kind"))

@@ -1,8 +1,4 @@
-"""The planned tokens of the agent's requests beside the billed ones, read from a run.
-
-What no part of a plan accounts for is a part of its own, *unexplained*: a provider's own additions, and the error of the
-counter.
-"""
+"""The planned tokens of the agent's requests beside the billed ones; the rest is a part of its own, *unexplained*."""
 
 from __future__ import annotations
 

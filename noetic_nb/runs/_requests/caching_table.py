@@ -21,18 +21,12 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens
 if TYPE_CHECKING:
     import pandas
 
-UNNAMED: Final = "recorded"
-"""The model of a call whose source names none."""
+UNNAMED: Final = "recorded"  # the model of a call whose source names none
 _HEAD_ROLES: Final = ("system", "developer")
 
 
 class ImportedRequests:
-    """Puts the requests of an imported run together, in the order of its calls.
-
-    A request is all of the log before it. Its sizes are the differences between the input tokens of the calls, so that a
-    prefix has as many tokens as its call was billed for. Text is counted in the first request alone, to tell the
-    instructions and the tools, which a source often leaves out, from the conversation.
-    """
+    """Puts the requests of an imported run together, each all of the log before it, sized by the billed input tokens."""
 
     def __init__(self, meta: Mapping[str, Any]) -> None:
         policy = meta.get("policy")
@@ -146,7 +140,8 @@ def reuse_frame(
     rows: list[tuple[Any, ...]] = []
     for reuse in reuses:
         if reuse.model not in prices:
-            prices[reuse.model] = _usd_of_input(reuse.model, price)
+            usd = cost_of(Usage(_SAMPLE), model=reuse.model, price=price)
+            prices[reuse.model] = None if usd is None else usd / _SAMPLE
         rows += _rows(run_id, reuse, requests[reuse.request.seq], prices[reuse.model])
     rule = Redaction()
     names = [column.split(":") for column in COLUMNS.split()]
@@ -172,9 +167,3 @@ def _rows(run_id: str, reuse: PrefixReuse, request: RecordedRequest, usd: float 
         costs = (None if usd is None else part.tokens * usd, None if usd is None or paid is None else paid * usd)
         told = (part.origin, part.tokens, part.shared, part.broke, cached, written, paid)
         yield (*head, *named, *told, *costs, *reported)
-
-
-def _usd_of_input(model: str, price: Price | None) -> float | None:
-    """Return the price of an ordinary input token in US dollars, None where nobody knows it."""
-    usd = cost_of(Usage(_SAMPLE), model=model, price=price)
-    return None if usd is None else usd / _SAMPLE

@@ -12,8 +12,7 @@ from noetic_nb.items import Item
 from noetic_nb.runs._events.run_log import placed
 from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions, sent_stretches
 
-LEFT: Final = ("budget", "window", "summary", "compaction", "cleared")
-"""Why items left the context."""
+LEFT: Final = ("budget", "window", "summary", "compaction", "cleared")  # why items left the context
 _REASONS: Final = {"over_budget": "budget", "outside_window": "window"}
 Context = tuple[str, str]
 Compactions = Sequence[tuple[int, ContextCompacted]]
@@ -78,10 +77,8 @@ class ItemLife:
     item: Item
     context: Context
     position: int
-    known: int
-    """The first call whose log had it."""
-    last: int
-    """The last call whose log had it."""
+    known: int  # the first call whose log had it
+    last: int  # the last call whose log had it
     sent: list[tuple[int, int]] = field(default_factory=list)
     """Stretches of calls of its log that sent it: the first and the last of each."""
     dropped: list[tuple[int, str]] = field(default_factory=list)

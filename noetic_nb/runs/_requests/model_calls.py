@@ -78,8 +78,7 @@ class CallShare:
     history_items: int
     layers: tuple[LayerShare, ...]
     left_out: tuple[LeftOut, ...]
-    usage: CallUsage | None = None
-    """What the call was billed at, once it has ended."""
+    usage: CallUsage | None = None  # what the call was billed at, once it has ended
     offered: tuple[tuple[str, int], ...] = ()
     """The tools with their tokens, where the run has their definitions."""
 
@@ -149,10 +148,7 @@ class CallShare:
         return tuple(part for part in parts if part.tokens > 0)
 
     def planned_parts(self, order: dict[str, int]) -> tuple[Part, ...]:
-        """Return the segments of the plan: each allocation as its used part and the part that was yielded.
-
-        Tools and framing are not planned for; they come off history when the request is made.
-        """
+        """Return the segments of the plan, each in its used and its yielded part; tools and framing come off history."""
         parts = [Part("system", "System", self.system)]
         for layer in self.layers:
             inside = layer.used if layer.allocated is None else min(layer.used, layer.allocated)
@@ -213,10 +209,7 @@ class Shares(Sequence[CallShare]):
 
 
 class Calls:
-    """The model calls of a run so far, of one turn (from 1) or thread where given, and the names and order of its layers.
-
-    `lacks_plans` says that models were called and none of the requests is in the run, as in recordings of others.
-    """
+    """The model calls of a run so far, of one turn or thread, and its layers; without plans in recordings of others."""
 
     def __init__(self, *, turn: int | None = None, thread_id: str | None = None) -> None:
         self.turn = turn
@@ -228,8 +221,7 @@ class Calls:
         self._names: dict[str, str] = {}
         self._usage = UsageIndex()
         self._offered: dict[tuple[int, int], tuple[RequestPrepared | None, tuple[tuple[str, int], ...]]] = {}
-        # By execution, the call that is under way.
-        self._open: dict[tuple[str, str], int] = {}
+        self._open: dict[tuple[str, str], int] = {}  # by execution, the call that is under way
         self.ended: int | None = None
         """The place in `all` of the call that ended with the event that was read last."""
 
@@ -275,11 +267,7 @@ class Calls:
         return True
 
     def share(
-        self,
-        event: ViewAssembled,
-        number: int,
-        usage: CallUsage | None = None,
-        prepared: RequestPrepared | None = None,
+        self, event: ViewAssembled, number: int, usage: CallUsage | None = None, prepared: RequestPrepared | None = None
     ) -> CallShare:
         """Return the parts on which a request spent its budget; `number` counts the calls of its turn, from 1."""
         where = event.where
@@ -339,8 +327,7 @@ class Calls:
 
     def _name(self, layer_id: str) -> str:
         """Return the name of a layer here; two ids that look alike once cut get a number."""
-        # By id, because shortened names of different layers may be equal.
-        name = self._names.get(layer_id)
+        name = self._names.get(layer_id)  # by id, because shortened names of different layers may be equal
         if name is None:
             name = shown = plain(layer_id)
             again = 1

@@ -56,8 +56,7 @@ class PrefixReuse:
     written: int
     broken_by: str | None
     """The origin of the part at which the request ceases to be like the one before; None where it only goes on."""
-    is_first: bool
-    """Whether there was no such call."""
+    is_first: bool  # whether there was no such call
     by_part: tuple[tuple[RequestPart, ...], Mapping[str, int]] = field(repr=False)
     """The parts of the request, and by origin what of them is shared."""
 
@@ -80,10 +79,7 @@ _Chain: TypeAlias = int
 
 
 class _Piece(NamedTuple):
-    """One item of the front of a request, or a text: the prefix before it, its content, and its beginning.
-
-    `chain` is the same only where all of it and all before it is.
-    """
+    """One item or text at the front of a request; `chain` is the same only where it and all before it are."""
 
     before: _Chain
     kind: str
@@ -123,11 +119,7 @@ class _Front(NamedTuple):
 
 
 class _Fronts:
-    """Requests by how they begin: by each piece of their fronts, and the first item of their history.
-
-    A chain stands for all pieces up to one. What shares most with a request is found by looking its chains up, and of texts that
-    differ by looking at the neighbours among the texts that follow the same chain.
-    """
+    """Requests by how they begin: chains of their fronts, looked up, and neighbours among texts that differ."""
 
     def __init__(self) -> None:
         self._kept: deque[_Front] = deque()
@@ -207,10 +199,7 @@ def _pieces(parts: Sequence[RequestPart], counter: Tokenizer, known: Sequence[_P
 
 
 class Desk(NamedTuple):
-    """The other conversations of one agent in a source: when one of them last sent the head of a request before this one did.
-
-    Milliseconds since 1970; None for the first of all.
-    """
+    """When other conversations of an agent last sent the head of a request, in ms since 1970; None for the first of all."""
 
     head_sent_ms: float | None
 
@@ -222,11 +211,7 @@ class Desk(NamedTuple):
 
 
 class CacheReader:
-    """Reads the prefix that each call shares with earlier ones; grows with `take`.
-
-    Where there are no `rules`, each model caches as its provider publishes it. A `desk` is the other conversations that send the
-    same tools and instructions.
-    """
+    """Reads the prefix that each call shares with earlier ones, by `rules` or as its provider publishes them."""
 
     def __init__(
         self, rules: CacheRules | None = None, tokenizer: Tokenizer | None = None, desk: Desk | None = None
@@ -242,10 +227,7 @@ class CacheReader:
         self._fronts: dict[str, _Fronts] = {}
 
     def take(self, event: RunEvent, *, seq: int | None = None, call: int | None = None) -> PrefixReuse | None:
-        """Read one event; returns the prefix that it shares with earlier ones, if it is a request.
-
-        None for all other events, and for a request of which the run does not have all.
-        """
+        """Read one event; returns the prefix that a whole request shares with earlier ones, else None."""
         at = self.index.take(event, seq=seq, call=call)
         return None if at is None else self.read(event, self.index.requests[at])
 

@@ -7,22 +7,8 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from msgspec import Struct, structs
 
+from noetic_nb import events as ev
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import (
-    ChildStarted,
-    ContextCompacted,
-    ErrorRaised,
-    ItemsAppended,
-    ModelCalled,
-    RegulatorDecided,
-    RequestPrepared,
-    RunEvent,
-    SteeringDecided,
-    ToolCalled,
-    ViewAssembled,
-    WarningRaised,
-    Where,
-)
 from noetic_nb.items import ItemLog
 from noetic_nb.items._log import ItemView
 from noetic_nb.items._registry import ANY_ITEMS
@@ -43,7 +29,7 @@ class _KnownLog:
         self.items = ItemLog(registry=ANY_ITEMS) if items is None else items
         self.guidance = guidance
 
-    def take(self, event: ItemsAppended) -> None:
+    def take(self, event: ev.ItemsAppended) -> None:
         if (
             not 0 <= event.start - self.first <= len(self.items)
         ):  # recording began, or went on, after others were logged
@@ -58,7 +44,9 @@ class _KnownLog:
 class RequestIndex:
     """The agent's model calls of a run so far; grows with `take`."""
 
-    reads: ClassVar = frozenset({ItemsAppended, ChildStarted, RequestPrepared, ViewAssembled, ModelCalled})
+    reads: ClassVar = frozenset(
+        {ev.ItemsAppended, ev.ChildStarted, ev.RequestPrepared, ev.ViewAssembled, ev.ModelCalled}
+    )
     """The types of the events that it has a use for."""
 
     def __init__(self, tokenizer: Tokenizer | None = None) -> None:
@@ -68,7 +56,7 @@ class RequestIndex:
         self.places: list[int] = []
         """Where in `requests` each of the agent's model calls is, in their order."""
         self._logs: dict[tuple[str, str], _KnownLog] = {}
-        self._prepared: dict[tuple[str, str], RequestPrepared] = {}
+        self._prepared: dict[tuple[str, str], ev.RequestPrepared] = {}
         self._open: dict[tuple[str, str], int] = {}
         self._seq = -1
 
@@ -77,11 +65,11 @@ class RequestIndex:
         """How many have begun and not ended."""
         return len(self._open)
 
-    def log_of(self, where: Where) -> ItemView:
+    def log_of(self, where: ev.Where) -> ItemView:
         """Return the log of an execution so far, as far as it was recorded."""
         return self._log(where).items.items
 
-    def take(self, event: RunEvent, *, seq: int | None = None, call: int | None = None) -> int | None:
+    def take(self, event: ev.RunEvent, *, seq: int | None = None, call: int | None = None) -> int | None:
         """Read one event; returns the place in `requests` of the one that began or ended with it.
 
         `seq` and `call` are its number in the run and among the agent's model calls, where not all events are read.
@@ -90,7 +78,7 @@ class RequestIndex:
         if type(event) not in self.reads:  # as most events
             return None
         # The most frequent first, and by its type: patterns would ask each class in turn.
-        if isinstance(event, ViewAssembled):
+        if isinstance(event, ev.ViewAssembled):
             key = event.where.thread_id, event.where.execution_id
             log = self._log(event.where)
             at = self._open[key] = len(self.requests)
@@ -99,17 +87,17 @@ class RequestIndex:
                 RecordedRequest(None, self._seq, None, event, self._prepared.get(key), *known, self._tokenizer)
             )
             return at
-        if isinstance(event, ModelCalled):
+        if isinstance(event, ev.ModelCalled):
             return self._called(event, len(self.places) if call is None else call) if event.purpose == "agent" else None
-        if isinstance(event, ItemsAppended):
+        if isinstance(event, ev.ItemsAppended):
             self._log(event.where).take(event)
-        elif isinstance(event, ChildStarted):
+        elif isinstance(event, ev.ChildStarted):
             self._child(event)
-        elif isinstance(event, RequestPrepared):
+        elif isinstance(event, ev.RequestPrepared):
             self._prepared[event.where.thread_id, event.where.execution_id] = event
         return None
 
-    def _called(self, event: ModelCalled, place: int) -> int:
+    def _called(self, event: ev.ModelCalled, place: int) -> int:
         at = self._open.pop((event.where.thread_id, event.where.execution_id), None)
         if at is None:
             at = len(self.requests)
@@ -131,7 +119,7 @@ class RequestIndex:
             log = self._logs[key] = _KnownLog()
         return log
 
-    def _child(self, event: ChildStarted) -> None:
+    def _child(self, event: ev.ChildStarted) -> None:
         thread = event.where.thread_id
         parent = self._logs.get((thread, event.parent_id)) or self._logs.get((thread, "")) or _KnownLog()
         kept = event.inherited - parent.first
@@ -142,12 +130,12 @@ class RequestIndex:
         log.items.extend(event.items)
         self._logs[thread, event.where.execution_id] = log
 
-    def find(self, call: int | ModelCalled, *, thread_id: str | None = None) -> RecordedRequest:
+    def find(self, call: int | ev.ModelCalled, *, thread_id: str | None = None) -> RecordedRequest:
         """Return a call; see `recorded_request`."""
         places = self.places
         if thread_id is not None:
             places = [at for at in places if self.requests[at].where.thread_id == thread_id]
-        if isinstance(call, ModelCalled):
+        if isinstance(call, ev.ModelCalled):
             # By identity first: two calls may be equal.
             for same in (lambda one: one is call, lambda one: one == call):
                 for at in places:
@@ -169,7 +157,7 @@ def requests_of(run: Any, tokenizer: Tokenizer | None = None) -> RequestIndex:
 
 
 def recorded_request(
-    run: Any, call: int | ModelCalled, *, thread_id: str | None = None, tokenizer: str | Tokenizer | None = None
+    run: Any, call: int | ev.ModelCalled, *, thread_id: str | None = None, tokenizer: str | Tokenizer | None = None
 ) -> RecordedRequest:
     """Return the request of a model call of a run, with the inputs of its plan.
 
@@ -178,8 +166,10 @@ def recorded_request(
     return requests_of(run, asked_tokenizer(tokenizer)).find(call, thread_id=thread_id)
 
 
-Outcome: TypeAlias = SteeringDecided | RegulatorDecided | ToolCalled | ErrorRaised | WarningRaised | ContextCompacted
-_OUTCOMES: Final = (SteeringDecided, RegulatorDecided, ToolCalled, ErrorRaised, WarningRaised)
+Outcome: TypeAlias = (
+    ev.SteeringDecided | ev.RegulatorDecided | ev.ToolCalled | ev.ErrorRaised | ev.WarningRaised | ev.ContextCompacted
+)
+_OUTCOMES: Final = (ev.SteeringDecided, ev.RegulatorDecided, ev.ToolCalled, ev.ErrorRaised, ev.WarningRaised)
 
 
 class Call(Struct, gc=False, eq=False):
@@ -191,12 +181,12 @@ class Call(Struct, gc=False, eq=False):
     """The place of `event` among the events of the run."""
     in_turn: int
     """Which call of its turn it is, 1 for the first."""
-    event: ModelCalled
-    view: ViewAssembled | None
+    event: ev.ModelCalled
+    view: ev.ViewAssembled | None
     """What was sent; None where the run does not have it."""
 
     @property
-    def where(self) -> Where:
+    def where(self) -> ev.Where:
         """Thread, execution and turn."""
         return self.event.where
 
@@ -218,12 +208,14 @@ class CallBook:
     its own.
     """
 
-    reads: ClassVar = frozenset({ViewAssembled, ModelCalled, ContextCompacted, *_OUTCOMES}) | DecisionRedaction.reads
+    reads: ClassVar = (
+        frozenset({ev.ViewAssembled, ev.ModelCalled, ev.ContextCompacted, *_OUTCOMES}) | DecisionRedaction.reads
+    )
     """The types of the events that it has a use for."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
-        self._views: dict[tuple[str, str], ViewAssembled] = {}
+        self._views: dict[tuple[str, str], ev.ViewAssembled] = {}
         self._newest: dict[tuple[str, str], int] = {}
         # What was decided, each with its number in the run and the place here of the one before it around the same call.
         self._outcomes: list[Outcome] = []
@@ -240,19 +232,19 @@ class CallBook:
         self.words = DecisionRedaction(grows=False)
         """Of the texts around decisions; says itself that the run grows once pages follow."""
 
-    def take(self, event: RunEvent, seq: int, number: int | None = None) -> int | None:
+    def take(self, event: ev.RunEvent, seq: int, number: int | None = None) -> int | None:
         """Read one event; returns the place in `calls` of the call that is new or has changed, None where none is.
 
         `number` is the place among the agent's calls of the run, for a call of the agent.
         """
         kind = type(event)
-        if kind is ViewAssembled:
-            assert isinstance(event, ViewAssembled)
+        if kind is ev.ViewAssembled:
+            assert isinstance(event, ev.ViewAssembled)
             self._views[event.where.thread_id, event.where.execution_id] = event
-        elif kind is ModelCalled:
-            assert isinstance(event, ModelCalled)
+        elif kind is ev.ModelCalled:
+            assert isinstance(event, ev.ModelCalled)
             return None if number is None else self._call(event, seq, number)
-        elif isinstance(event, ContextCompacted):
+        elif isinstance(event, ev.ContextCompacted):
             return self._compaction(event, seq)
         elif isinstance(event, _OUTCOMES):
             return self._outcome(event, seq)
@@ -278,7 +270,7 @@ class CallBook:
 
     def _shown(self, outcome: tuple[int, Outcome]) -> tuple[int, Outcome]:
         seq, event = outcome
-        if isinstance(event, RegulatorDecided) and event.decision.get("kind") != "continue":
+        if isinstance(event, ev.RegulatorDecided) and event.decision.get("kind") != "continue":
             return seq, structs.replace(event, decision=self.words.decision(event.decision))
         return outcome
 
@@ -286,7 +278,7 @@ class CallBook:
         """Return the place in `calls` of the call that a decision belongs to, None where there is none."""
         return self._of_decision.get(seq)
 
-    def _call(self, event: ModelCalled, seq: int, number: int) -> int:
+    def _call(self, event: ev.ModelCalled, seq: int, number: int) -> int:
         where = event.where
         key, turn = (where.thread_id, where.execution_id), (where.thread_id, where.turn)
         self._in_turn[turn] = self._in_turn.get(turn, 0) + 1
@@ -303,7 +295,7 @@ class CallBook:
         self._newest[key] = at
         return at
 
-    def _compaction(self, event: ContextCompacted, seq: int) -> int | None:
+    def _compaction(self, event: ev.ContextCompacted, seq: int) -> int | None:
         """Keep a compaction for the next call of its context; until there is one, it stands behind the last call."""
         context = _context(event.where)
         self._compacted.setdefault(context, []).append((seq, event))
@@ -324,6 +316,6 @@ class CallBook:
         return at
 
 
-def _context(where: Where) -> tuple[str, str]:
+def _context(where: ev.Where) -> tuple[str, str]:
     """Return the context of an execution: all turns of a thread have one, a child has its own."""
     return where.thread_id, where.execution_id if where.depth else ""

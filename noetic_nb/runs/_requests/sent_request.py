@@ -11,14 +11,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from noetic_nb import events as ev
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import (
-    ModelCalled,
-    OfferedTool,
-    RequestPrepared,
-    RunEvent,
-    ViewAssembled,
-)
 from noetic_nb.items import Item, item_tokens
 from noetic_nb.items._build import content_tokens, with_own_call_ids
 from noetic_nb.items._log import ItemView
@@ -33,7 +27,7 @@ from noetic_nb.tokenizers._named import best_tokenizer, get
 from noetic_nb.tokens import Tokenizer, estimate_tokens, tokenizer_name
 
 
-def tool_tokens(prepared: RequestPrepared | None, total: int) -> tuple[tuple[str, int], ...]:
+def tool_tokens(prepared: ev.RequestPrepared | None, total: int) -> tuple[tuple[str, int], ...]:
     """Return the tools that a request offered with their tokens, which add up to `total`; empty where it is not known.
 
     What is billed around all definitions together is divided in proportion.
@@ -51,7 +45,7 @@ def tool_tokens(prepared: RequestPrepared | None, total: int) -> tuple[tuple[str
     return tuple([(tool.name, ends[at + 1] - ends[at]) for at, tool in enumerate(prepared.tools)])
 
 
-def _definition_tokens(tool: OfferedTool, counter: Tokenizer) -> int:
+def _definition_tokens(tool: ev.OfferedTool, counter: Tokenizer) -> int:
     """Count one definition, without the framing that is billed once for all."""
     count = getattr(counter, "count_tools", None)
     return max(1, spec_tokens(tool, counter) if count is None else count((tool, tool)) - count((tool,)))
@@ -67,7 +61,7 @@ def counter_named(name: str) -> Tokenizer | None:
         return None
 
 
-def prepared_counter(event: RequestPrepared) -> Tokenizer | None:
+def prepared_counter(event: ev.RequestPrepared) -> Tokenizer | None:
     """Return the counter of a request: an encoding, or factors learned then; None where it cannot be made again here."""
     if event.counter is None:
         return counter_named(event.tokenizer)
@@ -77,18 +71,18 @@ def prepared_counter(event: RequestPrepared) -> Tokenizer | None:
         return None
 
 
-def recorded_counter(events: Iterable[RunEvent]) -> Tokenizer | None:
+def recorded_counter(events: Iterable[ev.RunEvent]) -> Tokenizer | None:
     """Return the one encoding that counted all requests of a run, None where it was the default, another, or several."""
-    names = {event.tokenizer for event in events if isinstance(event, RequestPrepared)}
+    names = {event.tokenizer for event in events if isinstance(event, ev.RequestPrepared)}
     return counter_named(names.pop()) if len(names) == 1 else None
 
 
-def item_counter(events: Iterable[RunEvent]) -> Tokenizer:
+def item_counter(events: Iterable[ev.RunEvent]) -> Tokenizer:
     """Return the counter for the items of a run: that of its plans, or the closest one known of its model."""
     events = list(events)
-    if any(isinstance(event, RequestPrepared) for event in events):
+    if any(isinstance(event, ev.RequestPrepared) for event in events):
         return recorded_counter(events) or estimate_tokens
-    return best_tokenizer(next((event.model for event in events if isinstance(event, ModelCalled)), ""))
+    return best_tokenizer(next((event.model for event in events if isinstance(event, ev.ModelCalled)), ""))
 
 
 # A run may hold items of extensions that are not registered where it is read.
@@ -117,9 +111,9 @@ class RecordedRequest:
 
     place: int | None
     seq: int
-    called: ModelCalled | None
-    view: ViewAssembled | None
-    prepared: RequestPrepared | None
+    called: ev.ModelCalled | None
+    view: ev.ViewAssembled | None
+    prepared: ev.RequestPrepared | None
     first: int = 0
     """Where the recorded part of the log begins."""
     known: ItemView | None = field(default=None, repr=False)
@@ -139,7 +133,7 @@ class RecordedRequest:
         return None if self.prepared is None else self.prepared.instructions
 
     @property
-    def tools(self) -> tuple[OfferedTool, ...] | None:
+    def tools(self) -> tuple[ev.OfferedTool, ...] | None:
         """Tools that were offered; None where they were not recorded."""
         return None if self.prepared is None else self.prepared.tools
 
@@ -216,7 +210,7 @@ class RecordedRequest:
         """Return the smallest budget that would have admitted one of `absent`, None where none would; see `least_budget`."""
         return least_budget(self.inputs, absent)
 
-    def event_of(self, plan: TurnPlan) -> ViewAssembled:
+    def event_of(self, plan: TurnPlan) -> ev.ViewAssembled:
         """Return the event of the request, had another plan been sent."""
         view = self.view
         assert view is not None
@@ -266,7 +260,7 @@ class RecordedRequest:
             sent.append(self._at(place)._replace(item=given))
         return (*sent, *self._appended(view))
 
-    def _appended(self, view: ViewAssembled) -> list[SentItem]:
+    def _appended(self, view: ev.ViewAssembled) -> list[SentItem]:
         return [self._sent(item, "appended", None) for item in view.appended]
 
     def _at(self, position: int) -> SentItem:
@@ -289,7 +283,7 @@ class RecordedRequest:
         return SentItem(item, origin, position, tokens, framing)
 
 
-def sent_stretches(view: ViewAssembled) -> list[range]:
+def sent_stretches(view: ev.ViewAssembled) -> list[range]:
     """Return which log items a request has, as far as its event says: stretches, in order."""
     start, end = view.window
     if not (view.fates or view.kept or view.hidden):  # as most of a long run
@@ -306,7 +300,7 @@ def sent_stretches(view: ViewAssembled) -> list[range]:
     return sorted([part for part in found if part], key=lambda part: part.start)
 
 
-def sent_positions(view: ViewAssembled) -> list[int]:
+def sent_positions(view: ev.ViewAssembled) -> list[int]:
     """Return which log items a request has, as far as its event says."""
     return [at for part in sent_stretches(view) for at in part]
 

@@ -1,14 +1,10 @@
-"""The common beginning of two requests, part by part: tools, instructions, items.
-
-The history is compared by its places in the log, so that a long conversation costs no more than a short one.
-"""
+"""The common beginning of two requests, part by part: tools, instructions, items, the history by its places in the log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from noetic_nb.events import RequestPrepared
 from noetic_nb.items import Item, item_tokens
 from noetic_nb.items._build import leading_text, leading_tokens, same_when_sent
 from noetic_nb.items._json_text import compact_json
@@ -21,10 +17,7 @@ HEAD: Final = ("tools", "system")
 
 
 class RequestPart(NamedTuple):
-    """A stretch of a request: tools or instructions as their text, or items.
-
-    `origin` is ``tools``, ``system``, ``layer:<id>``, ``history`` (with what layers wrote in its place), or ``appended``.
-    """
+    """A stretch of a request: text or items of ``tools``, ``system``, ``layer:<id>``, ``history`` or ``appended``."""
 
     origin: str
     body: str | Sequence[Item]
@@ -57,7 +50,8 @@ def parts_of(request: RecordedRequest) -> tuple[RequestPart, ...]:
         return ()
     parts: list[RequestPart] = []
     if prepared is not None and (view.tools or prepared.tools or prepared.output_schema):
-        parts.append(RequestPart("tools", _tools_text(prepared), view.tools))
+        tools = [[tool.name, tool.description, tool.parameters, tool.strict] for tool in prepared.tools]
+        parts.append(RequestPart("tools", compact_json([tools, prepared.output_schema]), view.tools))
     if view.system or (prepared is not None and prepared.instructions):
         parts.append(RequestPart("system", "" if prepared is None else prepared.instructions, view.system))
     counter = request.counter
@@ -102,11 +96,6 @@ def _is_plain(request: RecordedRequest) -> bool:
     late = prepared is not None and prepared.order == "cache" and bool(prepared.suffixes) and bool(view.layer_items)
     skips = any(fate.origin == "history" for fate in view.fates) or view.hidden or view.kept
     return not (late or skips or view.projection or known is None or known.has_system or known.repeats_calls)
-
-
-def _tools_text(prepared: RequestPrepared) -> str:
-    tools = [[tool.name, tool.description, tool.parameters, tool.strict] for tool in prepared.tools]
-    return compact_json([tools, prepared.output_schema])
 
 
 def _joined(sent: Iterable[SentItem]) -> list[RequestPart]:

@@ -1,33 +1,11 @@
-"""The events of a run as nested spans, grown event by event.
-
-Most events are written when something is over, with its duration: their start is counted back from there. Where they are
-placed is `placed_spans`.
-"""
+"""The events of a run as nested spans, grown event by event; most are written at the end, their start is counted back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Final
 
-from noetic_nb.events import (
-    ChildEnded,
-    ChildStarted,
-    ContextCompacted,
-    ErrorRaised,
-    ItemsAppended,
-    MemoryTraceSpan,
-    ModelCalled,
-    RegulatorDecided,
-    RunEvent,
-    SteeringDecided,
-    StepEnded,
-    StepStarted,
-    ToolCalled,
-    TurnCompleted,
-    TurnStarted,
-    WarningRaised,
-    Where,
-)
+from noetic_nb import events as ev
 from noetic_nb.runs._events.run_log import placed
 from noetic_nb.runs._plain_text import size_words
 from noetic_nb.runs._timeline.span import Span, severity_of
@@ -51,10 +29,9 @@ class Timeline(PlacedSpans):
     than `shows` tells nothing is read.
     """
 
-    reads: ClassVar[frozenset[type[Any]]] = frozenset()
-    """The types of the events that it has a use for."""
+    reads: ClassVar[frozenset[type[Any]]] = frozenset()  # the types of the events that it has a use for
 
-    def __init__(self, *, is_timed: bool = True, shows: Callable[[Where], bool] | None = None) -> None:
+    def __init__(self, *, is_timed: bool = True, shows: Callable[[ev.Where], bool] | None = None) -> None:
         super().__init__(is_timed=is_timed)
         self._shows = shows
 
@@ -66,12 +43,12 @@ class Timeline(PlacedSpans):
             spans.take(event, seq)
         return spans
 
-    def take(self, event: RunEvent, seq: int, call: int | None = None) -> bool:
+    def take(self, event: ev.RunEvent, seq: int, call: int | None = None) -> bool:
         """Read one event, with its number in the run and among the agent's model calls; returns whether a span changed."""
         handler = _TAKES.get(type(event)) if self._shows is None or self._shows(event.where) else None
         return handler is not None and handler(self, event, seq, call) is not False
 
-    def _turn_started(self, event: TurnStarted, seq: int, _call: int | None) -> None:
+    def _turn_started(self, event: ev.TurnStarted, seq: int, _call: int | None) -> None:
         running = self._of(event.where, event.t_ms if self.is_timed else self.order)
         turn = self._turn(running, event, seq)
         if event.waited_ms is not None:
@@ -87,11 +64,11 @@ class Timeline(PlacedSpans):
         span.duration_ms, span.is_open, span.status = waited_ms, False, "waited"
         self._add(running, span)
 
-    def _turn(self, running: Running, event: TurnStarted | TurnCompleted, seq: int) -> Span:
+    def _turn(self, running: Running, event: ev.TurnStarted | ev.TurnCompleted, seq: int) -> Span:
         where = event.where
         span = Span(len(self.spans), seq, "turn", f"turn {where.turn}", where, None, 0)
         start = event.t_ms
-        if isinstance(event, TurnCompleted):
+        if isinstance(event, ev.TurnCompleted):
             start -= event.duration_ms or 0.0
         self._begin(running, span, start)
         for orphan in running.orphans.values():
@@ -102,7 +79,7 @@ class Timeline(PlacedSpans):
         self.by_turn[where.thread_id, where.turn] = span
         return span
 
-    def _turn_completed(self, event: TurnCompleted, seq: int, _call: int | None) -> None:
+    def _turn_completed(self, event: ev.TurnCompleted, seq: int, _call: int | None) -> None:
         start = event.t_ms - (event.duration_ms or 0.0)
         running = self._of(event.where, start if self.is_timed else self.order)
         span = running.base
@@ -116,7 +93,7 @@ class Timeline(PlacedSpans):
         self._end(running, span, event.t_ms, event.duration_ms, event.outcome)
         running.cause = None
 
-    def _over(self, running: Running, event: TurnCompleted | ChildEnded) -> None:
+    def _over(self, running: Running, event: ev.TurnCompleted | ev.ChildEnded) -> None:
         is_cut_off = severity_of(event.outcome) > 0
         for step in reversed(running.steps.values()):  # their end was not reported
             self._end(running, step, event.t_ms, None, "unfinished", follows=is_cut_off)
@@ -124,7 +101,7 @@ class Timeline(PlacedSpans):
         running.steps.clear()
         running.asked.clear()
 
-    def _step_started(self, event: StepStarted, seq: int, _call: int | None) -> None:
+    def _step_started(self, event: ev.StepStarted, seq: int, _call: int | None) -> None:
         running = self._of(event.where, event.t_ms if self.is_timed else self.order)
         around = running.steps.get(event.path.rpartition("/")[0]) or running.base
         span = Span(
@@ -135,7 +112,7 @@ class Timeline(PlacedSpans):
         self._begin(running, span, event.t_ms)
         running.steps[event.path] = span
 
-    def _step_ended(self, event: StepEnded, seq: int, _call: int | None) -> None:
+    def _step_ended(self, event: ev.StepEnded, seq: int, _call: int | None) -> None:
         running = self._of(event.where, event.t_ms if self.is_timed else self.order)
         span = running.steps.pop(event.path, None)
         if span is None:
@@ -144,9 +121,9 @@ class Timeline(PlacedSpans):
         span.error = event.error
         self._end(running, span, event.t_ms, event.duration_ms, event.status)
 
-    def _child_started(self, event: ChildStarted, seq: int, _call: int | None) -> None:
+    def _child_started(self, event: ev.ChildStarted, seq: int, _call: int | None) -> None:
         where, start = event.where, event.t_ms if self.is_timed else self.order
-        around = self._of(Where(where.thread_id, event.parent_id, where.turn), start)
+        around = self._of(ev.Where(where.thread_id, event.parent_id, where.turn), start)
         parent = next((step for step in reversed(around.steps.values()) if step.name == event.step_id), around.inner)
         running = Running(around.block.beside(start))
         self._running[where.thread_id, where.execution_id] = running
@@ -156,7 +133,7 @@ class Timeline(PlacedSpans):
         running.base = span
         around.kids[span.at] = span
 
-    def _child_ended(self, event: ChildEnded, seq: int, _call: int | None) -> None:
+    def _child_ended(self, event: ev.ChildEnded, seq: int, _call: int | None) -> None:
         running = self._running.get((event.where.thread_id, event.where.execution_id))
         if running is None or running.base is None or not running.base.is_open:
             self._whole("child", event.step_id, event, seq, event.duration_ms, event.outcome)
@@ -167,7 +144,7 @@ class Timeline(PlacedSpans):
         if around is not None and running.cause is not None:
             around.cause = running.cause
 
-    def _model_called(self, event: ModelCalled, seq: int, call: int | None) -> None:
+    def _model_called(self, event: ev.ModelCalled, seq: int, call: int | None) -> None:
         name = event.model if event.purpose == "agent" else f"{event.model} ({event.purpose})"
         span = self._whole("model", name, event, seq, event.duration_ms, event.status, event.error)
         if event.purpose == "agent":
@@ -178,7 +155,7 @@ class Timeline(PlacedSpans):
             if call is not None:
                 self.by_call[call] = span
 
-    def _items_appended(self, event: ItemsAppended, _seq: int, _call: int | None) -> bool:
+    def _items_appended(self, event: ev.ItemsAppended, _seq: int, _call: int | None) -> bool:
         # A child has a log of its own, which no view shows.
         if event.origin != "model" or event.where.depth:
             return False
@@ -194,7 +171,7 @@ class Timeline(PlacedSpans):
                 running.asked[str(item.get("callId"))] = place
         return False
 
-    def _tool_called(self, event: ToolCalled, seq: int, _call: int | None) -> None:
+    def _tool_called(self, event: ev.ToolCalled, seq: int, _call: int | None) -> None:
         status = event.status
         if status == "error" and event.error_type in _OUT_OF_TIME:
             status = "timeout"  # type: ignore[assignment]
@@ -212,10 +189,10 @@ class Timeline(PlacedSpans):
             span.decision = running.decided[1]
         running.decided = None
 
-    def _hook_called(self, event: MemoryTraceSpan, seq: int, _call: int | None) -> None:
+    def _hook_called(self, event: ev.MemoryTraceSpan, seq: int, _call: int | None) -> None:
         self._whole("hook", f"{event.layer_id}.{event.hook}", event, seq, event.duration_ms, event.status, event.error)
 
-    def _decided(self, event: SteeringDecided, seq: int, _call: int | None) -> None:
+    def _decided(self, event: ev.SteeringDecided, seq: int, _call: int | None) -> None:
         is_wait = event.layer_id == "approval"
         status = (event.outcome or event.action) if is_wait else event.action
         span = None if is_wait else self._guard(event)
@@ -241,7 +218,7 @@ class Timeline(PlacedSpans):
         if event.tool_name is not None:
             running.decided = event.tool_name, seq
 
-    def _guard(self, event: SteeringDecided) -> Span | None:
+    def _guard(self, event: ev.SteeringDecided) -> Span | None:
         """Return the span of the hook that has decided: it was reported just before."""
         last = self.spans[-1] if self.spans else None
         is_it = (
@@ -253,7 +230,7 @@ class Timeline(PlacedSpans):
         )
         return last if is_it else None
 
-    def _regulator_decided(self, event: RegulatorDecided, seq: int, _call: int | None) -> bool:
+    def _regulator_decided(self, event: ev.RegulatorDecided, seq: int, _call: int | None) -> bool:
         kind = event.decision.get("kind")
         if kind == "continue":
             return False
@@ -264,32 +241,32 @@ class Timeline(PlacedSpans):
             self._of(event.where, event.t_ms).stopped_by = event.layer_id
         return True
 
-    def _compacted(self, event: ContextCompacted, seq: int, _call: int | None) -> None:
+    def _compacted(self, event: ev.ContextCompacted, seq: int, _call: int | None) -> None:
         self._whole("compaction", event.by, event, seq, None, size_words(event) or "compacted")
 
-    def _error_raised(self, event: ErrorRaised, seq: int, _call: int | None) -> None:
+    def _error_raised(self, event: ev.ErrorRaised, seq: int, _call: int | None) -> None:
         status = "timeout" if event.error_kind in _OUT_OF_TIME else "error"
         self._whole("error", event.error_kind, event, seq, None, status, event.message)
 
-    def _warning_raised(self, event: WarningRaised, seq: int, _call: int | None) -> None:
+    def _warning_raised(self, event: ev.WarningRaised, seq: int, _call: int | None) -> None:
         self._whole("warning", event.code, event, seq, None, "warned", event.text)
 
 
 _TAKES: Final[dict[type[Any], Callable[[Timeline, Any, int, int | None], Any]]] = {
-    TurnStarted: Timeline._turn_started,
-    TurnCompleted: Timeline._turn_completed,
-    StepStarted: Timeline._step_started,
-    StepEnded: Timeline._step_ended,
-    ChildStarted: Timeline._child_started,
-    ChildEnded: Timeline._child_ended,
-    ModelCalled: Timeline._model_called,
-    ItemsAppended: Timeline._items_appended,
-    ToolCalled: Timeline._tool_called,
-    MemoryTraceSpan: Timeline._hook_called,
-    SteeringDecided: Timeline._decided,
-    RegulatorDecided: Timeline._regulator_decided,
-    ContextCompacted: Timeline._compacted,
-    ErrorRaised: Timeline._error_raised,
-    WarningRaised: Timeline._warning_raised,
+    ev.TurnStarted: Timeline._turn_started,
+    ev.TurnCompleted: Timeline._turn_completed,
+    ev.StepStarted: Timeline._step_started,
+    ev.StepEnded: Timeline._step_ended,
+    ev.ChildStarted: Timeline._child_started,
+    ev.ChildEnded: Timeline._child_ended,
+    ev.ModelCalled: Timeline._model_called,
+    ev.ItemsAppended: Timeline._items_appended,
+    ev.ToolCalled: Timeline._tool_called,
+    ev.MemoryTraceSpan: Timeline._hook_called,
+    ev.SteeringDecided: Timeline._decided,
+    ev.RegulatorDecided: Timeline._regulator_decided,
+    ev.ContextCompacted: Timeline._compacted,
+    ev.ErrorRaised: Timeline._error_raised,
+    ev.WarningRaised: Timeline._warning_raised,
 }
 Timeline.reads = frozenset(_TAKES)

@@ -114,10 +114,7 @@ MOST_BESIDE: Final = 64
 
 
 class Row:
-    """Spans that do not overlap, by their start; `starts` and `orders` are where they begin, in time and in the order of events.
-
-    `problems` are the places of those that did not go well, `at` is its number among the rows of the timeline.
-    """
+    """Spans that do not overlap; `starts` and `orders` are their beginnings, `problems` the places of those that failed."""
 
     __slots__ = ("at", "block", "level", "orders", "problems", "spans", "starts", "until")
 
@@ -237,8 +234,7 @@ KINDS: Final = (
     "warning",
 )
 """Kinds of spans."""
-MOMENTS: Final = ("compaction", "regulator", "error", "warning")
-"""Those that have no duration."""
+MOMENTS: Final = ("compaction", "regulator", "error", "warning")  # those that have no duration
 
 SIGNS: Final = ("", "⊘", "◔", "✕")
 """What stands at a span beside its word: nothing, kept from going on, out of time, failed."""
@@ -248,8 +244,7 @@ _SEVERITY: Final = {
     "timeout": 2,
     **dict.fromkeys(("error", "failure", "invalid_args", "invalid_result", "unknown"), 3),
 }
-CUT_OFF: Final = frozenset({"cancelled", "unfinished"})
-"""Statuses of what something else ended."""
+CUT_OFF: Final = frozenset({"cancelled", "unfinished"})  # statuses of what something else ended
 
 
 def severity_of(status: str) -> int:

@@ -75,8 +75,7 @@ class PlacedSpans:
         self._open_roots = 0
         self._made: list[Row] = []
         self._rows: list[Row] | None = None
-        # For the linked selection.
-        self.by_call: dict[int, Span] = {}
+        self.by_call: dict[int, Span] = {}  # for the linked selection
         self.by_item: dict[tuple[str, int], Span] = {}
         self.by_decision: dict[int, Span] = {}
         self.by_turn: dict[tuple[str, int], Span] = {}

@@ -1,7 +1,4 @@
-"""A part of a timeline as it is drawn: spans too narrow to tell apart share one bar.
-
-A window costs by how many bars it has and not by how many spans it shows: rows are searched, not walked.
-"""
+"""A part of a timeline as it is drawn: spans too narrow to tell apart share one bar; rows are searched, not walked."""
 
 from __future__ import annotations
 
@@ -21,11 +18,7 @@ _TICKS: Final = 6
 
 
 class Wanted(NamedTuple):
-    """Which spans are shown: of some kinds, with a text in their name or error; all where nothing is said.
-
-    `only` is ``"problems"`` for those of `Timeline.problems`, ``"held"`` for those of `Timeline.held`. Without `hooks`, hooks
-    that decided nothing and went well are left out, unless their kind or a text is named.
-    """
+    """Which spans are shown: by kinds, a text, and ``"problems"`` or ``"held"`` only; `hooks` that went well on demand."""
 
     kinds: frozenset[str] = frozenset()
     only: str = ""
@@ -45,8 +38,7 @@ class Wanted(NamedTuple):
 
 
 WHOLE: Final = Wanted()
-QUIET: Final = Wanted(hooks=False)
-"""What is shown where nobody chose."""
+QUIET: Final = Wanted(hooks=False)  # what is shown where nobody chose
 
 
 class Bar(NamedTuple):
@@ -54,22 +46,17 @@ class Bar(NamedTuple):
 
     start: float
     stop: float
-    span: Span
-    """The first of them."""
+    span: Span  # the first of them
     size: int
-    severity: int
-    """The worst of them."""
-    kind: str
-    """That of a model call where one is among them, else what took most of its time."""
+    severity: int  # the worst of them
+    kind: str  # that of a model call where one is among them, else what took most of its time
 
 
 class Lane(NamedTuple):
     """A row of a window."""
 
-    thread: str
-    """The name of the thread where it is its first row."""
-    depth: int
-    """How many children it is inside of."""
+    thread: str  # the name of the thread where it is its first row
+    depth: int  # how many children it is inside of
     level: int
     bars: list[Bar]
 
@@ -80,8 +67,7 @@ class Window(NamedTuple):
     start: float
     stop: float
     lanes: list[Lane]
-    first: int
-    """The number of the first lane among all that are not empty."""
+    first: int  # the number of the first lane among all that are not empty
     total: int
     ticks: list[tuple[float, str]]
     pauses: list[tuple[float, str]]

@@ -12,15 +12,7 @@ from collections.abc import Iterable
 from math import nan
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from noetic_nb.events import (
-    MemoryTraceSpan,
-    ModelCalled,
-    RunEvent,
-    SteeringDecided,
-    ToolCalled,
-    TurnCompleted,
-    ViewAssembled,
-)
+from noetic_nb import events as ev
 from noetic_nb.runs._events.run_log import placed
 
 PARTS: Final = ("model", "tool", "person", "hook", "rule", "planning", "storage", "own", "unsplit")
@@ -30,24 +22,18 @@ carry all of these, the rest is ``unsplit`` instead."""
 # Who a moment belongs to when several things run: the larger. A tool holds what its children do, a hook the calls of judges.
 _RANK: Final = {"model": 3, "person": 2, "hook": 1, "planning": 1, "tool": 0}
 
-_Part: TypeAlias = tuple[str, str]
-"""What a time was for, and its name: of a model, a tool, a layer or a rule."""
+_Part: TypeAlias = tuple[str, str]  # what a time was for, and its name: of a model, a tool, a layer or a rule
 
 
 class _Stretch(NamedTuple):
     start: float
     end: float
     part: _Part
-    rules: tuple[tuple[str, float], ...] = ()
-    """Of a hook that evaluated rules, how long each of them took."""
+    rules: tuple[tuple[str, float], ...] = ()  # of a hook that evaluated rules, how long each of them took
 
 
 class TurnParts(NamedTuple):
-    """The parts of one turn.
-
-    `ms` has the milliseconds of each part and name, NaN where the run does not carry them; `counts` how often it happened. What
-    is no NaN adds up to `duration_ms`, None where nobody knows it.
-    """
+    """The parts of one turn in milliseconds, NaN where unknown; the known ones add up to `duration_ms`."""
 
     thread_id: str
     turn: int
@@ -101,7 +87,7 @@ class _Turn:
         self.stretches: list[_Stretch] = []
         self.count: dict[_Part, int] = defaultdict(int)
         self.unknown: set[_Part] = set()
-        self.completed: TurnCompleted | None = None
+        self.completed: ev.TurnCompleted | None = None
 
     def add(self, part: str, name: str, event: Any, duration_ms: float | None) -> None:
         key = part, name
@@ -111,24 +97,24 @@ class _Turn:
         else:
             self.stretches.append(_Stretch(event.t_ms - duration_ms, event.t_ms, key))
 
-    def take(self, event: RunEvent) -> None:
+    def take(self, event: ev.RunEvent) -> None:
         match event:
-            case ModelCalled():
+            case ev.ModelCalled():
                 self.add("model", event.model, event, event.duration_ms)
-            case ToolCalled():
+            case ev.ToolCalled():
                 self.add("tool", event.name, event, event.duration_ms)
-            case MemoryTraceSpan() if event.status != "skipped":
+            case ev.MemoryTraceSpan() if event.status != "skipped":
                 self.add("hook", event.layer_id, event, event.duration_ms)
-            case SteeringDecided() if event.layer_id == "approval":
+            case ev.SteeringDecided() if event.layer_id == "approval":
                 self.add("person", "approval", event, event.duration_ms)
-            case SteeringDecided():
+            case ev.SteeringDecided():
                 self._decided(event)
-            case ViewAssembled():
+            case ev.ViewAssembled():
                 self.add("planning", "", event, event.duration_ms)
-            case TurnCompleted():
+            case ev.TurnCompleted():
                 self.completed = event
 
-    def _decided(self, event: SteeringDecided) -> None:
+    def _decided(self, event: ev.SteeringDecided) -> None:
         for rule_id, _ in event.rules_ms:
             self.count["rule", rule_id] += 1
         for rule_id in event.rule_ids if not event.rules_ms else ():
@@ -176,10 +162,7 @@ class _Turn:
 
 
 def parts_of_turns(run: Any, *, is_timed: bool = True, only: tuple[str, int] | None = None) -> list[TurnParts]:
-    """Return the parts of the turns that have ended, in the order in which they began; children's events are their turn's.
-
-    `only` is the thread and the number of a turn, where the others are not asked for.
-    """
+    """Return the parts of the turns that have ended, children's among them, or `only` of one thread and number."""
     turns: dict[tuple[str, int], _Turn] = {}
     for _, event in placed(run, *_READ):
         where = event.where
@@ -189,4 +172,6 @@ def parts_of_turns(run: Any, *, is_timed: bool = True, only: tuple[str, int] | N
     return [parts for parts in found if parts is not None]
 
 
-_READ: Final = frozenset({MemoryTraceSpan, ModelCalled, SteeringDecided, ToolCalled, TurnCompleted, ViewAssembled})
+_READ: Final = frozenset(
+    {ev.MemoryTraceSpan, ev.ModelCalled, ev.SteeringDecided, ev.ToolCalled, ev.TurnCompleted, ev.ViewAssembled}
+)

@@ -29,8 +29,7 @@ from noetic_nb.sync import awaited, begun_anew
 
 _Key: TypeAlias = tuple[Point, str | None]
 
-# Tool names come from models: names that mean nothing must not fill memory.
-MAX_PREPARED: Final = 1024
+MAX_PREPARED: Final = 1024  # tool names come from models: names that mean nothing must not fill memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +46,8 @@ class PreparedRule:
 class PreparedRules(NamedTuple):
     """The rules for a point and a tool."""
 
-    rules: tuple[PreparedRule, ...]
-    """In order."""
-    needs: frozenset[str]
-    """Names that their conditions need bound."""
+    rules: tuple[PreparedRule, ...]  # in order
+    needs: frozenset[str]  # names that their conditions need bound
 
 
 def prepare(rules: Iterable[SteeringRule]) -> PreparedRules:
@@ -100,10 +97,7 @@ class RuleSnapshot:
     _prepared: dict[_Key, PreparedRules] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def applicable(self, point: Point, tool_name: str | None) -> tuple[SteeringRule, ...]:
-        """Return the enabled rules for a point and, before a call, a tool.
-
-        A rule about a tool also applies to every tool whose name looks the same.
-        """
+        """Return the enabled rules for a point and a tool; tools whose names look the same share their rules."""
         return tuple([prepared.rule for prepared in self.prepared(point, tool_name)[0]])
 
     def prepared(self, point: Point, tool_name: str | None) -> PreparedRules:
@@ -182,8 +176,7 @@ class Policy:
     on_error: OnError = "deny"
     on_unparseable: OnUnparseable = "allow"
     max_retries: int = 1
-    late_verdicts: bool = True
-    """Whether asynchronous judges may answer after the decision."""
+    late_verdicts: bool = True  # whether asynchronous judges may answer after the decision
 
 
 async def evaluate(

@@ -96,45 +96,26 @@ def parse_verdict(text: str) -> SteeringDecision | None:
     return SteeringDecision(action, guidance or None)
 
 
-def judge_prompt(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams) -> str:
-    """Return the prompt of a judge: the rule, the call or the size of the response, and the forms of an answer.
-
-    Name and arguments stand on one line, the arguments as JSON, so that text inside them cannot pass for the instructions
-    around them: what may begin a line, or is not seen, is written as an escape.
-    """
-    if isinstance(params, BeforeToolCallParams):
-        context = _one_line(f"Tool: {params.tool_name}, Args: {compact_json(thaw(params.tool_args))}")
-    else:
-        context = f"Response items: {len(params.response.items)}"
-    return f"{judge.prompt}\n\n{context}\n\n{_ANSWER_WITH}"
-
-
 def _one_line(text: str) -> str:
     """Return a text with every sign escaped, as JSON has it, that is no visible one."""
     return _UNPRINTED.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
 
 
 def request_verdict(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams) -> Any:
-    """Call a judge once; returns the model client's return value, to be awaited where that can be awaited.
-
-    Raises `NoeticConfigError` ``MISSING_CALL_MODEL`` where no model answers the judge's name.
-    """
+    """Call a judge once; returns what the client returned, to be awaited if it can be. Raises ``MISSING_CALL_MODEL``."""
     call_model: Any = params.ctx.call_model
-    prompt = input_message(judge_prompt(judge, params), ids=params.ctx.ids)
+    if isinstance(params, BeforeToolCallParams):
+        context = _one_line(f"Tool: {params.tool_name}, Args: {compact_json(thaw(params.tool_args))}")
+    else:
+        context = f"Response items: {len(params.response.items)}"
+    prompt = input_message(f"{judge.prompt}\n\n{context}\n\n{_ANSWER_WITH}", ids=params.ctx.ids)
     return call_model(HookModelRequest(judge.model, (prompt,), purpose="judge"))
 
 
 async def call_judge(
-    judge: LLMEval,
-    params: BeforeToolCallParams | AfterModelCallParams,
-    *,
-    max_retries: int,
-    first: Any = None,
+    judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams, *, max_retries: int, first: Any = None
 ) -> tuple[SteeringDecision | None, int]:
-    """Call a judge until its answer can be read; returns the decision, None without one, and the number of calls.
-
-    The identical request is repeated `max_retries` times at most; `first` is the first answer where it was requested already.
-    """
+    """Call a judge until its answer can be read; returns the decision or None, and the number of calls."""
     for call in range(1, max_retries + 2):
         answer = first if call == 1 and first is not None else request_verdict(judge, params)
         if hasattr(answer, "__await__"):
@@ -203,10 +184,7 @@ class LateVerdicts:
         return queue.pending
 
     def take(self, ctx: ExecutionContext, budget: float, tokenize: Tokenizer) -> Item | None:
-        """Put as much as fits into one message, and into flight; the rest keeps waiting.
-
-        The first entry always goes, cut to the budget if need be: it would otherwise wait for ever.
-        """
+        """Put as much as fits into one message and into flight; the first entry always goes, cut if need be."""
         queue = self._queue(ctx)
         if not queue.pending:
             return None

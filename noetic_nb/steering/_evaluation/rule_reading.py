@@ -1,7 +1,4 @@
-"""Facts of a rule that need no evaluation: the tools and arguments it names, known or not, and its side effects.
-
-Only the text of the rule itself is read; what it does through another function is not found.
-"""
+"""Facts of a rule from its text alone: the tools and arguments it names, known or not, and its side effects."""
 
 from __future__ import annotations
 
@@ -43,22 +40,17 @@ class StaticFacts:
 
     tools: set[str] = field(default_factory=set)
     """Tools it names beside `rule.tools`: those it compares with, and those of a sequence."""
-    about: set[str] = field(default_factory=set)
-    """Of these the ones it compares the called tool with."""
-    arguments: set[str] = field(default_factory=set)
-    """Arguments it names, or paths such as ``invite.email``."""
+    about: set[str] = field(default_factory=set)  # of these the ones it compares the called tool with
+    arguments: set[str] = field(default_factory=set)  # arguments it names, or paths such as ``invite.email``
     trusted: set[str] = field(default_factory=set)
     """Tools whose results it trusts, or fields of them: ``get_contacts.email``."""
     maybe: set[str] = field(default_factory=set)
     """Texts it compares with a ``name`` that may be something else than a tool's."""
     demanded: set[str] = field(default_factory=set)
     """Arguments without which it raises, ``call.tool_args["path"]``: a slip there is no silent one."""
-    impure: list[str] = field(default_factory=list)
-    """Its side effects, in words."""
-    reads_all: bool = False
-    """Whether it may read arguments that it does not name."""
-    silent: bool = False
-    """Whether it can keep a call from happening without a reason."""
+    impure: list[str] = field(default_factory=list)  # its side effects, in words
+    reads_all: bool = False  # whether it may read arguments that it does not name
+    silent: bool = False  # whether it can keep a call from happening without a reason
 
 
 def read_rule(rule: SteeringRule) -> StaticFacts:
@@ -92,8 +84,7 @@ def _read_condition(text: str, found: StaticFacts) -> None:
     for at, (kind, value) in enumerate(tokens):
         before = marks[max(0, at - 3) : at]
         if kind == "ident" and value == "tool" and before[-1:] != ["."]:
-            # The arguments as a whole, or the call.
-            after = marks[at + 1 : at + 5]
+            after = marks[at + 1 : at + 5]  # the arguments as a whole, or the call
             is_named = after[3:] and (after[2] == "." or (after[2] == "[" and tokens[at + 4][0] == "string"))
             found.reads_all |= after[:2] != [".", "name"] and not (after[:2] == [".", "args"] and is_named)
         if kind == "ident" and before[-3:] == ["tool", ".", "args"]:
@@ -299,15 +290,11 @@ class _PythonReader:
 KnownTools: TypeAlias = Mapping[str, Mapping[str, Any] | None]
 """The JSON Schema of the arguments of each tool; None where it is not known."""
 
-# Of a hundred tools nobody reads the names.
-MOST_NAMES: Final = 12
+MOST_NAMES: Final = 12  # of a hundred tools nobody reads the names
 
 
 class UnknownTarget(UserWarning):
-    """A rule names a tool or an argument that no tool has: it may guard nothing.
-
-    `code` is ``unknown_tool`` or ``unknown_argument``, `name` stands in the rule; `why` and `fix` are the same in sentences.
-    """
+    """A rule names a tool or an argument that no tool has; `why` and `fix` say so in sentences."""
 
     warning_code: ClassVar[str] = "unknown_rule_target"
 
@@ -325,11 +312,7 @@ class UnknownTarget(UserWarning):
 def unknown_targets(
     rules: Iterable[SteeringRule], tools: KnownTools, *, guesses: bool = False
 ) -> tuple[UnknownTarget, ...]:
-    """Return the names in enabled rules that no tool has, in the order of the rules.
-
-    `guesses` takes every text that is compared with a ``name`` for the name of a tool, and looks at arguments without which a
-    function raises.
-    """
+    """Return the names in enabled rules that no tool has; with `guesses`, also every text compared with a ``name``."""
     found: list[UnknownTarget] = []
     for rule in rules:
         if rule.enabled:

@@ -82,10 +82,7 @@ def work_of(params: Params) -> int:
 
 
 def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
-    """Return the values for the evaluation of a condition, by variable; of the history the last 200 calls.
-
-    `needs` are names such as ``tool.args`` or ``history.status``.
-    """
+    """Return the values of the variables that a condition `needs`; of the history the last 200 calls."""
     found: dict[str, Any] = {}
     fields: list[tuple[str, Callable[[PastCall], Any]]] = []
     for need in needs:

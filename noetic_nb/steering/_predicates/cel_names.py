@@ -1,7 +1,4 @@
-"""Read a CEL expression just enough to know which names it uses, before anything is evaluated.
-
-Names that do not exist are found here, with their line: the library itself would only fail when the name is reached.
-"""
+"""Read a CEL expression for the names it uses, before anything is evaluated: unknown ones are found with their line."""
 
 from __future__ import annotations
 
@@ -64,8 +61,7 @@ PYTHON: Final = {
 }
 """A hint for each word of Python that is not a word of CEL."""
 
-ORIGIN: Final = "tool.origin"
-"""What an expression needs that calls ``origin`` or ``origins``."""
+ORIGIN: Final = "tool.origin"  # what an expression needs that calls ``origin`` or ``origins``
 
 # Longer marks before shorter ones, and `.` last: what no other pattern knows is a mark of one character.
 _TOKEN: Final = re.compile(
@@ -83,10 +79,8 @@ class Analysis:
     """The names in an expression: ``tool.args``, ``history.status``, and plain ``history`` where only its length counts."""
 
     needs: frozenset[str]
-    nested: bool
-    """Whether a comprehension stands inside another: its time is a product, not a sum."""
-    loops: bool = False
-    """Whether there is a comprehension."""
+    nested: bool  # whether a comprehension stands inside another: its time is a product, not a sum
+    loops: bool = False  # whether there is a comprehension
 
 
 @dataclass(slots=True)
@@ -113,8 +107,7 @@ def does_not_compile(
     )
 
 
-Place: TypeAlias = tuple[int, int]
-"""Line and column of a word, both from 1."""
+Place: TypeAlias = tuple[int, int]  # line and column of a word, both from 1
 
 
 def cel_tokens(text: str) -> Iterator[tuple[str, str, Place]]:
@@ -241,8 +234,5 @@ class _Reader:
 
 
 def analyse(rule_id: str, text: str) -> Analysis:
-    """Return the names in an expression.
-
-    Raises `NoeticConfigError` ``RULE_DOES_NOT_COMPILE`` with the `line` of a name that does not exist.
-    """
+    """Return the names in an expression; raises ``RULE_DOES_NOT_COMPILE`` with the `line` of an unknown one."""
     return _Reader(rule_id, text).read()

@@ -1,7 +1,4 @@
-"""The other process: reads one expression, then one set of values after another, and writes the result for each.
-
-Run as a file, so that it loads nothing but the library; it ends when its input does.
-"""
+"""The other process, run as a file: reads an expression, then sets of values, and writes the result for each."""
 
 from __future__ import annotations
 
@@ -31,8 +28,7 @@ def main() -> None:
     import cel
 
     limit_memory()
-    # The library could print; only what is written here is a reply.
-    output = sys.stdout
+    output = sys.stdout  # the library could print; only what is written here is a reply
     program = None
     for line in sys.stdin:
         given = json.loads(line)

@@ -136,10 +136,7 @@ class CelProcess:
             return self._exchange(process, {"values": values, "origins": origins})
 
     async def evaluate(self, values: Mapping[str, Any], origins: Sequence[Any] = ()) -> Any:
-        """Return the value of the expression for these values; `origins` are the results of its functions of that name.
-
-        Raises `NoeticError` ``step_failed`` with the library's error. Where the caller cancels, the process is ended.
-        """
+        """Return the value of the expression; raises ``step_failed``. Where the caller cancels, the process is ended."""
         try:
             reply = await in_thread(partial(self._evaluate, origins=origins), thaw(values), name="condition")
         except asyncio.CancelledError:
@@ -154,8 +151,7 @@ class CelProcess:
 _Find: TypeAlias = Callable[[str], str | None]
 
 _TEXT: Final = ["response", ".", "text", "."]
-# Longer answers are not looked through: each step of the search is an evaluation.
-MAX_SEARCHED: Final = 200_000
+MAX_SEARCHED: Final = 200_000  # longer answers are not looked through: each step of the search is an evaluation
 
 
 def matched_text(condition: str, compile_cel: Callable[[str], Any]) -> Callable[[str], tuple[str, ...]] | None:
@@ -241,8 +237,7 @@ def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
 # Above 4 KB an expression is no longer read by a person, and its compilation no longer instant.
 MAX_CHARACTERS: Final = 4_096
 MAX_ISOLATED: Final = 65_536
-# An editor compiles at every pause in typing; what nobody uses any more goes first.
-MAX_KEPT: Final = 4_096
+MAX_KEPT: Final = 4_096  # an editor compiles at every pause in typing; what nobody uses any more goes first
 
 # What the parser says, what is meant, and what to do.
 _GRAMMAR: Final = (
@@ -271,10 +266,8 @@ class Condition:
     """A rule's condition, ready to be evaluated."""
 
     needs: frozenset[str]
-    evaluate: Callable[[Params, Bindings], Any]
-    """Returns True, False, or something to await that does."""
-    decide: Callable[[Params], SteeringDecision]
-    """The decision where it is true, with the rule's name on it."""
+    evaluate: Callable[[Params, Bindings], Any]  # returns True, False, or something to await that does
+    decide: Callable[[Params], SteeringDecision]  # the decision where it is true, with the rule's name on it
 
 
 # By the fields of `_DECIDING`: switching a rule on, or undoing an edit, compiles nothing.
@@ -350,11 +343,7 @@ _DECIDING: Final = ("id", "when", "applies_to", "action", "guidance", "isolate")
 
 
 def compiled(rule: SteeringRule) -> Condition:
-    """Compile the condition of a rule, and make the checks that need no evaluation.
-
-    Versions of a rule that differ in other things (whether it is enabled, its tools) share the compiled form. Raises
-    `NoeticConfigError` ``RULE_DOES_NOT_COMPILE`` with the `line` where it is known, and ``MISSING_PACKAGE``.
-    """
+    """Compile the condition of a rule, shared by its versions; raises ``RULE_DOES_NOT_COMPILE`` or ``MISSING_PACKAGE``."""
     key = tuple([getattr(rule, name) for name in _DECIDING])
     found = _conditions.get(key)
     if found is None:

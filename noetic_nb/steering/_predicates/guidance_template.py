@@ -68,6 +68,5 @@ def _shown(values: Mapping[str, Any], path: Sequence[str]) -> str:
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     text = value if isinstance(value, str) else compact_json(thaw(value))
-    # One line each: what a model wrote cannot pass for a line of its own.
-    text = " ".join(text.split())
+    text = " ".join(text.split())  # one line each: what a model wrote cannot pass for a line of its own
     return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"

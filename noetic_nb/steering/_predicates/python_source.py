@@ -1,7 +1,4 @@
-"""Turn the text of a Python rule into a predicate: an editor does this when Apply is pressed.
-
-The text is code its author runs in their own kernel, like a cell. It is never taken from a file.
-"""
+"""Turn the text of a Python rule, its author's code in their own kernel and never a file's, into a predicate."""
 
 from __future__ import annotations
 
@@ -28,15 +25,6 @@ _versions: dict[str, int] = {}
 _texts: Final[deque[str]] = deque()
 
 
-def _file_name(rule_id: str) -> str:
-    _versions[rule_id] = _versions.get(rule_id, 0) + 1
-    name = f"<rule {rule_id} v{_versions[rule_id]}>"
-    _texts.append(name)
-    if len(_texts) > MAX_TEXTS:
-        linecache.cache.pop(_texts.popleft(), None)
-    return name
-
-
 def _not_replaced(rule_id: str, what: str, line: int | None, hint: str, column: int | None = None) -> NoeticConfigError:
     place = "" if line is None else f" in line {line}"
     return NoeticConfigError(
@@ -50,12 +38,12 @@ def _not_replaced(rule_id: str, what: str, line: int | None, hint: str, column: 
 
 
 def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> Callable[..., Any]:
-    """Compile the text of a rule: one function at its top level, whose decorators are left aside.
-
-    It may use the names in `namespace`, and `allow`, `deny` and `guide`; imports and constants may stand beside it. Raises
-    `NoeticConfigError` ``RULE_DOES_NOT_COMPILE`` with the `line`, and the `column` of a syntax error, where they are known.
-    """
-    file_name = _file_name(rule_id)
+    """Compile the text of a rule, one function and what it needs; raises ``RULE_DOES_NOT_COMPILE`` with `line` and `column`."""
+    _versions[rule_id] = _versions.get(rule_id, 0) + 1
+    file_name = f"<rule {rule_id} v{_versions[rule_id]}>"
+    _texts.append(file_name)
+    if len(_texts) > MAX_TEXTS:
+        linecache.cache.pop(_texts.popleft(), None)
     try:
         tree = ast.parse(text, file_name)
     except (SyntaxError, ValueError) as exc:
@@ -105,10 +93,7 @@ def _line_of(error: BaseException, file_name: str) -> int | None:
 
 
 def check_on_samples(rule: SteeringRule, samples: Iterable[Any]) -> None:
-    """Call a synchronous predicate on calls it would have seen, and check its return values.
-
-    Raises `NoeticConfigError` ``RULE_FAILS_ON_SAMPLE`` with the `line` of the text that failed, where it is known.
-    """
+    """Call a predicate on calls it would have seen; raises ``RULE_FAILS_ON_SAMPLE`` with the `line`."""
     if not isinstance(rule.decider, PythonPredicate):
         return
     predicate = rule.decider.function

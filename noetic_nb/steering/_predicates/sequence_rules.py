@@ -21,8 +21,7 @@ from noetic_nb.steering._predicates.guidance_template import Guidance
 from noetic_nb.steering._predicates.in_thread import in_thread
 from noetic_nb.steering._rules.rule import SequenceRule, SteeringRule
 
-LINKS: Final = "links"
-"""Stands after the path of an argument that is a text."""
+LINKS: Final = "links"  # stands after the path of an argument that is a text
 _BETWEEN: Final = re.compile(r"[\s<>\"]+|\]\(")
 _AROUND: Final = "([{'`*_)]}.,;:!?"
 _DOTS: Final = str.maketrans("。｡", "..")
@@ -32,10 +31,7 @@ _LINK: Final = re.compile(
 
 
 def links_in(text: str) -> list[str]:
-    """Return the links in a text, in order, each with what is glued to it: in doubt, a word is one.
-
-    A host is found by its point: neither ``localhost`` nor "example dot com" is a link.
-    """
+    """Return the links in a text with all that is glued to them; a host is known by its point, in doubt a word is a link."""
     words = [word.strip(_AROUND) for word in _BETWEEN.split(text)]
     return [word for word in words if _LINK.search(unicodedata.normalize("NFKC", word).translate(_DOTS))]
 
@@ -112,10 +108,7 @@ def sequence_rule(
 def check_sequence(
     rule: SteeringRule, sequence: SequenceRule, params: Params
 ) -> SteeringDecision | Awaitable[SteeringDecision | None] | None:
-    """Return the decision on a call that violates a sequence rule, None on one that does not; the whole history is read.
-
-    Many values, or long texts, are compared in a thread: the decision has to be awaited then, and the loop goes on.
-    """
+    """Return the decision on a call that violates a sequence rule, else None; long comparisons are awaited in a thread."""
     if sequence.kind == "only_from_user":
         if work_of(params) > MAX_AT_ONCE:
             return in_thread(_check_origins, rule, sequence, params, name=rule.id)
@@ -178,10 +171,7 @@ def _is_misspelt(rule: SteeringRule, sequence: SequenceRule, path: str, params: 
 
 
 def misspelt_arguments(rule: SteeringRule, sequence: SequenceRule, schema: Mapping[str, Any]) -> list[str]:
-    """Return the arguments named by a rule that no call of the tool with this schema has.
-
-    A rule about several tools may name arguments that only some of them have: one of them is enough.
-    """
+    """Return the arguments named by a rule that this tool cannot have; of several tools one has to have them."""
     wrong = [path for path in sequence.args if not has_argument(schema, path.removesuffix(f".{LINKS}"))]
     is_of_one = len(set(map(skeleton, rule.tools or ()))) == 1
     return wrong if is_of_one or (rule.tools and len(wrong) == len(sequence.args)) else []
@@ -205,8 +195,7 @@ def has_argument(schema: Mapping[str, Any], path: str) -> bool:
     return _may_have(schema, path, schema.get("$defs") or {}, 0)
 
 
-# Schemas may refer to themselves; a path is as long as somebody writes.
-_DEEPEST: Final = 50
+_DEEPEST: Final = 50  # schemas may refer to themselves; a path is as long as somebody writes
 
 
 def _may_have(schema: Any, path: str, definitions: Mapping[str, Any], depth: int) -> bool:

@@ -107,10 +107,7 @@ class RuleMethods(ABC):
         return add(id) if callable(id) else add
 
     def _check_is_new(self, made: SteeringRule) -> None:
-        """Refuse a rule named by its function in place of another one of the same cell: the last alone would be left.
-
-        A cell that is run again is compiled anew, so that its functions replace those of before.
-        """
+        """Refuse a second rule of the same name in one cell; a cell that is run again replaces its rules."""
         old = self.find(made.id)
         if old is None or old.predicate is None or made.predicate is None or old.predicate is made.predicate:
             return

@@ -147,8 +147,7 @@ def dump_yaml(data: Any) -> str:
 MAX_BYTES: Final = 1_000_000
 
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
-FileMark: TypeAlias = tuple[Path, str]
-"""A file that was read or written, and the digest of its content."""
+FileMark: TypeAlias = tuple[Path, str]  # a file that was read or written, and the digest of its content
 
 
 def _refuse(source: str, what: str, hint: str, cause: BaseException | None = None, **facts: Any) -> NoReturn:
@@ -221,8 +220,7 @@ def read_rules(
     except OSError as exc:
         _refuse(str(source), exc.strerror or str(exc), "Look at the path.", exc)
     try:
-        # Editors on Windows write a byte order mark, which JSON refuses.
-        text = content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")  # editors on Windows write a byte order mark, which JSON refuses
     except UnicodeDecodeError as exc:
         _refuse(str(source), "it is not UTF-8", "Save it as UTF-8.", exc)
     return parsed_rules(text, kind, functions, str(source)), (source.resolve(), _digest(content))

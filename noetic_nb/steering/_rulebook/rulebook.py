@@ -286,10 +286,7 @@ class RuleBook(RuleMethods):
             return self._changes[-1]
 
     def listen(self, listener: Callable[[RuleChange], None]) -> Callable[[], None]:
-        """Call `listener` after every change; returns a function that ends this.
-
-        A listener that raises is logged and not called again: what watches the rules must not keep them from changing.
-        """
+        """Call `listener` after every change, until it raises; returns a function that ends this."""
 
         def relay(change: RuleChange) -> None:  # one per call, so that the same function may listen twice
             listener(change)
@@ -356,11 +353,6 @@ def save_rules(rules: Iterable[SteeringRule], path: str | PathLike[str]) -> Path
     path : path-like
         A ``.yaml``, ``.yml`` (extra ``rules``) or ``.json`` file; replaced if it exists.
 
-    Returns
-    -------
-    Path
-        The file.
-
     Raises
     ------
     NoeticConfigError
@@ -382,11 +374,6 @@ def load_rules(path: str | PathLike[str], *, functions: Functions | None = None)
         A ``.yaml``, ``.yml`` or ``.json`` file.
     functions : mapping of str to callable, optional
         The functions of the Python rules, by the names in the file.
-
-    Returns
-    -------
-    RuleBook
-        The rules of the file, in order.
 
     Raises
     ------
@@ -419,10 +406,7 @@ def parse_rules(
 
 
 def unused_books() -> tuple[RuleBook, ...]:
-    """Return the rule books in the callers' variables that have rules and that no layer enforces and nothing has evaluated.
-
-    The callers are those outside the library: of a notebook, its cell. Books that they cannot name are not their business.
-    """
+    """Return the rule books in the callers' variables, outside the library, that have rules and that nothing uses."""
     seen: dict[int, object] = {}
     frame: FrameType | None = sys._getframe(1)
     is_nearest = True
@@ -446,8 +430,7 @@ def _checked(rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
     return found
 
 
-# A repr is read at a glance; the table has all of them.
-MAX_IDS: Final = 8
+MAX_IDS: Final = 8  # a repr is read at a glance; the table has all of them
 
 
 def _summary(rule: SteeringRule) -> str:

@@ -171,8 +171,7 @@ class SteeringRule(_Frozen):
         try:
             super().__init__(**data)
         except ValidationError as exc:
-            # Of several faults the first is enough: people correct one at a time.
-            first = exc.errors()[0]
+            first = exc.errors()[0]  # of several faults the first is enough: people correct one at a time
             where = ".".join(map(str, first["loc"])) or "rule"
             near = nearest(str(first["loc"][-1]), SteeringRule.model_fields) if first["loc"] else None
             unknown = first["type"] == "extra_forbidden"
