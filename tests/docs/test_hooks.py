@@ -21,7 +21,7 @@ def test_every_hook_stands_with_what_its_record_has() -> None:
     records = {
         field.name: getattr(params, found[1])
         for field in dataclasses.fields(MemoryHooks)
-        if (found := re.match(r"Hook\[(\w+)\]", str(field.type)))
+        if (found := re.match(r"Hook\[params\.(\w+)\]", str(field.type)))
     }
     assert said == {
         name: [
