@@ -329,7 +329,10 @@ def test_a_loaded_run_and_a_live_one_give_the_same_picture() -> None:
         with TokenAllocation(loaded) as whole:
             assert growing.to_html() == whole.to_html()
             # A page fetches the picture when it opens: the one in the snapshot may be older.
-            assert {**growing.snapshot, "picture": None} == {**whole.snapshot, "picture": None}
+            # A page fetches a picture that is older than the run, and no other.
+            assert (whole.snapshot["is_new"], growing.snapshot["is_new"]) == (True, False)
+            later = {"picture": None, "is_new": None}
+            assert {**growing.snapshot, **later} == {**whole.snapshot, **later}
             request = {"what": "picture", "first": 0, "last": 5}
             answer = growing._answer(request)
             assert answer == whole._answer(request)

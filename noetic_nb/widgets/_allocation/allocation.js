@@ -320,7 +320,8 @@ export default () => {
       setText(empty, data.empty);
       if (none) return;
       const at = shown();
-      // Where calls have come; at once at first, as the picture in the snapshot may be older.
+      if (data.is_new && !data.changes) drawnChanges ??= changes();
+      // Where calls have come; at once at first, where the picture in the snapshot is older.
       if (changes() !== drawnChanges) refetchSoon(drawnChanges === null ? 0 : LATE_MS);
       drawScene(at);
       detail.hidden = data.plain > 0;

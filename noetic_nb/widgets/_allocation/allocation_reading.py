@@ -94,6 +94,7 @@ class AllocationReading(Reading):
             "calls": [],
             "plain": 0,  # requests of a run without plans
             "picture": None,
+            "is_new": False,  # whether the picture has all calls
         }
 
     @property
@@ -103,6 +104,7 @@ class AllocationReading(Reading):
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about a new call."""
         found = self.index.take(event, seq=place.seq, call=place.call)
+        self.snapshot["is_new"] &= found is None
         if isinstance(event, ModelCalled) and place.call is not None:
             self._next = place.call + 1
         reuse = self._cache.read(event, None if found is None else self.index.requests[found])
@@ -148,7 +150,7 @@ class AllocationReading(Reading):
         super().begin()
         calls, count = self.snapshot["calls"], len(self._drawn)
         known = self.snapshot["first"] + len(calls)
-        self.snapshot["picture"] = self.picture(range(self.total))
+        self.snapshot |= {"picture": self.picture(range(self.total)), "is_new": True}
         if not known:
             self._draw(count - self._calls_kept)
             return
