@@ -156,8 +156,10 @@ def test_a_row_that_is_written_as_before_is_left_alone(page: Any) -> None:
 
     assert opened.evaluate("changes.length > 0 && changes.every(({ target }) => nodes[1].contains(target))")
     assert opened.evaluate("String(getSelection())").startswith("first")
-    opened.evaluate("show(row('b', 'changed'))")
+    opened.evaluate("window.one = row('b', 'changed'); show(one)")
     expect(opened.locator("li")).to_have_count(1)
+    opened.evaluate("one.html = row('b', 'in place').html; show(one)")
+    expect(opened.locator("li button")).to_have_text("in place")
 
 
 def test_a_pointer_that_rests_takes_nothing_from_the_focus(page: Any) -> None:

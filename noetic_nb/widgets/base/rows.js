@@ -21,8 +21,8 @@ function keyed(parent, rows, create, update) {
 function patchRows(host, rows, update = () => {}) {
   const focused = [...host.children].indexOf(document.activeElement);
   keyed(host, rows, ({ html }) => written(html), (node, row) => {
-    if (node.row && node.row.html !== row.html) become(node, written(row.html));
-    node.row = row;
+    if (node.row && node.html !== row.html) become(node, written(row.html));
+    [node.row, node.html] = [row, row.html]; // a row may be written anew in place
     update(node, row);
   });
   if (focused < 0 || host.contains(document.activeElement) || !rows.length) return;
