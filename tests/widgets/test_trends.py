@@ -246,6 +246,20 @@ def test_a_drag_names_the_turns_that_would_break_instead() -> None:
     assert bands(none) == []
 
 
+def test_decisions_of_thresholds_are_set_against_all_that_was_decided_so_far() -> None:
+    whole = watched_run(50)
+    broke = next(event.where.turn for event in whole.select(RegulatorDecided) if event.stops)
+    run = Run(meta=whole.meta, events=[event for event in whole.events if event.where.turn < broke])
+    request = {"what": "what_if", "thread": 0, "thresholds": {"quality_decline": {"poor_mean": 0.0}}}
+    with RegulatorTrends(run) as view:
+        before = view.reading.answer(request)["text"]
+        run.extend(list(whole.events)[len(run.events) :])
+        view.catch_up()
+
+        assert before.startswith("Would not break, as it did not.")
+        assert view.reading.answer(request)["text"].startswith(f"Would not break; it broke at turn {broke} ")
+
+
 def test_a_recording_that_lacks_something_says_that_it_is_decided_otherwise() -> None:
     run = watched_run(10)
     bare = Run(

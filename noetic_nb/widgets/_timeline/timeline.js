@@ -321,18 +321,20 @@ export default () => {
 
     let followed = store.data.chosen;
     let asked = false;
-    /** Ask for the newest spans, and again once they are drawn: a run that grows faster than the kernel answers is drawn, too. */
+    /** Ask for the newest spans, again with each answer: a run that grows faster than the kernel answers is drawn, too. */
     async function ask() {
-      asked = true;
-      const isFirst = drawnTotal < 0;
-      drawnTotal = store.data.total;
-      await Promise.all([refetch(), isFirst || listStart === null ? relist() : null]);
-      asked = false;
-      if (drawnTotal !== store.data.total) store.changed();
+      while (drawnTotal !== store.data.total && !asked) {
+        const isFirst = drawnTotal < 0;
+        if (!isFirst && (document.hidden || !root.isConnected)) return; // nobody looks
+        asked = true;
+        drawnTotal = store.data.total;
+        await Promise.all([refetch(), isFirst || listStart === null ? relist() : null]);
+        asked = false;
+      }
     }
     function draw(data) {
       if (isEmpty(data, data.total === 0)) return;
-      if (drawnTotal !== data.total && !asked) ask();
+      ask();
       if (data.chosen !== followed) {
         followed = data.chosen;
         if (followed !== null && followed !== detail?.at) look({ what: "span", at: followed }, false);
@@ -383,6 +385,8 @@ export default () => {
     }
 
     const hide = store.show({ model, el, root, draw, traits: ["scale"] });
+    const grown = () => drawnTotal >= 0 && ask(); // not with the next frame: the kernel can begin at once
+    model.on("msg:custom", grown);
     let wide = 0;
     const resized = new ResizeObserver(() => {
       if (drawnTotal < 0 || Math.abs(plot.clientWidth - wide) < 2) return;
@@ -392,6 +396,7 @@ export default () => {
     resized.observe(plot);
     return () => {
       resized.disconnect();
+      model.off("msg:custom", grown);
       hide();
     };
   }

@@ -23,6 +23,7 @@ export default () => {
   });
   // What was dragged, by thread and threshold, and what came of it: shared by all pages of the model in this browser.
   const moved = new Map();
+  const REST_MS = 120; // longer than from one key to the next while one is held down
   const NOTHING = { values: new Map(), answer: null, conditions: [], over: new Map() };
 
   function render({ model, el }) {
@@ -109,6 +110,7 @@ export default () => {
       known.conditions = answer;
       tellOver(known);
     });
+    let resting = 0;
     const tryOnBank = newest(ask, (answer, wanted) => {
       const known = moved.get(wanted.thread);
       if (!known?.values.size) return;
@@ -116,13 +118,18 @@ export default () => {
       store.changed();
     });
     const decideAgain = newest(ask, (_, wanted) => {
-      if (store.data.bank && moved.get(wanted.thread)?.values.size) tryOnBank({ ...wanted, what: "bank" });
+      // The next decisions would wait for what takes longer: that is asked for when the hand rests.
+      clearTimeout(resting);
+      resting = setTimeout(() => {
+        if (!moved.get(wanted.thread)?.values.size) return;
+        judge({ ...wanted, what: "conditions" });
+        if (store.data.bank) tryOnBank({ ...wanted, what: "bank" });
+      }, REST_MS);
     }, (answer, wanted) => {
       const known = moved.get(wanted.thread);
       if (!known?.values.size) return;
-      known.answer = answer;
+      Object.assign(known, { answer, conditions: [] });
       tellOver(known);
-      judge({ ...wanted, what: "conditions" });
     });
     let hasAsked = false;
     const prepare = () => {
@@ -149,6 +156,7 @@ export default () => {
       const place = Math.min(Math.max(to, 0), handle.stops.values.length - 1);
       if (place === handle.at) known.values.delete(keyOf(handle));
       else known.values.set(keyOf(handle), handle.stops.values[place]);
+      clearTimeout(resting);
       if (!known.values.size) return asRecorded();
       decideAgain(request("what_if", { thresholds: thresholdsOf(known.values) }));
       store.changed();

@@ -191,7 +191,7 @@ class TrendsReading(Reading):
         thread = chart.thread
         found = self.what_if.decide(thresholds, self.regulator)
         now = outcome_of(found, thread.thread_id)
-        was = None if thread.regulator is None else outcome_of(found, thread.thread_id, recorded=True)
+        was = None if thread.regulator is None else self.what_if.recorded(found, thread.thread_id)
         last = len(chart.rows()) - 1
         kinds = {label: kind for kind, label in KIND_NAMES.items()}
         over: list[Mark] = []

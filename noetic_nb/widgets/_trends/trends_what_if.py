@@ -63,6 +63,7 @@ class WhatIf:
         self._words = DecisionRedaction()
         self._learned = 0
         self._details: dict[int, tuple[decisions.Decision, Any]] = {}
+        self._recorded: dict[str, tuple[Any, Outcome]] = {}
         self._tapes: dict[int | None, tuple[Regulator | None, DecisionTape, Feed, int, RunEvent | None]] = {}
 
     def decide(self, thresholds: Thresholds, regulator: Regulator | None = None) -> list[Redecided]:
@@ -71,6 +72,13 @@ class WhatIf:
         if self.moment.turn is None and self.moment.thread_id is None:
             return found
         return [each for each in found if self.moment.turn in (None, each.turn)]
+
+    def recorded(self, found: Iterable[Redecided], thread_id: str) -> Outcome:
+        """Return the outcome of a thread's decisions as recorded, worked out again where the run has grown."""
+        known, key = self._recorded.get(thread_id), (len(self.run.events), next(iter(self.run.events), None))
+        if known is None or known[0] != key:
+            known = self._recorded[thread_id] = key, outcome_of(found, thread_id, recorded=True)
+        return known[1]
 
     def judged(self, thresholds: Thresholds, regulator: Regulator | None = None) -> list[Judged]:
         """Return every predicate in every turn that is shown, as it would have been; raises `NoeticConfigError`."""
@@ -180,10 +188,11 @@ def outcome_of(found: Iterable[Redecided], thread_id: str, *, recorded: bool = F
         if each.begins_task and holds:
             outcome.bands[-1] = (outcome.bands[-1][0], each.turn - 1)
             holds = False
-        decided = each.recorded.decision if recorded else each.decision
-        key = _kinds(decided)
-        if key[0] == "continue":
+        decided: Any = each.recorded.decision if recorded else each.decision
+        kind = str(decided.get("kind")) if recorded else decided.kind
+        if kind == "continue":
             continue
+        key = kind, _reason(decided) if recorded else getattr(getattr(decided, "reason", None), "kind", None)
         if key not in names:
             names[key] = decision_label({"kind": key[0], **({} if key[1] is None else {"reason": {"kind": key[1]}})})
         if key[0] == "circuit_break":
@@ -195,14 +204,6 @@ def outcome_of(found: Iterable[Redecided], thread_id: str, *, recorded: bool = F
             if turns[-1:] != [each.turn]:
                 turns.append(each.turn)
     return outcome
-
-
-def _kinds(decided: Any) -> tuple[str, str | None]:
-    if not isinstance(decided, Mapping):
-        reason = getattr(decided, "reason", None)
-        return decided.kind, None if reason is None else reason.kind
-    reason = decided.get("reason")
-    return str(decided.get("kind")), str(reason["kind"]) if isinstance(reason, Mapping) and "kind" in reason else None
 
 
 def sentence(now: Outcome, was: Outcome | None) -> str:
