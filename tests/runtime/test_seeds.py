@@ -281,3 +281,12 @@ async def test_a_call_that_was_given_another_id_is_known_again() -> None:
 
     assert [item["callId"] for item in harness.append("t", again)] == ["x~2", "x~2"]
     assert harness.append("t", again) == ()
+
+
+@pytest.mark.parametrize("given", [5, None, "Hi", {"role": "user", "content": "Hi"}])
+async def test_items_outside_of_a_list_are_an_error_that_says_so(given: Any) -> None:
+    harness = agent()
+    for add in (harness.append, harness.seed):
+        with pytest.raises(ItemValidationError, match=r"must be a list of items.*Given.*Pass"):
+            add("t", given)
+    assert harness.threads == ()

@@ -442,12 +442,13 @@ class Threads:
 
 def _conversation(given: Any, thread_id: str) -> Iterable[Any]:
     """Return the items that are given, be it as a run of one thread, or of several with one of this name."""
-    if isinstance(given, str | Mapping):
+    is_run = hasattr(given, "threads") and callable(getattr(given, "log", None))
+    if isinstance(given, str | bytes | Mapping) or not (is_run or isinstance(given, Iterable)):
         raise ItemValidationError("A conversation must be a list of items.", given=given, hint="Pass [item, ...].")
     if isinstance(given, ItemLog):
         marked = given.marked()
         return [with_origin(item, marked[at]) if at in marked else item for at, item in enumerate(given)]
-    if not (hasattr(given, "threads") and callable(getattr(given, "log", None))):
+    if not is_run:
         return cast(Iterable[Any], given)
     if thread_id not in given.threads and len(given.threads) != 1:
         raise NoeticConfigError(
