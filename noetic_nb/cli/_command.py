@@ -130,7 +130,6 @@ _STANDARD_INPUT: Final = "-"
 
 
 def add_sources(parser: ArgumentParser, *, format: str = "--format") -> None:
-    """Add the arguments that name runs."""
     parser.add_argument(
         "sources", nargs="*", metavar="SOURCE", help="a file or folder of runs; - is the standard input"
     )

@@ -212,15 +212,6 @@ class ItemView(ItemSequence):
         """The counter of the items."""
         return self._store.tokenizer
 
-    def is_whole_within(self, budget: float) -> bool:
-        """Tell whether all of this can be sent as it is: within a budget, no system message, no half of a call."""
-        store = self._store
-        return (
-            not store.has_system
-            and store.sums[self._stop] - store.sums[self._start] <= budget
-            and not self.unresolved()
-        )
-
     def tail_start(self, budget: float) -> int:
         """Return where the longest tail that fits a budget of tokens begins, in O(log n); ``len(view)`` for none."""
         sums = self._store.sums

@@ -43,6 +43,8 @@ def what_if_cached(
 ) -> pandas.DataFrame:
     """Return the effect of caching on the calls of a run whose prompts are arranged in another way.
 
+    See docs/behaviour/lab.md, "Caching under other orders".
+
     Parameters
     ----------
     run : Run
@@ -66,10 +68,6 @@ def what_if_cached(
     ------
     NoeticConfigError
         ``UNKNOWN_LAYER_REFERENCE`` for a layer that no request shows, ``INVALID_OPTION``, and what `Run.caching` raises.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "Caching under other orders".
 
     Examples
     --------
@@ -104,7 +102,6 @@ def what_if_cached(
 def _requests(
     events: Sequence[Any], tokenizer: Tokenizer | None
 ) -> dict[int, tuple[RecordedRequest, tuple[RequestPart, ...]]]:
-    """Return the requests of some events and their parts, by their places."""
     reader, found = CacheReader(), {}
     for seq, event in enumerate(events):
         at = reader.index.take(event)
@@ -173,7 +170,6 @@ class _Frozen:
         self._shown: dict[tuple[str, str, int], tuple[RequestPart, ...]] = {}
 
     def shown(self, request: RecordedRequest, parts: tuple[RequestPart, ...]) -> tuple[RequestPart, ...]:
-        """Return the parts of a request, with frozen layers as they were."""
         where = request.where
         for layer_id, turns in self._turns.items():
             origin = f"layer:{layer_id}"
@@ -193,7 +189,6 @@ def _front(parts: Sequence[RequestPart]) -> int:
 
 
 def _arranged(parts: tuple[RequestPart, ...], first: Sequence[str], late: frozenset[str]) -> tuple[RequestPart, ...]:
-    """Return the parts of a request with its layers elsewhere."""
     if not first and not late:
         return parts
     rank = {f"layer:{layer_id}": at for at, layer_id in enumerate(first)}

@@ -41,10 +41,7 @@ def is_number(value: object) -> bool:
 
 
 def in_processes(work: Callable[..., T], calls: Iterable[tuple[Any, ...]], n_jobs: int) -> Iterator[T]:
-    """Yield the result of each call in order, from so many processes.
-
-    Raises `NoeticConfigError` ``MISSING_PACKAGE`` for several processes without joblib.
-    """
+    """Yield the result of each call in order, from so many processes."""
     if n_jobs == 1:
         yield from starmap(work, calls)
         return

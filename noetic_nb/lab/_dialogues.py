@@ -74,11 +74,7 @@ class Dialogue:
 
 
 def as_dialogues(given: Iterable[Any]) -> tuple[Dialogue, ...]:
-    """Return dialogues, checked.
-
-    Raises `NoeticConfigError` ``NO_DIALOGUES`` for none, ``INVALID_DIALOGUE`` for something else, one without a message, or
-    evidence that is nowhere, and ``NO_QUESTIONS`` where no question has evidence.
-    """
+    """Return dialogues, checked: some with messages and questions, whose evidence is in them."""
     if isinstance(given, Dialogue | str | Mapping) or not isinstance(given, Iterable):
         raise _invalid("Dialogues are a list.", given)
     found = tuple(given)

@@ -53,10 +53,7 @@ def call_outside(params: BeforeToolCallParams, seq: int = 0) -> RecordedCall:
 
 
 def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
-    """Return every call of some runs (recorded, loaded, still growing) at which rules are evaluated, in order.
-
-    Raises `NoeticConfigError` ``INVALID_RUN`` for a value that is not a run.
-    """
+    """Return every call of some runs (recorded, loaded, still growing) at which rules are evaluated, in order."""
     found: list[RecordedCall] = []
     for run in [runs] if isinstance(runs, Run) else runs:
         found += _kept_calls(check_run(run, "Rules are tried on runs."))
@@ -64,10 +61,7 @@ def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
 
 
 def tools_of(runs: Run | Iterable[Run], *, called: bool = True) -> dict[str, Any]:
-    """Return the tools that some runs offered, each with the JSON Schema of its arguments, and those that they only called.
-
-    The arguments of a tool that was only called are those that it was called with.
-    """
+    """Return the tools of some runs with the JSON Schema of their arguments: offered, or made of the arguments of calls."""
     offered: dict[str, Any] = {}
     used: dict[str, Any] = {}
     for run in [runs] if isinstance(runs, Run) else runs:
@@ -151,10 +145,7 @@ def _forget(number: int, ended: weakref.ref[Run]) -> None:
 
 @dataclass(slots=True)
 class _Tree:
-    """The calls of one execution tree.
-
-    Their order is known once all are: a call ends, and is recorded, after others that were decided on later.
-    """
+    """The calls of one execution tree, ordered once all are known: a call is recorded after others that were decided on later."""
 
     calls: list[tuple[int, ev.ToolCalled]] = field(default_factory=list)
     """By place, with where in the run each ended."""

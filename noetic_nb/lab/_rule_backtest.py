@@ -59,10 +59,7 @@ def _change(before: TrialResult, after: TrialResult) -> Change:
 
 
 class Trials:
-    """Recorded calls, ready for one candidate after another, such as the drafts of an editor; options are those of `steering`.
-
-    Without a `judge`, such as a `CassetteModel`, judges are skipped.
-    """
+    """Recorded calls, ready for one candidate after another; options are those of `steering`, and judges need a `judge`."""
 
     def __init__(
         self,
@@ -88,7 +85,6 @@ class Trials:
         return try_rules(snapshot, self.calls, policy=self._policy, judge=self._judge, stop=stop, work=work)
 
     def diff(self, rules: Any, candidate: Any, *, stop: Callable[[], bool] | None = None) -> pandas.DataFrame:
-        """Return the changes of a candidate; see `backtest`."""
         snapshot = as_snapshot(rules)
         other = candidate_snapshot(snapshot, candidate)
         # The rules in force are evaluated once; while someone types only the candidate changes.

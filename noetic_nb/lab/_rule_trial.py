@@ -44,20 +44,13 @@ class TrialResult:
 class Written(Protocol):
     """A ledger that grows with each decision, as rules read it in ``call.state``."""
 
-    def given(self, call: RecordedCall) -> RecordedCall:
-        """Return a call with the ledger as it is now."""
-        ...
+    def given(self, call: RecordedCall) -> RecordedCall: ...
 
-    def took(self, call: RecordedCall, decision: SteeringDecision) -> None:
-        """Write a decision to the ledger."""
-        ...
+    def took(self, call: RecordedCall, decision: SteeringDecision) -> None: ...
 
 
 def as_snapshot(rules: Any) -> RuleSnapshot:
-    """Return the rules of a book as they are now, or those that are listed.
-
-    Raises `NoeticConfigError` ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``DUPLICATE_RULE_ID``.
-    """
+    """Return the rules of a book as they are now, or those that are listed."""
     if isinstance(rules, RuleSnapshot):
         return rules
     if isinstance(rules, RuleBook):
@@ -73,10 +66,7 @@ def as_snapshot(rules: Any) -> RuleSnapshot:
 
 
 def check_targets(rules: Iterable[SteeringRule], runs: Iterable[Run], on_unknown: OnUnknown) -> None:
-    """Refuse rules that name a tool or an argument that no run has, or warn of them: their figures would be those of no rule.
-
-    Raises `NoeticConfigError` ``UNKNOWN_TOOL``, ``UNKNOWN_ARGUMENT``, or ``INVALID_OPTION``.
-    """
+    """Refuse rules that name a tool or an argument that no run has, or warn of them: their figures would be those of no rule."""
     check_one_of(("error", "warn"), "INVALID_OPTION", on_unknown=on_unknown)
     known = tools_of(runs)
     for target in unknown_targets(rules, known) if known else ():
@@ -100,11 +90,7 @@ def check_order(function: str, rules: Any, runs: Any) -> None:
 
 
 def candidate_snapshot(rules: RuleSnapshot, candidate: Any) -> RuleSnapshot:
-    """Return the rules with a candidate among them, or instead of them.
-
-    One rule takes the place of the one with its id, or comes last; a function takes the place of the predicate of the
-    rule with its name; a book or a list stands instead of all.
-    """
+    """Return the rules with a candidate in its place by id, or last; a book or a list stands instead of all."""
     if callable(candidate) and not isinstance(candidate, SteeringRule):
         name = getattr(candidate, "__name__", repr(candidate))
         old = next((rule for rule in rules if rule.id == name), None)

@@ -23,7 +23,7 @@ def profile(run: Any) -> pandas.DataFrame:
 
     Each moment belongs to one part. Of what ran at the same time a model call comes before all else, then a person who is
     waited for, then hooks and planning, then tools; equals share. So a hook that calls a model has the time without that call,
-    and a tool that runs another agent what none of that agent's calls took.
+    and a tool that runs another agent what none of that agent's calls took. See docs/behaviour/lab.md, "Where the time goes".
 
     Parameters
     ----------
@@ -43,10 +43,6 @@ def profile(run: Any) -> pandas.DataFrame:
     ------
     NoeticConfigError
         ``NOT_A_RUN``.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "Where the time goes".
 
     Examples
     --------

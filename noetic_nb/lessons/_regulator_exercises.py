@@ -37,17 +37,13 @@ _COUNTS: Final[tuple[tuple[tuple[int, ...], tuple[int, ...], float], ...]] = (
 )
 
 
-def _stops(marks: Sequence[float]) -> bool:
-    regulator = Regulator.for_user("learner").with_predicates(QualityDecline())
-    for number, mark in enumerate(marks):
-        for event in (TurnStart(f"question {number}"), TurnComplete(f"answer {number}"), QualityFeedback(mark)):
-            regulator.on_event(event)
-    return regulator.decide().kind == "circuit_break"
-
-
 def _worse(answer: Any) -> str | None:
     for marks in _MARKS:
-        given, expected = answer(list(marks)), _stops(marks)
+        regulator = Regulator.for_user("learner").with_predicates(QualityDecline())
+        for number, mark in enumerate(marks):
+            for event in (TurnStart(f"question {number}"), TurnComplete(f"answer {number}"), QualityFeedback(mark)):
+                regulator.on_event(event)
+        given, expected = answer(list(marks)), regulator.decide().kind == "circuit_break"
         if given is not expected and given != expected:
             return f"After the marks {list(marks)} the regulator answers {expected}, your function {given!r}."
         if not isinstance(given, bool):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
@@ -111,17 +111,6 @@ class _Cut:
         self.storage, self.bank = storage, bank
 
 
-def _cashier(amounts: Sequence[float]) -> Callable[[Any], Any]:
-    """Return a model that pays one amount after the other: a function of the request."""
-
-    def reply(request: Any) -> Any:
-        done = sum(item.get("type") == "function_call_output" for item in request.items)
-        users = sum(item.get("role") == "user" for item in request.items)
-        return "Paid." if done >= users * len(amounts) else CallTool("pay", amount=amounts[done % len(amounts)])
-
-    return reply
-
-
 async def _paid(answer: Any, amounts: Sequence[float], turns: int, cuts: list[_Cut], cut: _Cut | None) -> _Bank:
     """Pay in some turns, or go on after a cut; return the bank's records, and note each moment of the way in `cuts`."""
     storage, bank = InMemoryStorage(), list(cut.bank) if cut else []
@@ -140,7 +129,13 @@ async def _paid(answer: Any, amounts: Sequence[float], turns: int, cuts: list[_C
         return "paid"
 
     config = AgentConfig(name="cashier", step=react(model="scripted", tools=[pay]))
-    harness = AgentHarness(config, model=ScriptedModel(_cashier(amounts)), storage=storage, checkpoints=True)
+
+    def reply(request: Any) -> Any:
+        done = sum(item.get("type") == "function_call_output" for item in request.items)
+        users = sum(item.get("role") == "user" for item in request.items)
+        return "Paid." if done >= users * len(amounts) else CallTool("pay", amount=amounts[done % len(amounts)])
+
+    harness = AgentHarness(config, model=ScriptedModel(reply), storage=storage, checkpoints=True)
     if cut is None:
         for _ in range(turns):
             await harness.execute("Pay.", thread_id="bills")

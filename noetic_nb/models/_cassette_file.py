@@ -83,10 +83,7 @@ def _usage(sent: int, written: int, *parts: int | None) -> Usage:
 
 
 class TapeSecrets:
-    """The secrets of one tape: each has a placeholder, and the same one for as long as the tape is kept.
-
-    A tape of the first version knew one placeholder for all; it goes on doing so.
-    """
+    """The placeholders of the secrets of one tape; a tape of the first version has one for all."""
 
     def __init__(self, salt: bytes | None = None, digests: Iterable[str] = (), *, version: int = VERSION) -> None:
         self.version = version
@@ -95,7 +92,6 @@ class TapeSecrets:
         self._known: dict[str, str] = {}
 
     def hide(self, value: Any) -> Any:
-        """Return data with a placeholder for each secret."""
         return Redaction(self._placeholder if self.version > 1 else None).data(value)
 
     def _placeholder(self, secret: str) -> str:
@@ -112,7 +108,6 @@ class TapeSecrets:
         return hmac.new(self.salt, text, "sha256").hexdigest()
 
     def head(self) -> dict[str, Any]:
-        """Return the first line of the tape."""
         head: dict[str, Any] = {"format": FORMAT, "version": self.version}
         if self.version > 1:
             head |= {"salt": self.salt.hex(), "secrets": list(self.digests)}
@@ -128,10 +123,7 @@ class TapeSecrets:
         return cls(bytes.fromhex(head["salt"]), head["secrets"], version=head["version"])
 
     def same(self, recorded: Any, asked: Any) -> bool:
-        """Tell whether a request of a tape of the first version is the one that is asked: a placeholder stands for any text.
-
-        A text that was a secret when it was recorded may be none today, and the other way round.
-        """
+        """Tell whether a request is the one of a tape of the first version, where a placeholder stands for any text."""
         if isinstance(recorded, dict) and isinstance(asked, dict):
             return recorded.keys() == asked.keys() and all(self.same(recorded[key], asked[key]) for key in asked)
         if isinstance(recorded, list) and isinstance(asked, list):
@@ -167,10 +159,7 @@ def _logprob(token: str, number: float, alternatives: Any = ()) -> TokenLogprob:
 
 
 def content_of(request: ModelRequest) -> dict[str, Any]:
-    """Return a request as plain data: model, instructions, items, tools, parameters, output schema.
-
-    Purpose and thread are left out: they change nothing about the answer. Secrets are still in it.
-    """
+    """Return a request as plain data, without purpose and thread, which change no answer; secrets are still in it."""
     calls: dict[Any, str] = {}
     items = []
     for item in request.items:
@@ -217,10 +206,6 @@ def _corrupt(path: Path, line: int, what: str) -> NoeticError:
 
 
 def read_cassette(path: Path) -> Tape:
-    """Read every answer of a tape.
-
-    Raises `NoeticError` ``invalid_run_file`` with `path` and `line` for a damaged or newer one, ``storage_failed`` for none.
-    """
     try:
         with regular_file(path) as file:
             lines = file.read().splitlines()
@@ -261,10 +246,7 @@ def read_cassette(path: Path) -> Tape:
 
 
 def write_cassette(path: Path, tape: Tape) -> None:
-    """Write a whole tape at once: a crash leaves the old file or the new one, never half of one.
-
-    Raises `NoeticError` ``storage_failed``; the old file is untouched then.
-    """
+    """Write a whole tape at once: a crash leaves the old file or the new one, never half of one."""
     lines: list[Any] = [tape.secrets.head()]
     lines += [{"request": entry.request, "answer": entry.answer} for entry in tape.entries]
     try:

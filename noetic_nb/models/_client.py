@@ -68,10 +68,7 @@ _CAMEL: Final = {name.split("_")[0] + "".join(map(str.title, name.split("_")[1:]
 
 
 def usage_from(counts: Mapping[str, Any]) -> Usage:
-    """Return counts by name, in either spelling, as usage.
-
-    Raises `ValueError` for another name, or a count that is neither a whole number from 0 nor None.
-    """
+    """Return counts by name, in either spelling, as usage."""
     named = {_CAMEL.get(name, name): value for name, value in counts.items() if value is not None}
     if not named.keys() <= set(Usage._fields) or not all(type(n) is int and n >= 0 for n in named.values()):
         raise ValueError(f"usage must be counts of {', '.join(Usage._fields)}, not {dict(counts)!r:.200}")

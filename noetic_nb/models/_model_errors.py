@@ -34,11 +34,7 @@ def failed(
     cost: float | None = None,
     **facts: Any,
 ) -> NoeticError:
-    """Make an ``llm_failed`` error; credentials in its text are hidden.
-
-    The `reason` is one of `FailureReason`, stable, unlike the wording; `status` is the HTTP status of the answer; `usage` and
-    `cost` were spent all the same; `facts` are further fields of the error.
-    """
+    """Make an ``llm_failed`` error with a stable `reason` and what was spent; credentials in its text are hidden."""
     return NoeticError(
         "llm_failed",
         # Providers repeat parts of a request in their messages, sometimes the key.
@@ -53,7 +49,6 @@ def failed(
 
 
 def cut_off() -> NoeticError:
-    """Make the ``llm_failed`` error of a stream that ended before its answer did."""
     hint = "Try again; a proxy between you and the model may cut long answers."
     return failed("The stream ended before the answer did", reason="disconnect", hint=hint)
 
@@ -107,11 +102,7 @@ class Failure:
 
 
 def backoff_ms(attempt: int, asked_ms: float | None, rng: random.Random) -> float | None:
-    """Return how many milliseconds to wait before the next attempt.
-
-    `asked_ms`, what the provider asked for, or 500 ms doubled after each `attempt` (from 0) up to 8 s, shortened by
-    up to a half at random. None where the provider asked for more than a minute: do not wait.
-    """
+    """Return the milliseconds before the next attempt: as asked, or 500 doubled up to 8 s; None for more than a minute."""
     if asked_ms is not None and asked_ms > 0:
         return asked_ms if asked_ms <= LONGEST_ASKED_WAIT_MS else None
     # The exponent is held below where a float would overflow; the longest wait is reached long before.
@@ -120,10 +111,7 @@ def backoff_ms(attempt: int, asked_ms: float | None, rng: random.Random) -> floa
 
 
 def retry_after_ms(headers: Mapping[str, str], clock: Clock) -> float | None:
-    """Read how long a provider asks to wait: ``retry-after-ms``, or ``Retry-After`` in seconds or as a date.
-
-    RFC 9110, section 10.2.3.
-    """
+    """Read how long a provider asks to wait, in the headers of RFC 9110, section 10.2.3, or ``retry-after-ms``."""
     for name, unit in (("retry-after-ms", 1.0), ("retry-after", 1_000.0)):
         # The finer unit first: a provider that sends both has rounded the other one.
         text = (headers.get(name) or "").strip()
@@ -153,10 +141,7 @@ def _message(exc: Any) -> tuple[str, str | None]:
 
 
 def classify(exc: Exception, *, clock: Clock, answering: bool = False) -> Failure:
-    """Translate an exception of the SDK or its transport: ``llm_rate_limit`` for status 429, ``llm_failed`` for the rest.
-
-    A lost connection is a ``"disconnect"`` where the provider was `answering`; the clock is for dates that it names.
-    """
+    """Translate an exception of the SDK or its transport; a connection lost while `answering` is a ``"disconnect"``."""
     import openai
 
     message, code = _message(exc)

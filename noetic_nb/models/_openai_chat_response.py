@@ -48,19 +48,6 @@ def read_chat(body: Any, names: WireNames, ids: Ids) -> Answer:
 class ChatStream:
     """Put a streamed answer together: `feed` every chunk, then `finish`."""
 
-    __slots__ = (
-        "_calls",
-        "_finish_reason",
-        "_ids",
-        "_logprobs",
-        "_model",
-        "_names",
-        "_places",
-        "_silent",
-        "_texts",
-        "_usage",
-    )
-
     def __init__(self, names: WireNames, ids: Ids) -> None:
         self._names, self._ids = names, ids
         self._texts: dict[str, list[str]] = {"text": [], "reasoning": [], "refusal": []}
@@ -122,10 +109,7 @@ class ChatStream:
         )
 
     def finish(self) -> Answer:
-        """Return the whole answer.
-
-        Raises `NoeticError` ``llm_failed`` with reason ``"disconnect"`` if the stream ended before the answer did.
-        """
+        """Return the whole answer; a stream that ended before it is an error with reason ``"disconnect"``."""
         if self._silent:
             raise garbage("the stream held no event", "")
         # A connection that a proxy cut cleanly looks like an end; without a reason it is none.
@@ -148,8 +132,6 @@ class ChatStream:
 
 class _Call:
     """A call of a tool as it comes in."""
-
-    __slots__ = ("_arguments", "given_id", "id", "name")
 
     def __init__(self, ids: Ids) -> None:
         self.id = ids.new("call")

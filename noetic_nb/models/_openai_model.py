@@ -22,32 +22,19 @@ from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import thaw
 from noetic_nb.items._build import with_own_call_ids
 from noetic_nb.items._messages import openai_chat
+from noetic_nb.models import _openai_wire as wire
 from noetic_nb.models._client import ModelRequest, ModelResponse, StreamPart
 from noetic_nb.models._model_errors import SLOW, Failure, backoff_ms, classify, failed
 from noetic_nb.models._openai_chat_response import ChatStream, read_chat
 from noetic_nb.models._openai_responses import ResponsesStream, read_response, responses_body
-from noetic_nb.models._openai_wire import (
-    Headers,
-    Secret,
-    WireNames,
-    WireOptions,
-    enforceable,
-    is_official,
-    mask,
-    names_of,
-    plain,
-    schema_name,
-    shown_address,
-    system_text,
-)
 from noetic_nb.models._pricing import Price, check_price, cost_of
 from noetic_nb.models._response_items import Answer, settle
 from noetic_nb.redact import redact, safe_logger
 
 
-def chat_body(request: ModelRequest, names: WireNames, options: WireOptions) -> dict[str, Any]:
+def chat_body(request: ModelRequest, names: wire.WireNames, options: wire.WireOptions) -> dict[str, Any]:
     """Return the keyword arguments of ``chat.completions.create``; raises `NoeticConfigError` ``UNSUPPORTED_BY_API``."""
-    system, items = system_text(request)
+    system, items = wire.system_text(request)
     messages = [{"role": "system", "content": system}] if system else []
     messages += openai_chat.encode(with_own_call_ids(items), to_wire=names.to_wire)
     body: dict[str, Any] = {"model": options.model, "messages": messages}
@@ -69,9 +56,9 @@ def chat_body(request: ModelRequest, names: WireNames, options: WireOptions) -> 
         body["response_format"] = {
             "type": "json_schema",
             "json_schema": {
-                "name": schema_name(request.output_schema),
+                "name": wire.schema_name(request.output_schema),
                 "schema": thaw(request.output_schema),
-                "strict": enforceable(request.output_schema),
+                "strict": wire.enforceable(request.output_schema),
             },
         }
     if request.params is not None:
@@ -106,6 +93,8 @@ _NO_KEY: Final = "not-needed"
 
 class OpenAIModel:
     """Answer through an OpenAI-compatible endpoint.
+
+    See docs/behaviour/models.md, "OpenAI client".
 
     Parameters
     ----------
@@ -146,10 +135,6 @@ class OpenAIModel:
     ------
     NoeticConfigError
         ``INVALID_MODEL_OPTION`` or ``INVALID_PRICE``. A missing key is reported when a call is made.
-
-    References
-    ----------
-    .. [1] docs/behaviour/models.md, "OpenAI client".
 
     Examples
     --------
@@ -217,9 +202,9 @@ class OpenAIModel:
         self._max_retries = max_retries
         self._logprobs = None if logprobs is False else 0 if logprobs is True else logprobs
         self._price = price
-        self._key = Secret(api_key)
+        self._key = wire.Secret(api_key)
         self._base_url = base_url
-        self._headers = Headers(extra_headers or {})
+        self._headers = wire.Headers(extra_headers or {})
         self._extra_body = dict(extra_body) if extra_body else None
         self._http_client = http_client
         self._own_client = client
@@ -230,7 +215,7 @@ class OpenAIModel:
         self._ids = ids
 
     def __repr__(self) -> str:
-        where = f", base_url={shown_address(self._base_url)!r}" if self._base_url else ""
+        where = f", base_url={wire.shown_address(self._base_url)!r}" if self._base_url else ""
         return f"OpenAIModel({redact(self.model)!r}, api={self.api!r}{where})"
 
     async def __aenter__(self) -> Self:
@@ -263,11 +248,11 @@ class OpenAIModel:
         try:
             return await self._complete(request)
         except NoeticError as error:
-            mask(error, self._secret())
+            wire.mask(error, self._secret())
             raise
 
     async def _complete(self, request: ModelRequest) -> ModelResponse:
-        names = names_of(request)
+        names = wire.names_of(request)
         client, body = self._client(), self._body(request, names)
         create = client.chat.completions.create if self.api == "chat" else client.responses.create
         attempt = 0
@@ -283,7 +268,7 @@ class OpenAIModel:
             # Outside of the except clause: the error must not carry the SDK's exception, with its headers, as context.
             if failure is None:
                 read = read_chat if self.api == "chat" else read_response
-                return self._settled(read(plain(result), names, self._ids), request)
+                return self._settled(read(wire.plain(result), names, self._ids), request)
             await self._wait_or_raise(failure, attempt)
             attempt += 1
 
@@ -300,11 +285,11 @@ class OpenAIModel:
                 async for part in parts:
                     yield part
         except NoeticError as error:
-            mask(error, self._secret())
+            wire.mask(error, self._secret())
             raise
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
-        names = names_of(request)
+        names = wire.names_of(request)
         client, body = self._client(), self._body(request, names)
         body["stream"] = True
         create = client.responses.create
@@ -327,7 +312,7 @@ class OpenAIModel:
                         if event is None or isinstance(event, Failure):
                             failure = event
                             break
-                        for delta in answer.feed(plain(event)):
+                        for delta in answer.feed(wire.plain(event)):
                             seen = True
                             yield delta
             if failure is None:
@@ -425,11 +410,11 @@ class OpenAIModel:
         return self._base_url or os.environ.get("OPENAI_BASE_URL") or None
 
     def _body(self, request: ModelRequest, names: Any) -> dict[str, Any]:
-        official = is_official(self._address())
+        official = wire.is_official(self._address())
         name = self.model or request.model
         # OpenAI itself does not know its models by the names routers give them.
         name = name.removeprefix("openai/") if official else name
-        options = WireOptions(model=name, official=official, logprobs=self._logprobs)
+        options = wire.WireOptions(model=name, official=official, logprobs=self._logprobs)
         body = (chat_body if self.api == "chat" else responses_body)(request, names, options)
         # In the package's own argument, or it would refuse fields that it does not know.
         if self._extra_body:

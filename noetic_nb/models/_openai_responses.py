@@ -25,10 +25,7 @@ _UNFINISHED: Final = frozenset({"cancelled", "queued", "in_progress"})
 
 
 def responses_body(request: ModelRequest, names: WireNames, options: WireOptions) -> dict[str, Any]:
-    """Return the keyword arguments of ``responses.create``.
-
-    Raises `NoeticConfigError` ``UNSUPPORTED_BY_API`` for stop sequences, and for items, that this API has no form for.
-    """
+    """Return the keyword arguments of ``responses.create``."""
     system, items = system_text(request)
     sent = openai_responses.encode(with_own_call_ids(items), to_wire=names.to_wire)
     body: dict[str, Any] = {"model": options.model, "input": sent}
@@ -71,11 +68,7 @@ def responses_body(request: ModelRequest, names: WireNames, options: WireOptions
 
 
 def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLogprob, ...] = ()) -> Answer:
-    """Read a whole answer.
-
-    `logprobs` is what a stream reported on the way, used where the response itself holds none. Raises `NoeticError`
-    ``llm_failed`` with reason ``"garbage"`` if `body` is not a response, or as the provider's own failure says.
-    """
+    """Read a whole answer; `logprobs` is what a stream reported on the way, used where the response itself holds none."""
     if not isinstance(body, Mapping):
         raise garbage("it is no JSON object", body)
     usage = usage_of_provider(body.get("usage"), "input_tokens", "output_tokens")
@@ -174,8 +167,6 @@ _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response
 class ResponsesStream:
     """Put a streamed answer together: `feed` every event, then `finish`."""
 
-    __slots__ = ("_calls", "_ids", "_logprobs", "_names", "_response", "_silent")
-
     def __init__(self, names: WireNames, ids: Ids) -> None:
         self._names, self._ids = names, ids
         self._calls: dict[Any, dict[str, Any]] = {}
@@ -208,10 +199,7 @@ class ResponsesStream:
         return []
 
     def finish(self) -> Answer:
-        """Return the whole answer.
-
-        Raises `NoeticError` ``llm_failed``, with reason ``"disconnect"`` if the stream ended before the answer did.
-        """
+        """Return the whole answer; a stream that ended before it is an error with reason ``"disconnect"``."""
         if self._silent:
             raise garbage("the stream held no event", "")
         if self._response is None:

@@ -30,12 +30,7 @@ def _plain(name: str) -> str:
 
 
 class WireNames:
-    """A two-way map between canonical names and wire names; it does not depend on the order of the names.
-
-    Names that become one on the wire get a suffix made from the full name, so the map can always be read backwards.
-    """
-
-    __slots__ = ("_back", "_forth")
+    """A two-way map between canonical names and wire names; names that become one on the wire get a suffix."""
 
     def __init__(self, names: Iterable[str]) -> None:
         # Sorted, so that the map does not depend on the order of the tools.
@@ -59,10 +54,7 @@ class WireNames:
             self._back[wire] = name
 
     def to_wire(self, name: str) -> str:
-        """Return the wire name of a name this map was made with.
-
-        Raises `KeyError` if it was not: a map is made once per request, from every name in it.
-        """
+        """Return the wire name of a name this map was made with, else raise `KeyError`."""
         return self._forth[name]
 
     def from_wire(self, name: str) -> str:
@@ -127,10 +119,7 @@ _EXCERPT: Final = 160
 
 @dataclass(frozen=True, slots=True)
 class WireOptions:
-    """How to ask: the model's name on the wire, whether the endpoint is OpenAI's own, and which logprobs are wanted.
-
-    `logprobs` is None for none, else the number of alternatives per token.
-    """
+    """How to ask: the model's name, whether the endpoint is OpenAI's own, and how many `logprobs` per token, None for none."""
 
     model: str
     official: bool
@@ -185,17 +174,12 @@ def system_text(request: ModelRequest) -> tuple[str, list[Item]]:
 
 
 def schema_name(schema: Mapping[str, Any]) -> str:
-    """Return a legal name for an output schema, from its title."""
     title = schema.get("title")
     return _NAME_CHARACTERS.sub("_", title)[:64] if isinstance(title, str) and title else "output"
 
 
 def enforceable(schema: object) -> bool:
-    """Tell whether a provider can enforce a schema: every object in it is closed and requires all of its properties.
-
-    Others are sent as a wish, not a promise; the runtime validates the answer in either case. (OpenAI, "Structured model
-    outputs", section "Supported schemas".)
-    """
+    """Tell whether a provider can enforce a schema ("Structured model outputs"): closed objects that require all properties."""
     if isinstance(schema, Mapping):
         if schema.get("type") == "object" or "properties" in schema:
             properties = schema.get("properties")

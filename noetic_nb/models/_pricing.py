@@ -93,12 +93,7 @@ def cost_of(
     base_url: str | None = None,
     at_ms: float | None = None,
 ) -> float | None:
-    """Return the cost of a call in US dollars, None when nobody knows (docs/behaviour/models.md, "Prices").
-
-    The caller's own `price` wins over everything, then comes the charge that the provider `reported`. The provider is
-    found in the price list by `base_url`, or by the name of the model when absent; `at_ms` is when it was called, now
-    when absent.
-    """
+    """Return the cost of a call in US dollars: by `price`, else as `reported`, else from the price list, else None."""
     if price is not None:
         if callable(price):
             return price(model, usage)

@@ -43,10 +43,7 @@ def answer_items(
     finish_reason: str | None = None,
     ids: Ids,
 ) -> tuple[Item, ...]:
-    """Make the items of one answer; `calls` are (call id, name, arguments), arguments as the model wrote them.
-
-    A `finish_reason` of ``"length"`` or ``"content_filter"`` makes the message and the calls ``incomplete``.
-    """
+    """Make the items of one answer; `calls` are (call id, name, arguments), arguments as the model wrote them."""
     items: list[Item] = []
     if reasoning:
         part = FrozenDict(type="reasoning_text", text=reasoning)
@@ -93,10 +90,7 @@ class Answer:
 
 
 def settle(answer: Answer, cost: float | None) -> ModelResponse:
-    """Return an answer as a response.
-
-    Raises `NoeticError` ``llm_refused`` for a refusal alone, ``llm_failed`` for thoughts alone, with usage and cost.
-    """
+    """Return an answer as a response; a refusal or thoughts alone are errors, with usage and cost."""
     # Thoughts alone answer nothing, and a loop that took them for an answer would end with an empty reply.
     reason = finish_reason_of(answer.finish_reason)
     has_content = any(item["type"] != "reasoning" and not _only_refuses(item) for item in answer.items)

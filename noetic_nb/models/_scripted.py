@@ -46,8 +46,6 @@ _GARBAGE: Final[Mapping[str, Any]] = {"choices": "?", "items": [{"text": "not an
 class _Counter:
     """Ids that count up; the seed keeps the ids of two models in one conversation apart."""
 
-    __slots__ = ("_count", "_prefix")
-
     def __init__(self, seed: int) -> None:
         self._prefix = f"s{seed}_" if seed else ""
         self._count = itertools.count(1)
@@ -81,8 +79,6 @@ def _counter_of(usage: Any) -> Tokenizer:
 
 class _Part:
     """One list or function of a script, and how far it has been performed."""
-
-    __slots__ = ("function", "lines", "place", "position")
 
     def __init__(self, script: Any, place: str) -> None:
         self.place = place

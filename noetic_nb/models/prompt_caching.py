@@ -138,10 +138,7 @@ def cache_rules(model: str) -> CacheRules | None:
     """Return how the provider of a model caches prompts, None where it does not say so precisely, or is not known.
 
     A name may have its provider in front (``openai/gpt-4o``), or `SIMULATED`.
-
-    References
-    ----------
-    .. [1] docs/behaviour/models.md, "Caching of prompts".
+    See docs/behaviour/models.md, "Caching of prompts".
 
     Examples
     --------

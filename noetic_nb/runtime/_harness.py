@@ -150,8 +150,6 @@ class AgentHarness(HarnessThreads):
         self._threads = self._durable or Threads(self._engine, self)
         self._threads.forgets = checkpoints is None and storage is not None and not isinstance(storage, InMemoryStorage)
 
-    # -- turns --------------------------------------------------------------------------------------------------
-
     @explained(**HINTS["execute"])
     def execute(
         self,
@@ -381,8 +379,6 @@ class AgentHarness(HarnessThreads):
     def executions(self) -> tuple[str, ...]:
         """Ids of the executions that are open now."""
         return tuple(self._threads.live)
-
-    # -- recording ------------------------------------------------------------------------------------------------
 
     def subscribe(self, sink: EventSink) -> Callable[[], None]:
         """Send every event to a sink; returns a function that ends this.

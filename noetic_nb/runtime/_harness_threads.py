@@ -36,8 +36,6 @@ class HarnessThreads:
     _threads: Threads
     _durable: DurableThreads | None
 
-    # -- feedback -------------------------------------------------------------------------------------------------
-
     @explained(**HINTS["feedback"])
     async def feedback(self, thread_id: str = "default", *, quality: float, source: str = "user") -> None:
         """Rate the last reply of a thread.
@@ -92,8 +90,6 @@ class HarnessThreads:
         await self._threads.cleared(thread_id)
         self._threads.known(thread_id)
         return self._threads.context_of(thread_id)
-
-    # -- inspection -----------------------------------------------------------------------------------------------
 
     def preview(self, thread_id: str = "default") -> TurnPlan:
         """Return the plan of the next model call of a thread, without calling anything.
@@ -237,8 +233,6 @@ class HarnessThreads:
     def threads(self) -> tuple[str, ...]:
         """The threads there are."""
         return tuple(self._threads.by_id)
-
-    # -- threads that outlive their process -----------------------------------------------------------------------
 
     async def unfinished(self) -> tuple[str, ...]:
         """Return the ids of turns that were under way when their process ended, from the storage of checkpoints."""

@@ -141,10 +141,7 @@ class Requirement(NamedTuple):
 
 
 class StepRecord(Frozen):
-    """The id of a step, and the required fields of its kind.
-
-    Raises `NoeticConfigError` ``EMPTY_STEP_ID``, a code of the kind of step, or ``INVALID_STEP``.
-    """
+    """The id of a step, and the required fields of its kind."""
 
     needs: ClassVar[tuple[Requirement, ...]] = ()
     is_part = True

@@ -205,10 +205,7 @@ def tool(
 
 
 def as_tools(value: object) -> object:
-    """Return one tool or function, or several, as a tuple of tools; anything else as it is.
-
-    Raises `NoeticConfigError` ``TOOL_NAME_COLLISION`` for two different tools of one name, or as `make_tool`.
-    """
+    """Return one tool or function, or several, as a tuple of tools; anything else as it is."""
     if isinstance(value, Tool) or callable(value):
         value = [value]
     if isinstance(value, list | tuple):
@@ -222,10 +219,7 @@ def as_tools(value: object) -> object:
 
 
 def chooses_tools(value: object) -> bool:
-    """Tell whether a function chooses tools at run time, rather than being one.
-
-    It takes the context and nothing else: one parameter, named ``ctx`` or without the annotation that a tool would have.
-    """
+    """Tell whether a function chooses tools at run time: its only parameter is the context, ``ctx`` or without annotation."""
     if isinstance(value, Tool) or not callable(value):
         return False
     try:

@@ -30,10 +30,7 @@ class Verdict(NamedTuple):
 
 
 class StepMeta(NamedTuple):
-    """The last llm step: the tools its last model call asked for, its cost, its answer, and the finish reason.
-
-    Calls in an answer that was cut off are none: nothing was run.
-    """
+    """The last llm step: its cost, answer and finish reason, and the tools its last call asked for, none if it was cut off."""
 
     tool_calls: tuple[Item, ...] = ()
     usage: Usage = NO_USAGE
@@ -59,9 +56,6 @@ class LoopSnapshot(NamedTuple):
     def asked_for_tools(self) -> bool:
         """Whether the last model call asked for a tool."""
         meta = self.last_step_meta
-        # Nearly always; mappings are for predicates that are tried on snapshots made by hand.
-        if type(meta) is StepMeta:
-            return bool(meta.tool_calls)
         if isinstance(meta, Mapping):
             return bool(meta.get("tool_calls") or meta.get("toolCalls"))
         return meta is not None and bool(meta.tool_calls)
@@ -381,9 +375,7 @@ def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
 class until:
     """Builders of loop predicates.
 
-    References
-    ----------
-    .. [1] docs/behaviour/steps.md, "Loop predicates".
+    See docs/behaviour/steps.md, "Loop predicates".
 
     Examples
     --------

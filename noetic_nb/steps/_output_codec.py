@@ -56,8 +56,6 @@ class OutputCodec(Protocol):
 class OutputReader:
     """One answer while it is read. An error is kept for the end: until then the answer may turn out not to be the last."""
 
-    __slots__ = ("_error", "_pieces", "_run")
-
     def __init__(self, codec: OutputCodec) -> None:
         self._pieces: list[str] = []
         self._error: Exception | None = None
@@ -69,7 +67,6 @@ class OutputReader:
             self._error = exc
 
     def feed(self, piece: str) -> None:
-        """Take the next piece."""
         if not piece:
             return
         self._pieces.append(piece)
@@ -100,8 +97,6 @@ class OutputReader:
 class CodecOutput:
     """A codec where an `OutputSchema` may stand; raises `NoeticConfigError` ``INVALID_CODEC`` for instructions of no text."""
 
-    __slots__ = ("codec",)
-
     # Providers enforce schemas; what a codec reads need not be JSON.
     json_schema: Final = None
 
@@ -113,10 +108,7 @@ class CodecOutput:
         self.codec = codec
 
     def parse(self, text: str, *, step_id: str, reading: OutputReader | None = None) -> Any:
-        """Return the value of a finished text; a reading that was fed just this text is not begun again.
-
-        Raises `NoeticError` ``llm_parse_error`` with ``raw``, ``schema`` (None) and ``validation_error``.
-        """
+        """Return the value of a finished text; a reading that was fed just this text is not begun again."""
         if reading is None or not reading.has_read(text):
             reading = OutputReader(self.codec)
             reading.feed(text)

@@ -28,7 +28,6 @@ def inner_steps(step: Step) -> tuple[Step, ...]:
 
 
 def _held(value: Any) -> Iterator[Step]:
-    """Yield the steps in a field of a step of any kind."""
     if isinstance(value, StepRecord | Route):
         yield value.target if isinstance(value, Route) else cast(Step, value)
     elif isinstance(value, tuple):
@@ -82,7 +81,6 @@ def steps_within(step: Step | None) -> Iterator[Step]:
 
 
 def llm_steps(step: Step | None) -> Iterator[LLMStep]:
-    """Yield the llm steps inside a step, in order."""
     for found in steps_within(step):
         if isinstance(found, LLMStep):
             yield found
@@ -157,11 +155,6 @@ ContextIn: TypeAlias = Annotated[
 ContextOut: TypeAlias = Annotated[FullResult | SummaryResult | SchemaResult, Field(discriminator="strategy")]
 
 
-def as_strategy(value: Any) -> Any:
-    """Return a strategy given by its name alone in its long form."""
-    return {"strategy": value} if isinstance(value, str) else value
-
-
 # Milliseconds; docs/decisions/limits.md, "Steps".
 MAX_DELAY_MS: Final = 30_000.0
 
@@ -169,14 +162,12 @@ MAX_DELAY_MS: Final = 30_000.0
 class RetryPolicy(Frozen):
     """Tries and waits.
 
+    See docs/behaviour/steps.md, "Retries".
+
     Raises
     ------
     NoeticConfigError
         ``INVALID_RETRY`` for fewer than one attempt.
-
-    References
-    ----------
-    .. [1] docs/behaviour/steps.md, "Retries".
 
     Examples
     --------
@@ -391,7 +382,7 @@ class SpawnStep(StepRecord):
     @field_validator("context_in", "context_out", mode="before")
     @classmethod
     def _named(cls, value: Any) -> Any:
-        return as_strategy(value)
+        return {"strategy": value} if isinstance(value, str) else value
 
     @field_validator("memory", mode="before")
     @classmethod

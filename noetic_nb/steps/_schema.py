@@ -57,8 +57,6 @@ _COMPOSED: Final = (list, dict, Union, UnionType)
 class OutputSchema:
     """Checks values and describes itself as JSON Schema (docs/behaviour/steps.md, "Schemas")."""
 
-    __slots__ = ("_adapter", "_validator", "given", "json_schema")
-
     def __init__(self, given: Any) -> None:
         self.given = given
         self._adapter: TypeAdapter[Any] | None = None
@@ -74,10 +72,7 @@ class OutputSchema:
             raise NoeticConfigError("INVALID_SCHEMA", f"This is not a schema: {exc}", given=given, hint=hint) from exc
 
     def check(self, value: Any, *, strict: bool = False) -> Any:
-        """Return a value that fits, converted where the schema is a Python type and `strict` is not set.
-
-        Raises `ValueError`, which says where it does not fit.
-        """
+        """Return a value that fits, converted where the schema is a Python type and `strict` is not set; else `ValueError`."""
         if self._adapter is not None:
             try:
                 return self._adapter.validate_python(value, strict=strict)
@@ -90,10 +85,7 @@ class OutputSchema:
         return value
 
     def parse(self, text: str, *, step_id: str) -> Any:
-        """Read JSON text and check it.
-
-        Raises `NoeticError` ``llm_parse_error`` with ``raw``, ``schema`` and ``validation_error``.
-        """
+        """Read JSON text and check it; the error ``llm_parse_error`` has ``raw``, ``schema`` and ``validation_error``."""
         try:
             return self.check(json.loads(text))
         except (ValueError, RecursionError) as exc:
@@ -101,7 +93,6 @@ class OutputSchema:
             raise self.refusal(text, problem, step_id) from exc
 
     def refusal(self, raw: str, problem: str, step_id: str) -> NoeticError:
-        """Return the error for an output that does not fit."""
         return NoeticError(
             "llm_parse_error",
             f"The output of step {step_id!r} does not fit its schema: {problem}",
@@ -177,10 +168,7 @@ def _validator(given: Mapping[str, Any]) -> Any:
 
 @cache
 def _validator_class() -> Any:
-    """Return jsonschema's checker of draft 2020-12, with numbers compared as here and frozen data read as JSON.
-
-    The package is imported here, with the first schema that is data: most agents have none.
-    """
+    """Return jsonschema's checker, imported with the first schema that is data, with numbers and frozen data read as here."""
     from jsonschema import Draft202012Validator
     from jsonschema import exceptions as found
     from jsonschema.validators import extend

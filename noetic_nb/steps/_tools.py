@@ -56,6 +56,8 @@ class BoundArguments(NamedTuple):
 class Tool:
     """A tool as a record.
 
+    See docs/behaviour/steps.md, "Tools".
+
     Parameters
     ----------
     name, description : str
@@ -80,10 +82,6 @@ class Tool:
     ------
     NoeticConfigError
         ``EMPTY_TOOL_NAME``.
-
-    References
-    ----------
-    .. [1] docs/behaviour/steps.md, "Tools".
     """
 
     name: str
@@ -246,11 +244,7 @@ async def drained(
     wait: Callable[[Awaitable[Any]], Awaitable[Any]] = awaited,
     worker: OnTheSpot = ON_THE_SPOT,
 ) -> Any:
-    """Run a generator to its end and return its value: the last piece where it returns None, as every async one does.
-
-    `report` gets each piece when it is there; `wait` awaits all there is to await, and may cut it short, which closes the
-    generator; one that is not async runs in `worker`.
-    """
+    """Run a generator to its end and return its value; `report` gets each piece, and `wait` may close it early."""
     piece = None
     if isinstance(pieces, AsyncIterator):
         try:
@@ -314,12 +308,7 @@ def twin_error(name: str) -> NoeticConfigError:
 
 
 class ToolSet:
-    """The tools of one llm step: found by the name the model uses, canonical or as it travels on the wire.
-
-    Raises `NoeticConfigError` ``TOOL_NAME_COLLISION`` where two tools have one name, or would look alike to a provider.
-    """
-
-    __slots__ = ("_by_name", "_counted", "_offered", "_others", "specs", "tokens", "tools")
+    """The tools of one llm step: found by the name the model uses, canonical or as it travels on the wire."""
 
     def __init__(self, tools: Iterable[Tool], *, reserved: Iterable[Tool] = ()) -> None:
         """`reserved` are the functions of layers, whose names no other tool may have."""
@@ -377,7 +366,6 @@ class ToolSet:
 
     @property
     def offered(self) -> tuple[OfferedTool, ...]:
-        """The tools as a run records them."""
         # Once, as the same tools are offered at every turn.
         if self._offered is None:
             self._offered = tuple(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -20,8 +19,6 @@ encode: Final = encoding(
 """How the values of every store are written."""
 # Keys that are put in their places one by one; more are sorted together with those that are.
 _MOST_NEW_KEYS: Final = 1_000
-# Values that nobody has read and that are not written yet; as objects they take about a KiB more than as text.
-_MOST_LATE: Final = 10_000
 
 
 def json_text(key: str, value: JsonValue) -> str:
@@ -56,28 +53,19 @@ class InMemoryStorage:
 
     is_prompt: Final = True
     """What waits here waits for futures of the loop only: see `ThreadStore.is_prompt`."""
-    keeps_text: Final = True
-    """See `ThreadStore.keeps_text`."""
 
     def __init__(self, initial: Mapping[str, JsonValue] | None = None) -> None:
-        # Or, in place of a text, what nobody writes into: data that it would be read as, or what writes itself once it is read.
-        # Most are replaced before that.
+        # Or, in place of a text, data that it would be read as, which nobody writes into.
         self._texts: dict[str, Any] = {key: json_text(key, value) for key, value in (initial or {}).items()}
         # The keys in order, None where that is not known, and those that were written since; some of both may be gone.
         self._order: list[str] | None = None
         self._new: list[str] = []
         self._ordered = self._texts
-        # The keys of values that are written once they are read, the oldest first; some may be gone.
-        self._late: deque[str] = deque()
 
     def get_now(self, key: str) -> JsonValue | None:
         """Return a copy of the value under a key, or None: `get` for callers that need not wait."""
         found: Any = self._texts.get(key)
-        if type(found) is str:
-            return json.loads(found)
-        if hasattr(type(found), "lasts"):
-            return json.loads(found.json_text())
-        return own_copy(found)
+        return json.loads(found) if type(found) is str else own_copy(found)
 
     def set_now(self, key: str, value: JsonValue, *, is_own: bool = False) -> None:
         """Keep a copy of a value, None to forget the key: `set` and `delete` for callers that need not wait.
@@ -101,33 +89,18 @@ class InMemoryStorage:
     def write_now(
         self, values: Mapping[str, JsonValue], delete: Iterable[str] = (), absent: Iterable[str] = ()
     ) -> None:
-        """Write several keys, all of them or none: `write_together` for callers that need not wait.
-
-        A value whose class says that it ``lasts`` is asked for its ``json_text()`` only when it is read: nothing that it
-        says may change, and it must not fail.
-        """
-        texts, late = self._texts, self._late
+        """Write several keys, all of them or none: `write_together` for callers that need not wait."""
+        texts = self._texts
         for key in absent:
             if key in texts:
                 raise key_taken(key)
-        written = values
-        for value in values.values():
-            if not hasattr(type(value), "lasts"):
-                written = {
-                    key: value if hasattr(type(value), "lasts") else json_text(key, value)
-                    for key, value in values.items()
-                }
-                break
+        written = {key: json_text(key, value) for key, value in values.items()}
         texts.update(written)
         for key in delete:
             texts.pop(key, None)
-        new = self._new
-        new += written
-        if len(new) > _MOST_NEW_KEYS:
+        self._new += written
+        if len(self._new) > _MOST_NEW_KEYS:
             self._forget_new()
-        late += written  # those that are text already stay so
-        while len(late) > _MOST_LATE:
-            self._text(late.popleft())
 
     def has_under(self, prefix: str) -> bool:
         """Tell whether any key begins with a prefix."""

@@ -99,8 +99,6 @@ class SQLiteStorage:
 
     is_prompt: Final = True
     """What waits here waits for futures of the loop only: see `ThreadStore.is_prompt`."""
-    keeps_text: Final = True
-    """See `ThreadStore.keeps_text`."""
 
     @explained(path="Name a file: SQLiteStorage('desk.db').")
     def __init__(

@@ -96,12 +96,10 @@ class Notes:
         self._found: dict[Finding, None] = {}
 
     def add(self, code: str, text: str) -> None:
-        """Note a finding."""
         self._found.setdefault(Finding(code, text))
 
     @property
     def found(self) -> tuple[Finding, ...]:
-        """All of them, in their order."""
         return tuple(self._found)
 
 
@@ -179,7 +177,6 @@ async def not_blocking(
 
 
 def first_line(error: BaseException) -> str:
-    """Return the type and the first line of an error, for a finding."""
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0]:.200}" if text else type(error).__name__
 

@@ -50,6 +50,8 @@ _PLAIN_HOOKS: Final = frozenset({"delivered", "on_edit", "on_record"})
 def check_layer(layer: Any, *, fs: Any = None, shell: Shell | None = None) -> ContractCheck:
     """Test a layer against the expectations of a harness.
 
+    See docs/behaviour/memory.md, "Contract tests".
+
     Parameters
     ----------
     layer : MemoryLayer
@@ -73,10 +75,6 @@ def check_layer(layer: Any, *, fs: Any = None, shell: Shell | None = None) -> Co
     ------
     NoeticConfigError
         ``INVALID_LAYER`` for a value that is not a layer.
-
-    References
-    ----------
-    .. [1] docs/behaviour/memory.md, "Contract tests".
 
     Examples
     --------
@@ -104,7 +102,6 @@ def check_layer(layer: Any, *, fs: Any = None, shell: Shell | None = None) -> Co
 
 
 def _json(state: Any) -> str | None:
-    """Return a state as JSON text; None for one that has none."""
     try:
         return json.dumps(state, sort_keys=True)
     except (TypeError, ValueError, RecursionError):
@@ -160,8 +157,6 @@ class _Trial:
             diagnostic=lambda layer_id, hook, error: None,
         )
 
-    # -- what is noted ------------------------------------------------------------------------------------------------
-
     def _reported(self, layer_id: str, hook: str, error: BaseException) -> None:
         """Note the reports of a stack about the layer."""
         if isinstance(error, BudgetOverrun):
@@ -211,8 +206,6 @@ class _Trial:
         else:
             how = "in place: where the hook fails, half a change stays"
         self.notes.add("params_mutated", f"The hook {hook!r} changes `p.{field}` {how}. Return a new one.")
-
-    # -- conversations ------------------------------------------------------------------------------------------------
 
     _state_now: Any = None
 
@@ -447,7 +440,6 @@ def _limit(ms: float) -> float:
 
 
 def copied(state: Any) -> Any:
-    """Return a copy of a state, the state itself where it has none."""
     return copy.deepcopy(state) if can_be_copied(state) else state
 
 

@@ -34,6 +34,8 @@ _LOOKUP: Final = ToolSpec(
 def check_model(client: Any, *, model: str = "scripted") -> ContractCheck:
     """Test a model client against the expectations of the runtime: the form of its answers, its stream, its errors, its waiting.
 
+    See docs/behaviour/models.md, "Contract tests".
+
     Parameters
     ----------
     client : ModelClient
@@ -51,10 +53,6 @@ def check_model(client: Any, *, model: str = "scripted") -> ContractCheck:
     ------
     NoeticConfigError
         ``INVALID_MODEL`` for what has no method ``complete``.
-
-    References
-    ----------
-    .. [1] docs/behaviour/models.md, "Contract tests".
 
     Examples
     --------

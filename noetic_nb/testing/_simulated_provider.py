@@ -42,6 +42,8 @@ class _Held(NamedTuple):
 class SimulatedProvider:
     """Answer as another client does, and report how many tokens of each request were cached.
 
+    See docs/behaviour/models.md, "Caching of prompts".
+
     Parameters
     ----------
     answers : ModelClient
@@ -57,10 +59,6 @@ class SimulatedProvider:
     ------
     NoeticConfigError
         ``INVALID_MODEL``: a request to a model that is not called ``simulated-...``, or of which no rules are known.
-
-    References
-    ----------
-    .. [1] docs/behaviour/models.md, "Caching of prompts".
 
     Examples
     --------

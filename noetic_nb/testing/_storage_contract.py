@@ -37,6 +37,8 @@ _KEYS: Final = ("a/b", "a/b/c", "a/bc", "A/b", "a_b", "a%b", "a*b", "a~1b", "ä/
 def check_storage(adapter: Any) -> ContractCheck:
     """Try a store on everything that the library relies on.
 
+    See docs/behaviour/durability.md, "Contract tests".
+
     Parameters
     ----------
     adapter : StorageAdapter
@@ -52,10 +54,6 @@ def check_storage(adapter: Any) -> ContractCheck:
     ------
     NoeticConfigError
         ``INVALID_STORAGE`` for what has none of the four methods.
-
-    References
-    ----------
-    .. [1] docs/behaviour/durability.md, "Contract tests".
 
     Examples
     --------
@@ -112,14 +110,11 @@ class _Trial:
                     continue
             await not_blocking(self.notes, self._measure, lambda name: f"{name}()")
         finally:
-            await self._clean_up()
-
-    async def _clean_up(self) -> None:
-        try:
-            for key in await limited(self.store.list(self.root), LIMIT_S):
-                await limited(self.store.delete(key), LIMIT_S)
-        except Exception as exc:
-            self.notes.add("call_failed", f"The keys of the test could not be removed: {first_line(exc)}")
+            try:
+                for key in await limited(self.store.list(self.root), LIMIT_S):
+                    await limited(self.store.delete(key), LIMIT_S)
+            except Exception as exc:
+                self.notes.add("call_failed", f"The keys of the test could not be removed: {first_line(exc)}")
 
     def key(self, name: str) -> str:
         """Return a key of the test's own."""

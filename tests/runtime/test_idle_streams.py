@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from noetic_nb.models import ModelDelta, ModelResponse
-from noetic_nb.models._client_answers import IdleTimeout
+from noetic_nb.models import ModelDelta, ModelRequest, ModelResponse
+from noetic_nb.models._client_answers import streamed
 from noetic_nb.runtime import dump_config, load_config
 from noetic_nb.testing import drive_loop
 from tests.runtime.factories import make_harness, record_events, texts
@@ -161,15 +161,18 @@ async def _reply(harness: nn.AgentHarness) -> Any:
     return await harness.stream("hi").reply
 
 
+async def followed_to_its_end(client: Halting) -> ModelResponse:
+    return await streamed(client, ModelRequest("m", ()), lambda delta: None, 50)
+
+
 def test_a_limit_leaves_its_task_as_it_found_it() -> None:
     async def main() -> int:
         task = asyncio.current_task()
         assert task is not None
-        with IdleTimeout(50, "m") as idle:
-            idle.note_activity()
+        await followed_to_its_end(Halting(0.01))
         await asyncio.sleep(1)  # no timer is left behind
-        with pytest.raises(nn.NoeticError), IdleTimeout(50, "m"):
-            await asyncio.Event().wait()
+        with pytest.raises(nn.NoeticError):
+            await followed_to_its_end(Halting(None))
         return task.cancelling()
 
     assert drive_loop(main()) == 0
@@ -177,8 +180,7 @@ def test_a_limit_leaves_its_task_as_it_found_it() -> None:
 
 def test_who_cancels_during_a_silence_is_not_told_of_the_silence() -> None:
     async def silent() -> None:
-        with IdleTimeout(50, "m"):
-            await asyncio.Event().wait()
+        await followed_to_its_end(Halting(None))
 
     async def main() -> bool:
         task = asyncio.create_task(silent())

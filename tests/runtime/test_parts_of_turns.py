@@ -11,8 +11,7 @@ from noetic_nb.runtime._context.messages import query_of
 from noetic_nb.runtime._context.reply import problem_code
 from noetic_nb.runtime._context.step_errors import error_text, typed_text, unsaved_text
 from noetic_nb.runtime._durability.corruption import count
-from noetic_nb.runtime._durability.thread_log import PartHead, open_key, part_key, states_key, thread_prefix
-from noetic_nb.runtime._durability.thread_writer import LateText
+from noetic_nb.runtime._durability.thread_log import open_key, part_key, states_key, thread_prefix
 from noetic_nb.runtime._execution.tool_call import denial_text
 from noetic_nb.runtime._planning.make_plan import arranged
 from noetic_nb.runtime._planning.turn_plan import SentItems, log_stretches
@@ -25,9 +24,6 @@ def test_no_id_reaches_into_the_keys_of_another_thread() -> None:
         "thread:t1:states:00000003",
         "thread:t1:open",
     ]
-    assert LateText(PartHead("t1", 0, 0, 1, None, {}, {}, 5.0), ()).json_text() == (
-        '{"version":1,"threadId":"t1","part":0,"first":0,"turn":1,"resourceId":null,"items":[],"states":{},"writtenAt":5.0}'
-    )
 
 
 def test_a_stored_number_is_whole_and_not_absurd() -> None:

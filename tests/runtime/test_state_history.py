@@ -41,8 +41,7 @@ def test_states_of_many_scopes_stay_within_their_bytes(writes: list[tuple[str, i
     history = StateHistory(FakeClock())
     for count, (layer_id, scope) in enumerate(writes):
         write(history, layer_id, f"s{scope}", ["x" * (SIZES[layer_id] + count)])
-        # An eighth may wait to be measured, and with it the write that is one too many.
-        assert bytes_of(history, older=True) <= MOST * 9 / 8 + 10_000
+        assert bytes_of(history, older=True) <= MOST
 
 
 @given(st.lists(st.tuples(st.sampled_from([*SIZES]), st.integers(0, 9), st.booleans()), max_size=80))
@@ -53,19 +52,16 @@ def test_what_is_counted_is_what_is_there(writes: list[tuple[str, int, bool]]) -
         if forgets:
             history.forget_changes(layer_id, f"s{scope}")
 
-    history.changes("none", "none")  # all is measured where somebody looks
-
     assert history._bytes == bytes_of(history)
 
 
-def test_a_state_that_grows_at_once_is_found_with_one_of_the_next_writes() -> None:
+def test_a_state_that_grows_at_once_is_found_with_its_write() -> None:
     history = StateHistory(FakeClock())
     for number in range(5):
         write(history, "notes", "s", [number])
-    for number in range(state_history._MEASURED):
-        write(history, "notes", "s", [number, "x" * MOST])
+    write(history, "notes", "s", [5, "x" * MOST])
 
-    assert [change.state[0] for change in history.changes("notes", "s")] == [7]
+    assert [change.state[0] for change in history.changes("notes", "s")] == [5]
     assert history.is_forgotten("notes", "s")
 
 
@@ -90,19 +86,3 @@ def test_the_arguments_that_a_ledger_is_about_count() -> None:
     sizes = [change.size for number in range(8) for change in history.changes("steering", f"e{number}")]
     assert min(sizes) > MOST
     assert len(sizes) == 8  # of each execution the newest, whatever it takes
-
-
-def test_states_of_executions_are_measured_once_for_several_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    measured: list[Any] = []
-
-    def counted(state: Any) -> int:
-        measured.append(state)
-        return size_of(state)
-
-    monkeypatch.setattr(state_history, "size_of", counted)
-    history = StateHistory(FakeClock())
-    for execution in range(30):
-        for number in range(5):
-            write(history, "rules", f"e{execution}", {"ledger": [{"n": number}]})
-
-    assert 30 <= len(measured) <= 150 / 3

@@ -57,10 +57,7 @@ def _made(make: Any, run: Run) -> Any:
 
 
 def checked_runs(name: str, *, agent: str | None, rules: str | None, outcome: str | None) -> Iterator[Checked]:
-    """Yield the result of each run of the newest version of a set.
-
-    Raises `NoeticConfigError` ``INVALID_AGENT``, ``INVALID_SET``.
-    """
+    """Yield the result of each run of the newest version of a set."""
     from noetic_nb.interop import Failed
     from noetic_nb.interop._collection.member_files import set_members
     from noetic_nb.runtime import AgentHarness
@@ -396,23 +393,6 @@ def _of_rules(path: str) -> list[dict[str, str]]:
         return [_finding(path, "rules", "warning", str(error))]
 
 
-def _of_config(path: str, data: Any) -> list[dict[str, str]]:
-    from noetic_nb.models import ScriptedModel
-    from noetic_nb.runtime import AgentHarness, load_config
-
-    harness = AgentHarness(load_config(data), model=ScriptedModel([]))
-    return [_finding(path, "config", each.level, str(each)) for each in harness.check()]
-
-
-def _of_runs(path: str) -> list[dict[str, str]]:
-    from noetic_nb.interop import Failed, import_runs
-
-    found = list(import_runs(path))
-    if not found:
-        return [_finding(path, "runs", "error", "There is no run in it.")]
-    return [_finding(path, "runs", "error", str(each.error)) for each in found if isinstance(each, Failed)]
-
-
 def _check(path: str) -> list[dict[str, str]]:
     try:
         if path.lower().endswith((".yaml", ".yml")):
@@ -421,8 +401,17 @@ def _check(path: str) -> list[dict[str, str]]:
         if isinstance(data, dict) and "rules" in data and "version" in data:
             return _of_rules(path)
         if isinstance(data, dict) and "name" in data and "step" in data:
-            return _of_config(path, data)
-        return _of_runs(path)
+            from noetic_nb.models import ScriptedModel
+            from noetic_nb.runtime import AgentHarness, load_config
+
+            harness = AgentHarness(load_config(data), model=ScriptedModel([]))
+            return [_finding(path, "config", each.level, str(each)) for each in harness.check()]
+        from noetic_nb.interop import Failed, import_runs
+
+        found = list(import_runs(path))
+        if not found:
+            return [_finding(path, "runs", "error", "There is no run in it.")]
+        return [_finding(path, "runs", "error", str(each.error)) for each in found if isinstance(each, Failed)]
     except (NoeticConfigError, NoeticError) as error:
         return [_finding(path, "file", "error", str(error))]
 

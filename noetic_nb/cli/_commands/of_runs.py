@@ -62,7 +62,6 @@ def _import_arguments(parser: ArgumentParser) -> None:
 
 
 def run_facts(run: Run) -> dict[str, Any]:
-    """Return the facts about one run for a list of runs."""
     from noetic_nb.runs._events.selected import model_calls, tool_calls
 
     meta = run.meta

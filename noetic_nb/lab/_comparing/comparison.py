@@ -137,7 +137,8 @@ def compare(
     """Compare two runs turn by turn, two lists of runs in pairs, or two rule books on recorded runs.
 
     Threads belong together by their names, the rest by their order; turns by what the user wrote, and where that differs by
-    their order. Secrets are replaced before anything is compared, so that a run and its file do not differ by them.
+    their order. Secrets are replaced before anything is compared, so that a run and its file do not differ by them. See
+    docs/behaviour/lab.md, "Comparison".
 
     Parameters
     ----------
@@ -159,10 +160,6 @@ def compare(
     ------
     NoeticConfigError
         ``INVALID_RUN`` for a value that is not a run, ``UNPAIRED_RUNS`` for lists that do not fit together, ``INVALID_METRIC``.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "Comparison".
 
     Examples
     --------
@@ -204,10 +201,7 @@ def turn_rows(
     sides: tuple[TurnSummary | None, TurnSummary | None],
     requests: tuple[Mapping[int, RecordedRequest], Mapping[int, RecordedRequest]],
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the compared values of a pair of turns, with both sides.
-
-    `requests` are those of both runs, by the ``id`` of their view.
-    """
+    """Yield the compared values of a pair of turns; `requests` are those of both runs, by the ``id`` of their view."""
     yield "prompt", *_both(sides, lambda turn: redact_text(turn.query))
     sent = [
         [] if turn is None else [_request(view, known.get(id(view))) for view in turn.views]
@@ -249,14 +243,10 @@ class TurnLike(Protocol):
     """As much of a turn as it takes to find its counterpart."""
 
     @property
-    def where(self) -> Where:
-        """Where it happened."""
-        ...
+    def where(self) -> Where: ...
 
     @property
-    def query(self) -> str:
-        """The text of the user."""
-        ...
+    def query(self) -> str: ...
 
 
 Turn = TypeVar("Turn", bound=TurnLike)
@@ -314,7 +304,6 @@ def _alike(a: Sequence[Any], b: Sequence[Any]) -> int:
 
 
 def _requests(run: Run) -> dict[int, RecordedRequest]:
-    """Return the requests of a run by the identity of their views."""
     return {id(request.view): request for request in requests_of(run).requests if request.view is not None}
 
 

@@ -162,10 +162,7 @@ def compare_paired(
 
 
 def compare_evaluations(a: Evaluation, b: Evaluation, *, by: By = "task") -> PairedComparison:
-    """Compare two rule books on the same runs, or on others of the same tasks; see `compare`.
-
-    The figures of each line are those of the evaluations, as far as its runs have a counterpart.
-    """
+    """Compare two rule books on the same runs, or on others of the same tasks, as far as runs have a counterpart."""
     pairs, paired_by, unpaired = _paired([each.run for each in a.judged], [each.run for each in b.judged])
     clusters = clusters_of([run for run, _ in pairs], by)
     of_a, of_b = ({id(each.run): each for each in one.judged} for one in (a, b))

@@ -31,10 +31,7 @@ WARNS: Final = (reg.ScopeDrift, reg.LowConfidence, reg.ProceduralWarning)
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """One predicate whose main threshold may be set to anything legal: `field`, with which `condition` compares a value.
-
-    `whole` settings are counts; ``put(setting)`` returns the predicate that has it.
-    """
+    """A predicate and its main threshold: `field`, with which `condition` compares; ``put(setting)`` sets it."""
 
     predicate: Predicate
     field: str
@@ -101,11 +98,7 @@ _VARIED: Final[Mapping[type, tuple[str, str, float, float, bool]]] = {
 
 
 def varied(predicate: Predicate) -> Varied | None:
-    """Return which threshold of a predicate is varied; None for one of one's own, of which nobody knows.
-
-    Of several limits it is the first: the total of calls before those of single tools, the cap on output tokens before other
-    currencies. The others stand as they are.
-    """
+    """Return which threshold of a predicate is varied, the first of several limits; None for one of one's own."""
     found = _VARIED.get(type(predicate))
     match predicate:
         case reg.CallBudget(total=None, per_tool=limits) if limits:
@@ -115,11 +108,8 @@ def varied(predicate: Predicate) -> Varied | None:
         case reg.CostCap():
             cap = next((name for name in _CAPS if getattr(predicate, name) is not None), "tokens_out")
             found = cap, cap, 0, _CAPS[cap], cap != "usd"
-    return found and Varied(predicate, *found, lambda setting: _replaced(predicate, found[0], setting))
-
-
-def _replaced(predicate: Any, field: str, setting: float) -> Any:
-    return replace(predicate, **{field: setting})
+    given: Any = predicate  # a dataclass, as all in the table are
+    return found and Varied(predicate, *found, lambda setting: replace(given, **{found[0]: setting}))
 
 
 Detector: TypeAlias = Callable[[Run], float] | Predicate | reg.Regulator
@@ -162,10 +152,7 @@ class Detecting:
         return reached[-1].score if reached else -inf
 
     def trace(self, run: Run) -> list[Reached]:
-        """Return each new height of the score in the course of a run, with its place; raises `Unscored` if the run has no score.
-
-        A function is asked at each call of the agent, and at the end, about the run so far.
-        """
+        """Return each new height of the score in a run, with its place; a function is asked at each call and at the end."""
         if not self.is_steering:
             return _trace_of_function(self.given, run)
         if run.meta.get("dropped"):
@@ -192,10 +179,7 @@ class Detecting:
         return found.field, value[inside] if inside else value
 
     def regulator(self, score: float | None) -> reg.Regulator:
-        """Return a regulator that stops from a score on; None is one without this detector.
-
-        Raises `NoeticConfigError` ``NOT_A_PREDICATE`` for a function.
-        """
+        """Return a regulator that stops from a score on; None is one without this detector."""
         if not self.is_steering:
             what = f"{self.name} is a function of a run; a regulator cannot evaluate it during the run."
             hint = "Calibrate a predicate of noetic_nb.regulator, or a Regulator."
@@ -209,10 +193,7 @@ class Detecting:
 
 
 def detectors_of(given: Any) -> tuple[Detecting, ...]:
-    """Return named detectors of one of them, or of a mapping of names to several.
-
-    Raises `NoeticConfigError` ``INVALID_DETECTOR`` for any other object, and for a mapping without any.
-    """
+    """Return named detectors of one of them, or of a mapping of names to several."""
     named = given if isinstance(given, Mapping) else {_name_of(given): given}
     for name, each in named.items():
         is_known = isinstance(each, reg.Regulator) or _is_predicate(each) or callable(each)

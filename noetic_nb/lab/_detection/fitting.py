@@ -45,11 +45,7 @@ def weights_of(groups: Sequence[Hashable], samples: int, seed: int) -> Floats:
 
 
 def areas(scores: Floats, failed: Booleans, weights: Floats, strata: Sequence[Hashable] | None = None) -> Floats:
-    """Return the area under the ROC curve of each sample [1]_, not a number where one class is missing.
-
-    It is the share of pairs of a failed run and a good one in which the failed run scores higher; a tie is half a pair. With
-    `strata` only pairs within one of them count.
-    """
+    """Return the area under the ROC curve of each sample [1]_, or NaN; with `strata`, over pairs within one of them."""
     won = np.zeros(len(weights))
     pairs = np.zeros(len(weights))
     labels = np.zeros(len(scores), dtype=int) if strata is None else _numbers(strata)
@@ -129,10 +125,7 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True)
 class Scored:
-    """A detector on some runs, or a baseline that the others are held against.
-
-    `scores` makes of the runs that may be fitted on the score of every run; not a number where there is none.
-    """
+    """A detector on some runs, or a baseline: `scores` makes of the runs to fit on the score of every run, or NaN."""
 
     name: str
     baseline: bool
@@ -163,10 +156,7 @@ def folds_of(
 
 
 def fitted_threshold(scores: Floats, failed: Booleans, max_stopped_good: float) -> float | None:
-    """Return the threshold that stops most failed runs and at most so many of the good ones; the highest of equals.
-
-    None where none stops any failed run.
-    """
+    """Return the highest threshold that stops most failed runs and at most so many good ones; None if it stops no failed run."""
     candidates, hits, misses = _stopped(scores, failed)
     allowed = misses / max(int((~failed).sum()), 1) <= max_stopped_good
     best = hits[allowed].max(initial=0)
@@ -195,10 +185,7 @@ def curve_of(scores: Floats, failed: Booleans) -> dict[str, list[float]]:
 
 
 class Fitting:
-    """Runs with their labels, tasks (`clusters`) and domains, on which detectors are fitted and reported.
-
-    A threshold may stop a share of `max_stopped_good` of the good runs; `samples` of tasks are drawn from `seed` on.
-    """
+    """Runs with their labels, tasks (`clusters`) and domains, on which detectors are fitted and reported."""
 
     def __init__(
         self,
@@ -229,7 +216,6 @@ class Fitting:
         return rows
 
     def threshold_of(self, detector: Scored) -> float | None:
-        """Return the threshold fitted on the tasks to fit on."""
         return self._fitted(detector.scores(self.fit), self.fit)
 
     def curve_of(self, detector: Scored) -> dict[str, list[float]]:
@@ -281,7 +267,10 @@ class Fitting:
         """Return the area of some runs, and that of each sample; not a number for those of runs of one task."""
         failed, drawn = self.failed[known], np.full(self.samples, nan)
         if len(set(compress(self.groups, known))) > 1:
-            drawn = areas(scores, failed, self._weights_of(known), strata)
+            key = known.tobytes()
+            if key not in self._weights:
+                self._weights[key] = weights_of(list(compress(self.groups, known)), self.samples, self.seed)
+            drawn = areas(scores, failed, self._weights[key], strata)
         return area(scores, failed, strata), drawn
 
     def _row(
@@ -322,12 +311,6 @@ class Fitting:
             row[f"{name}_low"], row[f"{name}_high"] = percentiles(drawn)
         return row
 
-    def _weights_of(self, where: Booleans) -> Floats:
-        key = where.tobytes()
-        if key not in self._weights:
-            self._weights[key] = weights_of(list(compress(self.groups, where)), self.samples, self.seed)
-        return self._weights[key]
-
     def verdicts(self, detectors: Sequence[Scored]) -> list[bool]:
         """Return for each of 20 splits whether its held-out half alone would have turned a detector on."""
         found = []
@@ -346,10 +329,7 @@ class Fitting:
     def evidence(
         self, detectors: Sequence[Scored], where: Booleans | None = None, samples: int | None = None
     ) -> dict[str, Evidence]:
-        """Return the area of each detector over pairs of one domain, with ends that hold for all of them together.
-
-        On all runs by default: a detector is not fitted, only its threshold is.
-        """
+        """Return the area of each detector over pairs of one domain, on all runs by default, with common ends."""
         where = np.ones(len(self.failed), dtype=bool) if where is None else where
         weights = np.zeros((0, int(where.sum())))
         tasks = len(set(compress(self.groups, where)))

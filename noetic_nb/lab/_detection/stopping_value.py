@@ -5,9 +5,10 @@ The past stands as it was: a run that is stopped ends there, and nobody knows wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
+from itertools import accumulate, compress
 from math import inf, isnan, nan
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -140,10 +141,7 @@ class _Spent:
 
 
 def _sums_to_the_end(values: Sequence[float]) -> tuple[float, ...]:
-    sums = [0.0]
-    for value in reversed(values):
-        sums.append(sums[-1] + value)
-    return tuple(reversed(sums))
+    return tuple(accumulate(reversed(values), initial=0.0))[::-1]
 
 
 def _cost(model: str, usage: Usage, known: float | None, price: _Price) -> float:
@@ -209,7 +207,7 @@ def economics(
     """Return the savings and losses of stopping, at every threshold, beside a plain cap on steps.
 
     A run is stopped at the event at which its score first reaches the threshold; what failed runs spent after that is saved,
-    and a good run that is stopped is lost.
+    and a good run that is stopped is lost. See docs/behaviour/lab.md, "What stopping is worth".
 
     Parameters
     ----------
@@ -243,10 +241,6 @@ def economics(
     ------
     NoeticConfigError
         As `calibrate`, and ``INVALID_PRICE``.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "What stopping is worth".
 
     Examples
     --------
@@ -338,11 +332,7 @@ def _said(partly: int, of: int) -> str:
 
 
 def _count(domains: Sequence[str], are: Sequence[bool]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for domain, is_one in zip(domains, are, strict=True):
-        if is_one:
-            counts[domain] = counts.get(domain, 0) + 1
-    return counts
+    return dict(Counter(compress(domains, are)))
 
 
 def _thresholds(traces: Iterable[Sequence[Reached]]) -> list[float]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import compress
 from math import isnan, nan
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,14 +26,11 @@ from noetic_nb.lab._detection.calibration import (
     none_scored,
 )
 from noetic_nb.lab._detection.detectors import Detecting, Detector, Unscored, detectors_of
-from noetic_nb.lab._detection.fitting import Booleans, Floats
+from noetic_nb.lab._detection.fitting import Booleans, Evidence, Fitting, Floats, Scored, folds_of
 from noetic_nb.lab._statistics.labels import By, Outcome, check_samples, clusters_of, domain_of, groups_of, labelled
 from noetic_nb.runs import Run
 from noetic_nb.runs._events.selected import appended
 from noetic_nb.runs._run import version_of
-
-if TYPE_CHECKING:
-    from noetic_nb.lab._detection.fitting import Evidence
 
 WORDS: Final = "TF-IDF of the words"
 FOLDS: Final = 5
@@ -51,36 +48,18 @@ def changes_state(name: str) -> bool:
     return not words or words[0] not in _READS
 
 
-def _items(run: Run) -> list[Any]:
-    return [item for _, event in appended(run) for item in event.items]
-
-
-def _calls(run: Run) -> float:
-    return sum([len(turn.tool_calls) for turn in run.turns])
-
-
-def _messages(run: Run) -> float:
-    return sum(1 for item in _items(run) if item.get("type") == "message" and item.get("role") in ("user", "assistant"))
-
-
-def _changes(run: Run) -> float:
-    return sum(changes_state(call.name) for turn in run.turns for call in turn.tool_calls)
-
-
-def _tokens(run: Run) -> float:
-    return float(sum(map(item_tokens, _items(run))))
-
-
-def _characters(run: Run) -> float:
-    return sum(len(item_text(item)) for item in _items(run))
+def _items(run: Run, kind: str | None = None) -> list[Any]:
+    return [item for _, event in appended(run) for item in event.items if kind is None or item.get("type") == kind]
 
 
 COUNTS: Final[dict[str, Callable[[Run], float]]] = {
-    "calls": _calls,
-    "messages": _messages,
-    "state-changing calls": _changes,
-    "length in tokens": _tokens,
-    "length in characters": _characters,
+    "calls": lambda run: sum([len(turn.tool_calls) for turn in run.turns]),
+    "messages": lambda run: sum([item.get("role") in ("user", "assistant") for item in _items(run, "message")]),
+    "state-changing calls": lambda run: sum(
+        [changes_state(each.name) for turn in run.turns for each in turn.tool_calls]
+    ),
+    "length in tokens": lambda run: float(sum(map(item_tokens, _items(run)))),
+    "length in characters": lambda run: sum([len(item_text(item)) for item in _items(run)]),
 }
 """By name: calls of tools, messages of user and agent, calls that change something, tokens and characters of all items."""
 
@@ -117,10 +96,7 @@ class WordModel:
             self._counts = None
 
     def scores(self, fitted: Booleans, folds: Sequence[int]) -> Floats:
-        """Return a score for each run; those fitted on are scored by models that have not seen their fold.
-
-        Not a number where there is nothing to learn from: no words, or runs of one kind only.
-        """
+        """Return a score for each run, by models that have not seen its fold; not a number if there is nothing to learn from."""
         scores = np.full(len(self._failed), nan)
         if self._counts is None:
             return scores
@@ -225,11 +201,6 @@ def calibrate(
         what = "Thresholds are fitted on some tasks and reported on others, but all runs belong to one task."
         hint = 'Add runs of other tasks, or pass by="run" if each run is its own task.'
         raise NoeticConfigError("TOO_FEW_TASKS", what, given={"runs": len(found), "tasks": 1}, hint=hint)
-    # Loaded here, as numpy and scikit-learn are slow to load.
-    import numpy as np
-
-    from noetic_nb.lab._detection.fitting import Fitting, Scored, folds_of
-
     if taken := {each.name for each in tried} & {*COUNTS, WORDS}:
         hint = "Give the detector another name."
         raise NoeticConfigError("INVALID_DETECTOR", "A baseline has this name.", given=sorted(taken), hint=hint)

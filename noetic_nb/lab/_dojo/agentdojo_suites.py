@@ -33,10 +33,7 @@ _BY_OTHERS: Final[Mapping[str, Sequence[str]]] = {"banking": ("sender",)}
 
 @cache
 def agentdojo_suite(name: str) -> AgentDojoSuite:
-    """Return a suite by its name; read once.
-
-    Raises `NoeticConfigError` ``MISSING_PACKAGE`` without the extra ``dojo``, ``INVALID_OPTION`` for another name.
-    """
+    """Return a suite by its name; read once."""
     if name not in SUITES:
         hint = f"Use {', '.join(SUITES)}, or an object that follows lab.environments.Environment."
         raise NoeticConfigError("INVALID_OPTION", "There is no such suite.", given=name, hint=hint)
@@ -144,7 +141,6 @@ class AgentDojoSuite:
         return state if task is None else task.init_environment(state)
 
     def tools(self, state: Any) -> Sequence[Tool]:
-        """Return the tools over an environment."""
         from agentdojo.functions_runtime import FunctionsRuntime
 
         runtime = FunctionsRuntime(self._suite.tools)
@@ -197,7 +193,6 @@ def _at(data: Any, path: Sequence[Any]) -> Any:
 
 
 def _texts_at(data: Any, field: str) -> set[str]:
-    """Return the texts of a field, wherever it stands."""
     inner = [*data.values()] if isinstance(data, dict) else data if isinstance(data, list) else []
     own = {data[field]} if isinstance(data, dict) and isinstance(data.get(field), str) else set()
     return own.union(*[_texts_at(each, field) for each in inner])

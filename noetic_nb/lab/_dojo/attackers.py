@@ -57,10 +57,7 @@ class Oracle:
                 break
 
     def says(self, read: str, calls: Sequence[CallTool], results: Mapping[str, str]) -> Iterator[SteeringAction | None]:
-        """Yield the decision on each call of a thread; None for a call that does not fit its tool.
-
-        `read` is what the attacker adds to what is read, `results` are those of tools that his calls read from.
-        """
+        """Yield the decision on each call of a thread after `read` and `results`; None for a call that does not fit its tool."""
         self.asked += 1
         beside = OriginIndex()
         beside.add(read, Origin("tool", self.reader))
@@ -148,11 +145,7 @@ class Idea(NamedTuple):
 
 
 class Attacker:
-    """One attacker's task against one user's task, in an environment whose tools and places are known.
-
-    `goal` are the calls that solve the attacker's task, `planted` the texts of the attack that does not adapt, `links` and
-    `samples` as of `links_of` and `samples_of`; `seed` orders the ideas of a family.
-    """
+    """One attacker's task (`goal`) against one user's task: texts of an attack that adapts, from the ideas that `seed` orders."""
 
     def __init__(
         self,

@@ -282,7 +282,6 @@ class Unit:
     kept: Kept | None
 
     def runs(self) -> list[Run]:
-        """Return all runs of the task."""
         runs = [self._run(f"{self.environment.name}-{self.user_task}-clean", None, None)]
         for name in self.environment.injection_tasks:
             if self.injection_tasks is not None and name not in self.injection_tasks:

@@ -32,10 +32,7 @@ _FOLDED: Final = re.compile(r"\\[nrt]|[\s\\'\"]")
 
 
 class Attack(NamedTuple):
-    """Texts that are planted, and what the gullible agent does when it has read them.
-
-    `calls` are those of each thread, None for the ground truth of the attacker's task; a later thread is the user's task again.
-    """
+    """Texts that are planted, and the `calls` of each thread that the gullible agent then makes; None for the ground truth."""
 
     planted: Mapping[str, str]
     family: str = "static"
@@ -92,7 +89,6 @@ class Approver:
         self._is_tired, self._asked = is_tired, 0
 
     def __call__(self, name: str, args: Mapping[str, Any]) -> bool:
-        """Answer a question."""
         self._asked += 1
         key = _key(name, args)
         if self._left[key] > 0:

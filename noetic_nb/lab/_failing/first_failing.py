@@ -194,7 +194,7 @@ def _miscounted(thread: Thread, step: Step) -> Iterator[Evidence]:
     if not groups:
         return
     told = " ".join([f"{call.name} {call.result.text}" for call, _ in listed if call.result]).lower()
-    right = {count for group in groups for count in _counts(group)}
+    right = {count for group in groups for count in {len(group), *_flags(group), *_shared(group)}}
     for match in _COUNTED.finditer(step.text):
         number = int(match[1])
         is_of_them = any(word in told for word in _words(match[2]))
@@ -221,10 +221,6 @@ def _flags(group: list[Mapping[str, Any]]) -> Iterator[int]:
     for key in {key for each in group for key, value in each.items() if isinstance(value, bool)}:
         holds = sum(each.get(key) is True for each in group)
         yield from (holds, len(group) - holds)
-
-
-def _counts(group: list[Mapping[str, Any]]) -> set[int]:
-    return {len(group), *_flags(group), *_shared(group)}
 
 
 def _shared(group: list[Mapping[str, Any]]) -> set[int]:

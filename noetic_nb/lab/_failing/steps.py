@@ -81,12 +81,10 @@ class Thread:
 
     @cached_property
     def calls(self) -> list[Step]:
-        """The calls, in order."""
         return [step for step in self.steps if step.kind == "call"]
 
     @cached_property
     def data(self) -> dict[int, Any]:
-        """The results that are JSON data, by item."""
         return {
             step.item: data for step in self.steps if step.kind == "result" and (data := parsed(step.text)) is not None
         }
@@ -115,7 +113,6 @@ class Thread:
 
     @cached_property
     def calls_about(self) -> dict[str, list[Step]]:
-        """The calls by the identifiers in their arguments."""
         found: dict[str, list[Step]] = {}
         for call in self.calls:
             for name in call.names:
@@ -124,7 +121,6 @@ class Thread:
 
     @cached_property
     def results_with(self) -> dict[str, list[Step]]:
-        """The results by the identifiers in them."""
         found: dict[str, list[Step]] = {}
         for step in self.steps:
             for name in step.names if step.kind == "result" else ():
@@ -141,7 +137,6 @@ class Thread:
         return found
 
     def before(self, step: Step, *kinds: Kind) -> list[Step]:
-        """Return the steps of some kinds before one, in order."""
         return [other for other in self.steps if other.item < step.item and other.kind in kinds]
 
 

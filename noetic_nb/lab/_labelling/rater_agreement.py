@@ -160,7 +160,6 @@ def _measured(
     agreed: Sequence[bool],
     clusters: Sequence[Hashable],
 ) -> tuple[float, float, float]:
-    """Return a measure of the counts of all clusters, with its interval."""
     total: _Pairs = Counter()
     for each in counts.values():
         total.update(each)
@@ -190,7 +189,6 @@ def _margins(pairs: _Pairs) -> tuple[dict[_Typed, float], dict[_Typed, float], f
 
 
 def _chance(pairs: _Pairs) -> float:
-    """Return the share of agreement by chance, from the values of each rater."""
     first, second, total = _margins(pairs)
     return sum([count * second.get(value, 0.0) for value, count in first.items()]) / total**2 if total else nan
 
@@ -218,7 +216,6 @@ def _alpha(together: _Pairs, level: str) -> float:
 def _distances(
     values: Sequence[_Typed], counts: Mapping[_Typed, float], level: str
 ) -> Callable[[_Typed, _Typed], float]:
-    """Return the squared distance of two values."""
     if level == "nominal":
         return lambda one, other: float(one != other)
     if level == "interval":

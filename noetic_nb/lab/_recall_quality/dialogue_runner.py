@@ -288,11 +288,7 @@ def _steps(turn: Sequence[Item]) -> Iterator[tuple[Sequence[Item], Sequence[Item
 
 
 def shared_tokens(before: Sequence[Item], items: Sequence[Item], tokenizer: Tokenizer) -> int:
-    """Return how many tokens two requests begin with alike, at most those of the later one.
-
-    Ids are this library's own: items are alike where a provider reads the same in them. Of two that begin with the same text
-    that text counts.
-    """
+    """Return how many tokens two requests begin with alike, as a provider reads their items."""
     shared = 0
     for old, new in zip(before, items, strict=False):
         if same_when_sent(old, new):

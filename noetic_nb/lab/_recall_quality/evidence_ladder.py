@@ -58,11 +58,7 @@ class SentTexts:
         return bool(wanted) and all(any(form in self._stream for form in forms) for forms in wanted)
 
     def place_of(self, part: Evidence, others: frozenset[str], wrong: frozenset[str]) -> int:
-        """Return the place of the last statement that says a value of its owner, -1 where there is none.
-
-        `others` are the folded names of other owners. Of these `wrong` do not have this value: where it is said of one of them as
-        well, nobody can tell whose it is.
-        """
+        """Return the place of the last statement that gives a value to its owner and none of the `others`, -1 without one."""
         values = _forms(part.value or "")
         if not any(form in self._stream for form in values):
             return -1

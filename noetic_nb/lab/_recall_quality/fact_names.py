@@ -64,10 +64,7 @@ class NameReader:
         self._small: set[str] = set()
 
     def read(self, text: str, *, is_value: bool = False, taken: Sequence[tuple[int, int]] = ()) -> list[_Run]:
-        """Return the runs of a text that may be names; `is_value` is a field of data, and no sentence.
-
-        What is `taken` is something else already, such as a date.
-        """
+        """Return the runs of a text that may be names and are not `taken`; `is_value` is a field of data, and no sentence."""
         found: list[_Run] = []
         whole = text
         if taken:  # an id, a date: digits stand in their place
@@ -192,7 +189,6 @@ class NameReader:
 
 
 def _begins(text: str, start: int) -> bool:
-    """Tell whether a sentence begins there."""
     at = start - 1
     while at >= 0 and text[at] in " \t'’‘":
         at -= 1

@@ -14,16 +14,8 @@ from functools import cached_property
 from math import ceil
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from noetic_nb.lab._recall_quality import normal_forms as forms
 from noetic_nb.lab._recall_quality.fact_names import NameReader
-from noetic_nb.lab._recall_quality.normal_forms import (
-    MONTHS,
-    WEEKDAYS,
-    ascii_digits,
-    date_keys,
-    number_keys,
-    time_keys,
-    work_facts,
-)
 from noetic_nb.lab._recall_quality.person_states import states_of
 from noetic_nb.lab._recall_quality.word_senses import FoldedTexts, core, denies, folded, sentence_stems, stems
 
@@ -41,7 +33,7 @@ DEEPEST: Final = 32
 # A decision, a like or a state is still told where a sentence has this share of its words: a summary says it in fewer.
 SENTENCE_SHARE: Final = 0.6
 
-_MONTH: Final = "|".join(sorted([name for name in MONTHS if "-" not in name], key=len, reverse=True))
+_MONTH: Final = "|".join(sorted([name for name in forms.MONTHS if "-" not in name], key=len, reverse=True))
 _LATIN: Final = "A-Za-z\u00c0-\u024f\u0370-\u052f"
 _CURRENCY: Final = r"[$€£¥₹₽₩]"
 _STRUCTURED_TEXT: Final = (
@@ -112,10 +104,7 @@ class Fact(NamedTuple):
 
 
 def facts_of(texts: Sequence[str]) -> list[list[Fact]]:
-    """Return the facts of the texts of one conversation, text by text, in order; a name in one of them is a name in all.
-
-    JSON is read as data, field by field. The kinds of facts are those of docs/behaviour/lab.md, "Facts".
-    """
+    """Return the facts of the texts of one conversation, text by text, in order; a name in one of them is a name in all."""
     reader = _Reader()
     read = [list(reader.parts(text[:LONGEST_TEXT])) for text in texts]
     found = reader.names.found
@@ -185,7 +174,7 @@ def _fields(text: str) -> list[str] | None:
 
 def _found(text: str, *, is_value: bool) -> tuple[list[_Found], list[tuple[int, int]]]:
     """Return the facts of a text that are no names, and the places that they take."""
-    work = work_facts(text, is_value=is_value)
+    work = forms.work_facts(text, is_value=is_value)
     found: list[_Found] = [(one.start, one.kind, one.text, (folded(one.text),)) for one in work]
     taken = [(one.start, one.stop) for one in work]
     begins, ends = [one.start for one in work], [one.stop for one in work]
@@ -200,9 +189,9 @@ def _found(text: str, *, is_value: bool) -> tuple[list[_Found], list[tuple[int, 
             taken.append(match.span())
     taken.sort()  # of one kind after the other
     found += [
-        (match.start(), "date", match[0], (f"day {WEEKDAYS[word]}",))
+        (match.start(), "date", match[0], (f"day {forms.WEEKDAYS[word]}",))
         for match in _WORD.finditer(text)
-        if (word := match[0].lower()) in WEEKDAYS
+        if (word := match[0].lower()) in forms.WEEKDAYS
     ]
     for match in _QUOTED.finditer(text):
         said, start = match[match.lastindex or 0].strip(), match.start(match.lastindex or 0)
@@ -225,26 +214,26 @@ def _found(text: str, *, is_value: bool) -> tuple[list[_Found], list[tuple[int, 
 def _structured_in(text: str) -> Iterator[tuple[re.Match[str], list[_Value]]]:
     """Yield the numbers, dates, times and ids of a text."""
     if _DIGIT.search(text) or "@" in text or "://" in text:
-        has_month = not MONTHS.keys().isdisjoint(_WORD.findall(text.lower()))
+        has_month = not forms.MONTHS.keys().isdisjoint(_WORD.findall(text.lower()))
         for match in (_STRUCTURED if has_month else _WITHOUT_MONTHS).finditer(text):
             yield match, _structured(str(match.lastgroup), match[0])
 
 
 def _structured(group: str, text: str) -> list[_Value]:
     if group in _DATES:
-        keys = date_keys(text)
+        keys = forms.date_keys(text)
         text = text.rstrip(".")
-        return [("date", text, keys)] if keys else [("number", text, number_keys(text))]
+        return [("date", text, keys)] if keys else [("number", text, forms.number_keys(text))]
     if group == "time":
-        keys = time_keys(text)
+        keys = forms.time_keys(text)
         text = text if re.search(r"\.[Mm]\.$", text) else text.rstrip(" .")
-        return [("time", text, keys)] if keys else [("number", text, number_keys(text))]
+        return [("time", text, keys)] if keys else [("number", text, forms.number_keys(text))]
     if group in _IDS:
         text = text.rstrip(".,;:!?)")
         if group == "id" and _COUNTED.fullmatch(text):
-            return [("number", text, number_keys(text))]
+            return [("number", text, forms.number_keys(text))]
         return [("id", text, (folded(text).replace(" ", ""),))]
-    keys = number_keys(text)
+    keys = forms.number_keys(text)
     if len(keys) > 1:  # a list without blanks
         return [("number", key, (key,)) for key in keys]
     return [("number", text.strip(), keys)] if keys else []
@@ -300,7 +289,7 @@ class KnownFacts:
                     known.update([(kind, f"-{key[4:]}") for key in keys if len(key) == 10 and key[0] != "-"])
             # The numbers of a date, of a time or of an id are written there, whatever they mean.
             known.update(
-                [("number", digits.lstrip("0") or "0") for digits in re.findall(r"\d+", ascii_digits(match[0]))]
+                [("number", digits.lstrip("0") or "0") for digits in re.findall(r"\d+", forms.ascii_digits(match[0]))]
             )
         return known
 

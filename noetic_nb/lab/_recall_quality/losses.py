@@ -122,6 +122,8 @@ class Losses(tuple[Loss, ...]):
 def lost(run: Run, call: CallName, *, thread_id: str | None = None) -> Losses:
     """Name the facts that stood in the log before a call and were sent with it in no form.
 
+    See docs/behaviour/lab.md, "What was lost".
+
     Parameters
     ----------
     run : Run
@@ -144,10 +146,6 @@ def lost(run: Run, call: CallName, *, thread_id: str | None = None) -> Losses:
     NoeticConfigError
         ``UNKNOWN_CALL``; ``NOT_RECORDED`` where the run has neither the request nor a compaction, as runs of others;
         ``INVALID_RUN``.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "What was lost".
 
     Examples
     --------
@@ -275,10 +273,7 @@ class _Question(NamedTuple):
 
 
 def _asked_in(lost: Sequence[Fact], others: Iterable[Fact], turns: Iterable[tuple[int, str]]) -> list[int | None]:
-    """Return of each lost fact the first turn that names it or asks for it; None where none does.
-
-    A question that asks for one of the `others`, which are still known, asks for no lost one that fits it less.
-    """
+    """Return of each lost fact the first turn that names it or asks for it, and not rather for one of the `others`; else None."""
     questions = [_Question.of(turn, text) for turn, text in turns]
     found = _named_in(lost, questions)
     sentences = _Sentences([*lost, *others])
@@ -420,9 +415,5 @@ def _retellings(context: SentContext, dropped: Sequence[Fact]) -> tuple[Retellin
         kept = [fact.text for fact in dropped if fact in tells]
         gone = [fact.text for fact in dropped if fact not in tells]
         added = [fact.text for fact in facts if fact.kind != "preference" and fact not in source]
-        compared.append(Retelling(one.origin, text, _once(kept), _once(gone), _once(added)))
+        compared.append(Retelling(one.origin, text, *[tuple(dict.fromkeys(some)) for some in (kept, gone, added)]))
     return tuple(compared)
-
-
-def _once(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(texts))

@@ -63,6 +63,8 @@ def memory_bench(
 ) -> pandas.DataFrame:
     """Play dialogues to sets of layers and count how much of the evidence of a question was sent with it.
 
+    See docs/behaviour/lab.md, "A bench without a judge".
+
     Parameters
     ----------
     layers : mapping, or sequence
@@ -119,10 +121,6 @@ def memory_bench(
     Interrupted
         If it is interrupted: every set is measured on the same dialogues, those that were finished.
 
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "A bench without a judge".
-
     Examples
     --------
     >>> from noetic_nb.layers import history_window
@@ -147,8 +145,11 @@ def memory_bench(
     problems: list[tuple[str, str, str, str, int]] = []
     reports: dict[str, Counter[tuple[str, str, str]]] = {name: Counter() for name in sets}
     played_by: dict[str, list[list[Played]]] = {name: [] for name in sets}
+    counting = _remembering(tokenizer) if n_jobs == 1 else tokenizer
+    jobs = [(dialogue, sets, totals, counting, clock) for dialogue in played_to]
+    # All sets of a dialogue, then the next: an interrupted bench compares them on the same dialogues.
     with Work("memory_bench", "dialogues", progress, of=len(played_to)) as work:
-        for of_sets in work.each(_all_played(played_to, sets, totals, tokenizer, clock, n_jobs)):
+        for of_sets in work.each(in_processes(_played, jobs, n_jobs)):
             for name, (of_dialogue, reported) in of_sets.items():
                 played_by[name].append(of_dialogue)
                 reports[name] += reported
@@ -186,19 +187,6 @@ def memory_bench(
 
 
 _Result: TypeAlias = dict[str, tuple[list[Played], "Counter[tuple[str, str, str]]"]]
-
-
-def _all_played(
-    dialogues: Sequence[Dialogue],
-    sets: Mapping[str, Callable[[], Sequence[MemoryLayer]]],
-    budgets: Sequence[float],
-    tokenizer: Tokenizer,
-    clock: Clock | None,
-    n_jobs: int,
-) -> Iterable[_Result]:
-    """Yield the result of each dialogue, in order, with all sets: an interrupted bench compares them on the same dialogues."""
-    counting = _remembering(tokenizer) if n_jobs == 1 else tokenizer
-    return in_processes(_played, [(dialogue, sets, budgets, counting, clock) for dialogue in dialogues], n_jobs)
 
 
 def _played(
@@ -283,8 +271,6 @@ def _budgets(given: Any) -> tuple[float, ...]:
 
 class Records(tuple[Asked, ...]):
     """Records that are never copied: pandas copies the attributes of a frame with each of its results."""
-
-    __slots__ = ()
 
     def __deepcopy__(self, memo: object) -> Records:
         return self

@@ -51,6 +51,8 @@ def near_misses(
 ) -> pandas.DataFrame:
     """List the items that a call was not sent, and the smallest budget or threshold that would have admitted each.
 
+    See docs/behaviour/lab.md, "Near misses".
+
     Parameters
     ----------
     run : Run
@@ -77,10 +79,6 @@ def near_misses(
     ------
     NoeticConfigError
         ``UNKNOWN_CALL``; ``NOT_RECORDED`` where the call cannot be planned again; ``INVALID_RUN``.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "Near misses".
 
     Examples
     --------

@@ -186,10 +186,7 @@ def ascii_digits(text: str) -> str:
 
 
 def number_keys(text: str) -> tuple[str, ...]:
-    """Return the values that a written number may have; several where it is a list without blanks.
-
-    One mark before exactly three digits groups them; the last of two different marks is that of decimals.
-    """
+    """Return the values that a written number may have; one mark before exactly three digits groups them."""
     plain = _GROUPING.sub("", ascii_digits(text))
     found = re.search(r"\d[\d.,]*", plain)
     if found is None:

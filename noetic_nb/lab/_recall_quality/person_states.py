@@ -85,10 +85,7 @@ _ENDED_BY.update(took="up", taken="up", turned="")
 
 
 def states_of(sentences: Iterable[re.Match[str]]) -> Iterator[tuple[int, str, bool]]:
-    """Yield the clauses of sentences that tell a like, a habit, a state or a standing wish, and where they begin.
-
-    A sentence of one clause is given whole. The last value is False where the words would fit an act as well: "lives in".
-    """
+    """Yield the clauses that tell a like, habit, state or wish, where they begin, and whether they fit no act as well."""
     for match in sentences:
         sentence = match[0]
         if len(sentence) > _LONGEST_SENTENCE or sentence.rstrip().endswith(("?", "？", "؟")):

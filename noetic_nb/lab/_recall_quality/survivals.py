@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from noetic_nb.items import item_text
 from noetic_nb.lab._checks import check_run
@@ -39,6 +39,8 @@ _STAMP: Final = re.compile(r"^(- )?\[[^\]]*\] ", re.MULTILINE)
 def write_fidelity(layers: Any, dialogues: Iterable[Dialogue] | None = None, *, seed: int = 0) -> pandas.DataFrame:
     """Return how much of what was said layers kept, and how much of what they kept was said.
 
+    See docs/behaviour/lab.md, "A bench without a judge".
+
     Parameters
     ----------
     layers : mapping, or sequence
@@ -61,10 +63,6 @@ def write_fidelity(layers: Any, dialogues: Iterable[Dialogue] | None = None, *, 
     ------
     NoeticConfigError
         ``INVALID_LAYERS``, ``NO_DIALOGUES``, ``INVALID_DIALOGUE``, ``NO_QUESTIONS``.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "A bench without a judge".
 
     Examples
     --------
@@ -97,16 +95,16 @@ def write_fidelity(layers: Any, dialogues: Iterable[Dialogue] | None = None, *, 
 
 
 def _once(texts: Sequence[str]) -> list[Fact]:
-    """Return the facts of some texts, each once."""
     return list({(fact.kind, fact.keys): fact for some in facts_of(texts) for fact in some}.values())
 
 
-_Name: TypeAlias = tuple[str, tuple[str, ...]]
 COLUMNS: Final = ("kind", "n", "of", "rate", "low", "high")
 
 
 def survival(runs: Run | Iterable[Run]) -> pandas.DataFrame:
     """Count the facts that compactions took from the context, and those that the context still told after each of them.
+
+    See docs/behaviour/lab.md, "What survives a compaction".
 
     Parameters
     ----------
@@ -125,10 +123,6 @@ def survival(runs: Run | Iterable[Run]) -> pandas.DataFrame:
     ------
     NoeticConfigError
         ``INVALID_RUNS``.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "What survives a compaction".
 
     Examples
     --------
@@ -172,14 +166,14 @@ def _survived(run: Run) -> tuple[list[tuple[str, bool]], int]:
     unknown = 0
     for key, contexts in groupby(index.after_compactions(), key=itemgetter(0)):
         log = facts_in(index.requests.log_of(index.ends[key]))
-        told: dict[_Name, bool] = {}
-        alive: dict[_Name, tuple[Fact, list[int]]] = {}
+        told: dict[tuple[str, tuple[str, ...]], bool] = {}
+        alive: dict[tuple[str, tuple[str, ...]], tuple[Fact, list[int]]] = {}
         read = of_log = 0
         for _, context in contexts:
             of_log = context.unknown
             for at in range(read, len(context.log)):
                 for fact in log[at]:
-                    name: _Name = fact.kind, fact.keys
+                    name: tuple[str, tuple[str, ...]] = fact.kind, fact.keys
                     if told.get(name, True):  # what is told again later was lost all the same
                         alive.setdefault(name, (fact, []))[1].append(at)
             read = len(context.log)

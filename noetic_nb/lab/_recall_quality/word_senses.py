@@ -66,12 +66,10 @@ class FoldedTexts:
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
-        """The words of each sentence, each once."""
         found = [folded(part) for text in self.texts for part in re.split(r"[.!?。！？\n]+", text)]
         return tuple(dict.fromkeys([words for words in found if words]))
 
     def has(self, text: str) -> bool:
-        """Tell whether a text stands in one of these, word for word."""
         # Most of what is looked for is not there, which one look at its first word tells.
         return any(
             form and form.partition(" ")[0] in self.words and f" {form} " in self._streams for form in spellings(text)
@@ -152,7 +150,6 @@ def telling_words(text: str) -> tuple[frozenset[str], ...]:
 
 
 def stems(words: Iterable[str]) -> frozenset[str]:
-    """Return the stems of the words that say something."""
     return frozenset(map(stem, _telling(words)))
 
 

@@ -47,10 +47,7 @@ _COUNTED: Final = re.compile(r"(.*\D)([1-9]\d{0,8})")
 
 
 class _Ids:
-    """Ids as the run's own source would have gone on to give: they are sent as well, so that their length is counted.
-
-    A source that counts goes on counting. From any other, ids are those of the run while there are any, and as long as these.
-    """
+    """Ids as the run's own source would have gone on to give: counted, or those of the run, or others that are as long."""
 
     def __init__(self, run: Run) -> None:
         # What the user wrote is given again with its ids, and answers of the tape have theirs.
@@ -172,7 +169,6 @@ class RecordedAgent:
             self.memory.append(steering(self._book(())))
 
     def plan(self, budgets: Mapping[str, Any], policy: Mapping[str, Any]) -> None:
-        """Exchange budgets and the projection."""
         self._is_changed = bool(self._is_changed or budgets or policy)
         pairs = {
             layer_id: {"min": given[0], "max": given[1]} if isinstance(given, tuple | list) else given

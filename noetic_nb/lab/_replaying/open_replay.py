@@ -185,7 +185,6 @@ def _judged_from(events: Sequence[ev.RunEvent], seq: int) -> int:
 
 
 def layers_in(layers: Any) -> list[Any]:
-    """Return layers and ids of layers, checked."""
     listed = None if isinstance(layers, str | Mapping) or not isinstance(layers, Iterable) else list(layers)
     if listed is None or not all(isinstance(layer, str | MemoryLayer) for layer in listed):
         what = "Layers must be a list of layers, or of the ids of recorded layers."
@@ -205,10 +204,7 @@ def _always(run: Run) -> frozenset[str]:
 
 
 def _judge(model: Any) -> ModelClient | None:
-    if not isinstance(model, Mapping):
-        found: ModelClient | None = model
-        return found
-    return _Routed(model)
+    return _Routed(model) if isinstance(model, Mapping) else model
 
 
 class _Routed:
@@ -227,11 +223,7 @@ class _Routed:
 
 
 def checked_run(run: object) -> Run:
-    """Return a run that can be replayed.
-
-    Raises `NoeticConfigError` ``INVALID_RUN`` for another object, ``RUN_INCOMPLETE`` where its oldest turns were dropped,
-    ``RUN_NOT_ENDED`` while a turn of it is being recorded.
-    """
+    """Return a run that can be replayed: whole, and without a turn that is being recorded."""
     run = check_run(run, "A replay needs a run.")
     dropped = run.meta.get("dropped")
     if isinstance(dropped, list) and any(isinstance(part, dict) and "last" in part for part in dropped):

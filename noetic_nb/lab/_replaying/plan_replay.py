@@ -21,7 +21,7 @@ from noetic_nb.items import ItemLog
 from noetic_nb.items._build import content_tokens
 from noetic_nb.items._log import ItemView
 from noetic_nb.lab._replaying.replay_report import Kept, contents
-from noetic_nb.memory import BudgetPlan, ExecutionContext, LayerStack, MemoryLayer, ProjectionPolicy
+from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, ProjectionPolicy
 from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.memory._layer import budget_range
 from noetic_nb.models._client import ModelResponse, Usage
@@ -88,7 +88,6 @@ class PlanChanges:
         return None if self.alone and (not self.others or seq in self.offers) else recorded
 
     def replan(self, inputs: PlanInputs) -> TurnPlan:
-        """Plan a call from the inputs that `inputs_of` gave."""
         known = {layer_id for layer_id, _, _ in inputs.limits}
         budgets = {layer_id: given for layer_id, given in self.budgets.items() if layer_id in known}
         named = {
@@ -167,11 +166,7 @@ class Planned(NamedTuple):
 def plan_again(
     run: Run, changes: PlanChanges, kept: Kept, tokenizer: Tokenizer | None = None
 ) -> tuple[dict[int, Any], list[Planned]]:
-    """Plan every call of a run; returns events by the place of those they stand for, and the plans.
-
-    Raises ``NOT_RECORDED`` where something is to be another and no call can be planned again, and what `PlanInputs.replan`
-    raises.
-    """
+    """Plan every call of a run; returns events by the place of those they stand for, and the plans."""
     index = RequestIndex(tokenizer)
     allocated: dict[tuple[str, str], list[tuple[int, ev.BudgetsAllocated]]] = {}
     prepared: dict[tuple[str, str], tuple[int, ev.RequestPrepared]] = {}
@@ -208,7 +203,7 @@ def plan_again(
             kept.add("history", "what recorded layers chose of it", request.seq)
         splits, common = of_view[request.seq]
         for seq, event in splits:
-            found[seq] = _allocated(event, plan.policy, plan.budgets)
+            found[seq] = budgets_event(event.where, event.t_ms, plan.policy, event.system, plan.budgets)
         if common is not None and changes:
             found[common[0]] = changes.prepared(common[1], plan, inputs)
         for layer_id in dict.fromkeys(entry.layer_id for entry in inputs.offers):
@@ -227,7 +222,7 @@ def plan_again(
             if like is None:
                 kept.add("plans", "an allocation without a request", seq)
             else:
-                found[seq] = _allocated(event, like.policy, like.budgets)
+                found[seq] = budgets_event(event.where, event.t_ms, like.policy, event.system, like.budgets)
     return found, plans
 
 
@@ -275,7 +270,6 @@ def unknown_requests(
 
 
 def _offered(entry: RecallEntry, tokenizer: Tokenizer) -> int:
-    """Return the tokens of all that a layer offered."""
     if entry.text is not None:
         return tokenizer(entry.text)
     return sum([content_tokens(item, tokenizer) for item in (*entry.items, *entry.dropped)])
@@ -287,10 +281,6 @@ def _is_split_as(recorded: PlanInputs, event: ev.BudgetsAllocated) -> bool:
     numbers = policy.token_budget, recorded.system_tokens, policy.response_reserve
     layers = tuple([(layer_id, recorded.allocated.get(layer_id)) for layer_id, _, _ in recorded.limits])
     return numbers == (event.total, event.system, event.reserve) and layers == event.allocations
-
-
-def _allocated(event: ev.BudgetsAllocated, policy: ProjectionPolicy, budgets: BudgetPlan) -> ev.BudgetsAllocated:
-    return budgets_event(event.where, event.t_ms, policy, event.system, budgets)
 
 
 class _Turn(NamedTuple):
@@ -323,7 +313,11 @@ class LayersAlong:
             case ev.StepEnded(step_kind="llm", status="ok"):
                 await self._store(event.where.execution_id, ItemLog(index.log_of(event.where)))
             case ev.TurnCompleted():
-                await self._complete(event, ItemLog(index.log_of(event.where)))
+                self.answered.pop(event.where.execution_id, None)
+                turn = self.turns.pop(event.where.execution_id, None)
+                if turn is not None:
+                    await self.stack.complete(turn.ctx, log=ItemLog(index.log_of(event.where)), outcome=event.outcome)
+                    await self.stack.dispose(turn.ctx)
 
     async def _begin(self, event: ev.TurnStarted) -> None:
         where = event.where
@@ -369,13 +363,6 @@ class LayersAlong:
         if response is not None and execution_id in self.turns:
             await self.stack.store(self.turns[execution_id].ctx, response=response, log=log)
 
-    async def _complete(self, event: ev.TurnCompleted, log: ItemLog) -> None:
-        self.answered.pop(event.where.execution_id, None)
-        turn = self.turns.pop(event.where.execution_id, None)
-        if turn is not None:
-            await self.stack.complete(turn.ctx, log=log, outcome=event.outcome)
-            await self.stack.dispose(turn.ctx)
-
 
 class Along(NamedTuple):
     """By the place of the request in the run, the items that layers offer, and their projection of the history."""
@@ -393,10 +380,7 @@ async def offers_of(
     *,
     alone: bool = False,
 ) -> Along:
-    """Ask layers at every request; children of a turn are left out.
-
-    They choose of the history where nothing else did, or where they are `alone`: a run does not say which recorded layer did.
-    """
+    """Ask layers at every request of a turn; they choose of the history where nothing else did, or where they are `alone`."""
     for layer in layers:
         if layer.hooks.on_item_append is not None:
             kept.add("layers", f"hook on_item_append of layer {layer.id} is not run")

@@ -5,7 +5,7 @@ Code is not in a file. A tool needs none as long as the tape answers; a function
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta
@@ -142,11 +142,7 @@ _RETURNED = frozenset({"ok", "error", "invalid_result"})
 
 @dataclass
 class Tape:
-    """Answers of a run in their order; `model` and `tools` answer the requests that were not recorded.
-
-    `until` is the call of a fork: up to it the tape answers whatever is asked, from it on never. `tokenizer` is what the run
-    was counted with, where it was not the default.
-    """
+    """Answers of a run in their order, up to the call `until` of a fork; `model` and `tools` answer all other requests."""
 
     run: Run
     model: Any = None
@@ -186,14 +182,11 @@ class Tape:
         """Note that a turn begins; calls of earlier turns that nobody made are where the run went another way."""
         waiting = self._waiting.get(thread_id, [])
         if waiting and waiting[0].where.turn < turn:
-            self._leave(thread_id, f"turn {waiting[0].where.turn} ended before call {waiting[0].place}")
+            self.diverged.setdefault(thread_id, f"turn {waiting[0].where.turn} ended before call {waiting[0].place}")
 
     def left(self) -> dict[str, int | None]:
         """Return, by thread, the first recorded call that nobody made."""
         return {thread_id: waiting[0].place for thread_id, waiting in self._waiting.items() if waiting}
-
-    def _leave(self, thread_id: str, why: str) -> None:
-        self.diverged.setdefault(thread_id, why)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Answer from the tape, or else from the model."""
@@ -234,7 +227,7 @@ class Tape:
             if contents([sent.item for sent in recorded.items], recorded.instructions) == asked:
                 return waiting.pop(at)
         what = f"call {waiting[0].place} was sent another request" if waiting else "there was one call more"
-        self._leave(thread_id, f"{what} in thread {thread_id!r}")
+        self.diverged.setdefault(thread_id, f"{what} in thread {thread_id!r}")
         return None
 
     async def _live(self, request: ModelRequest, why: str) -> ModelResponse:
@@ -314,11 +307,7 @@ _MADE_WITH: Final = "Make its configuration and say run.made_with(config)."
 def agent_of(
     run: Run, tools: Mapping[str, Tool], *, rules: Any = None, layers: Sequence[Any] | None = None
 ) -> AgentConfig:
-    """Return the agent that a run is of: as it is in this process, or made again from the bundle and the `tools` there are.
-
-    `rules` and `layers` take the place of recorded ones, which are not needed then. Raises `NoeticConfigError`
-    ``OPEN_LOOP_ONLY`` and ``NO_AGENT``, naming what cannot be made again.
-    """
+    """Return the agent of a run, from this process or its bundle; `tools`, `rules` and `layers` stand for recorded ones."""
     if run.meta.get("config") is None and not run.select(ViewAssembled):
         raise NoeticConfigError(
             "OPEN_LOOP_ONLY",
@@ -337,7 +326,10 @@ def agent_of(
     data = {**config, "memory": list(_needed(run, config, rules, layers))}
     known = {**offered_tools(run), **tools}
     registry = Registry(tools=known.values())
-    missing = [ref for ref in dict.fromkeys(_references(data)) if not _is_known(ref, registry)]
+    named_in = {kind: frozenset(registry.names(kind)) for kind in _KINDS}
+    missing = [
+        ref for ref in dict.fromkeys(_references(data)) if ref.partition(":")[2] not in named_in[ref.partition(":")[0]]
+    ]
     if missing:
         named = ", ".join(f"{_KINDS[kind]} {name!r}" for kind, _, name in (ref.partition(":") for ref in missing))
         also = " A tool may be given by tools=, rules by rules=, layers by layers=."
@@ -383,9 +375,3 @@ def _references(data: Any, key: str = "") -> Iterator[str]:
     elif isinstance(data, list | tuple):
         for inner in data:
             yield from _references(inner)
-
-
-def _is_known(ref: str, registry: Registry) -> bool:
-    kind, _, name = ref.partition(":")
-    names: Iterable[str] = registry.names(kind)
-    return name in names

@@ -54,11 +54,7 @@ def _said(found: Count, kind: str) -> str:
 
 
 class RegulatorBank:
-    """Labelled runs on which regulators that differ in predicates are tried; a run without a label does not count.
-
-    Raises `NoeticConfigError` ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS``, ``INVALID_OUTCOME``, ``RUN_INCOMPLETE`` or
-    ``RUN_NOT_ENDED``.
-    """
+    """Labelled runs on which regulators that differ in predicates are tried; a run without a label does not count."""
 
     def __init__(self, runs: Run | Iterable[Run], outcome: Outcome = "outcome") -> None:
         found = runs_in(runs)

@@ -26,10 +26,7 @@ _GO_ON: Final = freeze(decisions.to_dict(decisions.CONTINUE))
 
 @dataclass(frozen=True, slots=True)
 class RegulatorTemplate:
-    """Settings and memory of a regulator as it is now; it learns nothing, and later learning of its regulator does not reach it.
-
-    Build one with `of`: the parts that are the same in all replayed runs are worked out once.
-    """
+    """Settings and memory of a regulator as it is now, made once for all replayed runs; later learning does not reach it."""
 
     person: Person
     settings: Settings
@@ -59,7 +56,6 @@ class RegulatorTemplate:
         return type(self)(self.person, other.settings, self.learned, other.thresholds, other.cost_cap)
 
     def regulator(self) -> Regulator:
-        """Return a regulator with these settings and this memory."""
         return Regulator(self.person.copy(), self.settings)
 
     def reads_as(self, other: RegulatorTemplate) -> bool:
@@ -96,10 +92,7 @@ class DecisionsAgain:
         self._caps: dict[int, tuple[Any, int | None]] = {}
 
     def under(self, template: RegulatorTemplate | None, kept: Kept) -> dict[int, RunEvent | None]:
-        """Return decisions by the place of those they stand for, and None for a deny that would not have been.
-
-        `template` takes the same from events as the tape, and None is the recorded regulator. `kept` takes note of what stays.
-        """
+        """Return decisions by the place of those they stand for, None for a deny that would not have been."""
         moments = self._tape.decide({}) if template is None else self._tape.decide_under(template.settings)
         # By thread, the break that stops each later turn.
         held: dict[str, RegulatorDecided] = {}

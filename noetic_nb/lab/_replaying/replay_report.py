@@ -60,7 +60,6 @@ _RAN = frozenset({"ok", "error", "invalid_result"})
 
 
 def sent_tokens(view: ev.ViewAssembled) -> int:
-    """Return the tokens of a request."""
     return view.system + view.tools + view.framing + sum([layer.used for layer in view.layers]) + view.history
 
 
@@ -88,10 +87,7 @@ def costs_of(events: Iterable[ev.RunEvent]) -> float | None:
 
 
 def summary(before: Run, after: Run, *, views_changed: bool) -> dict[str, Any]:
-    """Return the difference as JSON data; ``None`` where a number is not known.
-
-    In an open replay the answers are the recorded ones, so that nobody knows what other requests would have cost.
-    """
+    """Return the difference as JSON data; None where nobody knows a number, such as the cost of other requests."""
     old, new = tuple(before.events), tuple(after.events)
     return {
         name: {"before": count(old), "after": None if name == "cost" and views_changed else count(new)}
@@ -173,10 +169,7 @@ def contents(items: Iterable[Item | None], instructions: str | None) -> tuple[An
 
 @dataclass(frozen=True)
 class Unknown:
-    """The parts of a replay that are known to differ from the recording, or not known, by places in the recorded run.
-
-    `at` are events that are not known, `after` requests that are others than they were, and known: their answers are not.
-    """
+    """The events of a replay that are not known (`at`), and requests that are others, whose answers are not (`after`)."""
 
     at: frozenset[int] = frozenset()
     after: frozenset[int] = frozenset()
@@ -187,11 +180,7 @@ class Unknown:
 
 
 def horizon(run: Run, events: Sequence[ev.RunEvent], unknown: Unknown) -> dict[str, KnownUntil]:
-    """Return, by thread, the first point that is not known of a run replayed over its recording.
-
-    `events` are the recorded ones in their order, with other decisions, plans and an earlier end; `unknown` is not to be seen
-    there.
-    """
+    """Return, by thread, the first point that is not known of a run replayed over its recording, whose `events` are others."""
     walk = _Walk(run, events, unknown)
     walk.go()
     if unknown.scope not in _NOT_SHARED:
@@ -200,11 +189,7 @@ def horizon(run: Run, events: Sequence[ev.RunEvent], unknown: Unknown) -> dict[s
 
 
 def horizon_of_tape(run: Run, again: Run, *, stopped: str | None, approvals: Sequence[bool]) -> dict[str, KnownUntil]:
-    """Return, by thread, the first point that is not known of a run that was really run `again` on its tape.
-
-    `stopped` is why it ended early; `approvals` tell of each approval whether somebody was asked the same in the recorded
-    run.
-    """
+    """Return, by thread, the first point that is not known of a run that was really run `again` on its tape."""
     events = tuple(again.events)
     walk = _Walk(run, events, Unknown())
     answers = iter(approvals)

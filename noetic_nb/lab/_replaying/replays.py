@@ -77,7 +77,6 @@ class Replay:
         return {"model": model, "tools": tools, "clock": "recorded", "ids": "recorded", **ports}
 
     def result(self) -> Run:
-        """Return the replayed run."""
         names = ("rules", "budgets", "projection", "layers", "model", "tokenizer")
         changes: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.mode == "open":
@@ -102,6 +101,8 @@ def replay(
     tokenizer: str | Tokenizer | None = None,
 ) -> Run:
     """Work a recorded run out again, with nothing changed or under another configuration.
+
+    See docs/behaviour/lab.md, "Tape", "Counterfactuals".
 
     Parameters
     ----------
@@ -141,10 +142,6 @@ def replay(
         ``RUN_INCOMPLETE``, ``RUN_NOT_ENDED``, ``INVALID_RUN``; ``NOT_RECORDED`` for budgets, projection or layers of a run
         that has no plans; ``OPEN_LOOP_ONLY``; ``INVALID_MODE``; what rules, budgets and projections raise.
 
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "Tape", "Counterfactuals".
-
     Examples
     --------
     >>> from noetic_nb.lab import datasets
@@ -183,7 +180,8 @@ def fork(
     """Go on from a model call of a recorded run, with something else.
 
     What was before the call is run again on the tape, so that layers, rules and regulator know of it. The fork ends with the
-    turn of the call, as what the user wrote later was written to another answer; `turns` lets it follow all the same.
+    turn of the call, as what the user wrote later was written to another answer; `turns` lets it follow all the same. See
+    docs/behaviour/lab.md, "Counterfactuals".
 
     Parameters
     ----------
@@ -220,10 +218,6 @@ def fork(
     NoeticConfigError
         ``UNKNOWN_CALL``, ``MODEL_NEEDED``, ``OPEN_LOOP_ONLY``, ``NO_AGENT``, ``INVALID_EDIT``, ``INVALID_COUNT``, and what
         `replay` raises.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "Counterfactuals".
 
     Examples
     --------

@@ -66,10 +66,7 @@ def _states(events: Sequence[ev.RunEvent]) -> dict[int, Any]:
 
 @dataclass(slots=True)
 class WrittenLedger:
-    """A ledger that is written while rules are evaluated, call by call, in the order of the run.
-
-    `durations` has how long recorded evaluations took, by the place of their call; `stay` the places of decisions that stay.
-    """
+    """A ledger that is written while rules are evaluated; decisions in `stay` stay, with recorded `durations` by call."""
 
     events: Sequence[ev.RunEvent]
     scope: str
@@ -82,14 +79,12 @@ class WrittenLedger:
     _left: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def given(self, call: RecordedCall) -> RecordedCall:
-        """Return a call as rules see it."""
         while self._read < call.seq:
             self._take(self._read, self.events[self._read])
             self._read += 1
         return _with_state(call, {"ledger": [{**entry} for entry in self._of(call)], "pendingAsync": []})
 
     def took(self, call: RecordedCall, decision: SteeringDecision) -> None:
-        """Write an entry."""
         entry = decision_entry(call.params, decision, self.durations.get(call.seq, 0.0))
         self._write((call.where.thread_id, call.where.execution_id), entry)
 
@@ -117,7 +112,6 @@ class WrittenLedger:
 
 
 def _entry(event: ev.SteeringDecided) -> dict[str, Any]:
-    """Return the entry of a recorded decision."""
     about = {"kind": "model_turn"}
     if event.tool_name is not None:
         about = {"kind": "tool_call", "toolName": event.tool_name, "toolArgs": thaw(event.args or {})}
@@ -131,10 +125,7 @@ def _entry(event: ev.SteeringDecided) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RulesInForce:
-    """Rules from a place of the run on, and the policy of their layer.
-
-    `versions` has, for each, where in the run it begins; None stands for rules that nobody knows any more.
-    """
+    """The `versions` of rules by the place of the run where they begin, None for unknown ones, and the policy of their layer."""
 
     versions: tuple[tuple[int, RuleSnapshot | None], ...]
     policy: Policy
@@ -142,7 +133,6 @@ class RulesInForce:
     max_entries: int = MAX_ENTRIES
 
     def at(self, seq: int) -> RuleSnapshot | None:
-        """Return the rules at a place of the run."""
         found = None
         for start, rules in self.versions:
             if start > seq:
@@ -229,11 +219,7 @@ class LedgerReplay:
 
 
 def ledger_of(run: Run, rules: Any, judge: ModelClient | None, kept: Kept) -> LedgerReplay:
-    """Evaluate rules at every recorded call and response: others, or those of the run as far as it has them.
-
-    Under other rules there is a decision at every call, and rules whose judge is not there are left out; under the recorded ones
-    such a decision stays as it is.
-    """
+    """Evaluate other rules, or those of the run as far as it has them, at every recorded call and response."""
     known = recorded_rules(run)
     events = tuple(run.events)
     is_new = rules is not None

@@ -17,10 +17,7 @@ Kind: TypeAlias = Literal["literal", "name", "field", "index", "call", "method",
 
 
 class Node(NamedTuple):
-    """A part of an expression: its kind, its value (a literal, a name or an operator), and its parts in order.
-
-    The first part of a field, an index, a method or a macro is the expression in front of it.
-    """
+    """A part of an expression: its kind, its value (a literal, a name, an operator), and its parts, the one in front first."""
 
     kind: Kind
     value: Any = None
@@ -108,7 +105,13 @@ class _Parser:
         if self._take("[") is not None:
             return Node("list", None, self._listed("]"))
         if self._take("{") is not None:
-            return self._map()
+            parts: list[Node] = []
+            while self._take("}") is None:
+                parts.append(self._choice())
+                self._expect(":")
+                parts.append(self._choice())
+                self._take(",")
+            return Node("map", None, tuple(parts))
         kind, value = self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
         self._at += 1
         if kind in ("string", "number"):
@@ -119,15 +122,6 @@ class _Parser:
         if value in _CONSTANTS:
             return Node("literal", _CONSTANTS[value])
         return Node("name", value) if self._take("(") is None else Node("call", value, self._listed(")"))
-
-    def _map(self) -> Node:
-        parts: list[Node] = []
-        while self._take("}") is None:
-            parts.append(self._choice())
-            self._expect(":")
-            parts.append(self._choice())
-            self._take(",")
-        return Node("map", None, tuple(parts))
 
     def _listed(self, end: str) -> tuple[Node, ...]:
         found: list[Node] = []

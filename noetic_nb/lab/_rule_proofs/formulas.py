@@ -65,7 +65,6 @@ class Truth(NamedTuple):
 
     @property
     def value(self) -> Value:
-        """It as a value."""
         return merged([Option(any_of(self.true, self.false), "bool", self.true), Option(self.fails, "error")])
 
 
@@ -167,7 +166,10 @@ class Reader:
                     self.world.names_of_authors.add(node.value.partition(":")[2])
                 return literal(node.value)
             case "list":
-                return self._list(node)
+                items = tuple([self._value(part) for part in node.parts])
+                fails = any_of(*[option.guard for item in items for option in item if option.kind == "error"])
+                made = ListValue(z3.IntVal(len(items)), items)
+                return merged([Option(negated(fails), "list", made), Option(fails, "error")])
             case "name":
                 return self._name(node.value)
             case "field":
@@ -183,12 +185,6 @@ class Reader:
                 raise Outside("an object in an expression")
             case "method" | "call":
                 return self._call(node)
-
-    def _list(self, node: Node) -> Value:
-        items = tuple([self._value(part) for part in node.parts])
-        fails = any_of(*[option.guard for item in items for option in item if option.kind == "error"])
-        made = ListValue(z3.IntVal(len(items)), items)
-        return merged([Option(negated(fails), "list", made), Option(fails, "error")])
 
     def _name(self, name: str) -> Value:
         if name != "tool":

@@ -51,7 +51,6 @@ class Difference:
 
 
 def _modules() -> tuple[Any, Any, Any, Any]:
-    """Return the solver and the modules that need it."""
     try:
         z3: Any = importlib.import_module("z3")
     except ImportError as exc:

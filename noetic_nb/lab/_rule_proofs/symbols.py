@@ -33,7 +33,6 @@ class Outside(Exception):
 
 
 def all_of(*guards: Any) -> Any:
-    """Return the conjunction of conditions."""
     if any(z3.is_false(guard) for guard in guards):
         return FALSE
     left = [guard for guard in guards if not z3.is_true(guard)]
@@ -41,7 +40,6 @@ def all_of(*guards: Any) -> Any:
 
 
 def any_of(*guards: Any) -> Any:
-    """Return the disjunction of conditions."""
     if any(z3.is_true(guard) for guard in guards):
         return TRUE
     left = [guard for guard in guards if not z3.is_false(guard)]
@@ -49,7 +47,6 @@ def any_of(*guards: Any) -> Any:
 
 
 def negated(guard: Any) -> Any:
-    """Return the opposite of a condition."""
     return FALSE if z3.is_true(guard) else TRUE if z3.is_false(guard) else z3.Not(guard)
 
 
@@ -103,7 +100,6 @@ class MapValue:
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """The schemas of its named properties."""
         found: Mapping[str, Any] = self.schema.get("properties") or {}
         return found
 
@@ -144,11 +140,9 @@ class Author(NamedTuple):
     name: Any
 
     def is_a(self, kind: str) -> Any:
-        """Return when it is of a kind."""
         return self.kind == AUTHORS.index(kind)
 
     def texts(self) -> Iterator[tuple[str, Any, Any]]:
-        """Yield each kind, when the author is of it, and its text."""
         for kind in AUTHORS:
             plain = kind.removeprefix("a ")
             named = kind in ("layer", "tool")
@@ -206,7 +200,6 @@ class World:
         return image, True
 
     def origin(self, term: Any) -> Author:
-        """Return the author of a scalar."""
         found = self._authors(term)
         if z3.is_string(term):
             self.facts.append(z3.Implies(term == text(""), found.is_a("user")))
@@ -392,7 +385,6 @@ def _is_named(term: Any, name: str) -> Any:
 
 
 def text(value: str) -> Any:
-    """Return a text as the solver has it."""
     if any(ord(sign) > MAX_CHARACTER for sign in value):
         raise Outside("a character above U+2FFFF")
     # It reads escapes, so a backslash has to be one.
@@ -412,7 +404,6 @@ def plain_text(term: Any) -> str:
 
 
 def literal(value: Any) -> Value:
-    """Return a value that is known."""
     if value is None:
         return (Option(TRUE, "null"),)
     if isinstance(value, bool):

@@ -215,7 +215,6 @@ def _known(judged: Sequence[_Judged], rule: str | None = None) -> dict[str, int]
 
 
 def _lines(judged: Sequence[_Judged], rule: str | None = None) -> dict[str, Count]:
-    """Count the runs that rules, or one of them, stop."""
     counts = {}
     for line in LINES:
         hits = [(hit, each.cluster) for each in judged for hit in _hits(line, each, rule, False)]
@@ -236,11 +235,7 @@ def kind_of(run: Run, good: bool | None) -> str | None:
 
 
 class Evaluator:
-    """Runs with their labels, ready for one rule book after another, such as the drafts of an editor.
-
-    Options are those of `evaluate`. Raises `NoeticConfigError` ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS``, ``INVALID_OUTCOME``
-    or ``INVALID_GROUP``.
-    """
+    """Runs with their labels, ready for one rule book after another; options are those of `evaluate`."""
 
     def __init__(
         self,
@@ -335,6 +330,8 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate rules against recorded runs: the attacks they catch, and the good runs they stop.
 
+    See docs/behaviour/lab.md, "Rules against attacks".
+
     Parameters
     ----------
     rulebook : RuleBook, RuleSnapshot, SteeringRule or iterable of rules
@@ -369,10 +366,6 @@ def evaluate(
     -----
     Interrupted
         If it is interrupted: the evaluation is that of the runs that were finished.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "Rules against attacks".
 
     Examples
     --------

@@ -33,6 +33,8 @@ from noetic_nb.steering._rules.rule import SteeringRule
 def draft_rule(run: Run, decision_or_call: DecisionOrCall = None, *, seq: int | None = None) -> SteeringRule:
     """Draft a rule that denies one recorded call, and as few others of the run as a simple rule can.
 
+    See docs/behaviour/runs.md, "The cause of a call".
+
     Parameters
     ----------
     run : Run
@@ -54,10 +56,6 @@ def draft_rule(run: Run, decision_or_call: DecisionOrCall = None, *, seq: int | 
         ``UNKNOWN_CALL``, ``UNKNOWN_DECISION`` where the run has none such; ``UNKNOWN_CALL`` for a call that no rule can see:
         one of an unknown tool, with arguments that did not fit, or a response. ``MISSING_PACKAGE`` where a condition is drafted
         without the package for it.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runs.md, "The cause of a call".
 
     Examples
     --------
@@ -150,18 +148,13 @@ def tried_calls(runs: Sequence[Run]) -> list[TriedCall]:
 
 
 def describe_rule(rule: SteeringRule) -> str:
-    """Return a candidate's rule as a sentence."""
     return describe_sequence(rule, rule.sequence) if rule.sequence is not None else str(rule.guidance)
 
 
 def rule_candidates(
     calls: Sequence[TriedCall], tasks: Sequence[Hashable], fitted: Container[int], good: Container[int]
 ) -> Iterator[Candidate]:
-    """Yield simple rules, those that leave a tool the most uses first.
-
-    `tasks` has the task of each run. Names, values and limits are taken from the runs in `fitted`; what the `good` ones of
-    them did is allowed.
-    """
+    """Yield simple rules of the runs in `fitted` that allow the calls of `good` ones, the least strict first."""
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, call in enumerate(calls):
         places[call.params.tool_name].append(place)
@@ -177,10 +170,7 @@ def rule_candidates(
 
 
 def rules_against(calls: Sequence[TriedCall], place: int) -> list[SteeringRule]:
-    """Return the simple rules that deny one call of a run, those first that deny the fewest others of its tool.
-
-    Of those, rules about an author come first, then limits, the values of the call, the order of calls and the ban.
-    """
+    """Return the simple rules that deny one call of a run, those first that deny the fewest others of its tool."""
     wrong = calls[place]
     tool = wrong.params.tool_name
     seen = [call for call in calls if call.params.tool_name == tool]

@@ -128,7 +128,6 @@ class Suggestions(tuple[Suggestion, ...]):
         refuted: tuple[Suggestion, ...] = (),
         reason: str = "",
     ) -> Suggestions:
-        """Return a tuple with the counts of the search."""
         self = super().__new__(cls, found)
         self.tried, self.fitted, self.refuted, self.reason = tried, fitted, refuted, reason
         return self
@@ -234,7 +233,8 @@ def suggest(
 ) -> Suggestions:
     """Return simple rules that would have stopped attacks, or failed runs, and spared the runs that went well.
 
-    Tried are, for each tool, how often and after what it may be called, who may have written an argument, and its value or range.
+    Tried are, for each tool, how often and after what it may be called, who may have written an argument, and its value or
+    range. See docs/behaviour/lab.md, "Suggested rules".
 
     Parameters
     ----------
@@ -267,10 +267,6 @@ def suggest(
     -----
     Interrupted
         If it is interrupted while it scores the rules that it chose: the others are left out.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "Suggested rules".
 
     Examples
     --------
@@ -406,7 +402,6 @@ class _Judging:
     bound: float
 
     def scored(self, seed: int, progress: Progress) -> list[Suggestion]:
-        """Score the rules with the engine that enforces them."""
         kept = sorted(self.places)
         by_run = {id(self.runs[place]): self.labels[place] for place in kept}
         some = [self.runs[place] for place in kept]

@@ -235,10 +235,7 @@ def counted(hits: Sequence[bool | int], clusters: Sequence[Cluster | None], *, q
 def mean_interval(
     values: Sequence[float], clusters: Sequence[Cluster | None], *, quantile: float | None = None
 ) -> tuple[float, float]:
-    """Return the 95 % interval of a mean; that of a share where all values are 0 or 1.
-
-    Not a number where the task of a run is not known, or all runs are of one.
-    """
+    """Return the 95 % interval of a mean, of a share for values of 0 and 1; not a number for one task, or unknown ones."""
     if all(value in (0, 1) for value in values):
         count = counted([int(value) for value in values], clusters, quantile=quantile)
         return count.low, count.high

@@ -40,10 +40,7 @@ By: TypeAlias = str | Callable[[Run], Hashable]
 
 
 def runs_in(runs: Run | Iterable[Run]) -> tuple[Run, ...]:
-    """Return some runs as a tuple.
-
-    Raises `NoeticConfigError` ``INVALID_RUN`` for any other object among them, ``NO_RUNS`` where there is none.
-    """
+    """Return some runs, one at least, as a tuple."""
     found: tuple[Any, ...] = tuple(runs) if isinstance(runs, Iterable) and not isinstance(runs, Run) else (runs,)
     for run in found:
         check_run(run, "An experiment is made on runs.")
@@ -54,11 +51,7 @@ def runs_in(runs: Run | Iterable[Run]) -> tuple[Run, ...]:
 
 
 def labels_of(runs: Sequence[Run], outcome: Outcome, *, both: bool = False) -> list[bool | None]:
-    """Return the label of each run, None where nobody knows it; with `both` there must be good runs and failed ones.
-
-    Raises `NoeticConfigError` ``INVALID_OUTCOME`` for a label that is not True, False or None, or a function that raises;
-    ``NO_LABELS`` where no run has one; ``ONE_CLASS`` where all have the same and `both` is asked for.
-    """
+    """Return the label of each run, None where nobody knows it; with `both` there must be good runs and failed ones."""
     labels = [_label(run, outcome) for run in runs]
     known = {label for label in labels if label is not None}
     if not known:
@@ -103,12 +96,7 @@ def _label(run: Run, outcome: Outcome) -> bool | None:
 
 
 def groups_of(runs: Sequence[Run], by: By = "task") -> list[Hashable]:
-    """Return the group of each run, for experiments that divide runs by task.
-
-    A task is named by source, domain, suite and task id, as two domains may number theirs alike. Raises `NoeticConfigError`
-    ``NO_TASK`` for a run without a task id, ``INVALID_GROUP`` for a name other than ``"task"`` and ``"run"`` or a function that
-    raises, or whose result cannot be hashed.
-    """
+    """Return the group of each run; a task is named by source, domain, suite and id, as two domains may number theirs alike."""
     groups = []
     for run, cluster in zip(runs, clusters_of(runs, by), strict=True):
         if cluster is None:
@@ -120,10 +108,7 @@ def groups_of(runs: Sequence[Run], by: By = "task") -> list[Hashable]:
 
 
 def clusters_of(runs: Sequence[Run], by: By = "task") -> list[Cluster | None]:
-    """Return the cluster of each run, for intervals; None where nothing says the task of a run.
-
-    Attacked runs are of a user task and of an injection task. Raises `NoeticConfigError` ``INVALID_GROUP`` as `groups_of`.
-    """
+    """Return the cluster of each run (user task and injection task), for intervals; None where nothing says the task."""
     if by == "task":
         return [_cluster(run) for run in runs]
     if by == "run":

@@ -42,10 +42,7 @@ def is_live(model: Any) -> bool:
 
 
 class Ceiling:
-    """A most of US dollars, of tokens, or of both, as in ``{"usd": dollars, "tokens": tokens}``.
-
-    Raises `NoeticConfigError` ``COST_CEILING`` without one, or for any other object.
-    """
+    """A most of US dollars, of tokens, or of both, as in ``{"usd": dollars, "tokens": tokens}``."""
 
     def __init__(self, max_cost: Any) -> None:
         hint = 'Give max_cost=5.0 (US dollars) or max_cost={"usd": 5.0, "tokens": 2_000_000}.'
@@ -294,11 +291,7 @@ def _content(path: Path) -> bytes:
 
 
 class ResumeFile:
-    """A file of finished rows; a line that is not whole does not count, and is written over.
-
-    `digest` is of data, space, metrics and version. Raises `NoeticConfigError` ``OTHER_SWEEP`` where the file belongs to another
-    sweep, or is not a file of one, and `NoeticError` ``storage_failed`` where it cannot be read or written.
-    """
+    """A file of finished rows of the sweep with this `digest`; a line that is not whole does not count, and is written over."""
 
     def __init__(self, path: str | PathLike[str], digest: str) -> None:
         self.path = Path(path)

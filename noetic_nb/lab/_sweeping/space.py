@@ -61,7 +61,6 @@ def labels_in(values: Iterable[Any]) -> list[Any]:
 
 
 def label_of(value: Any) -> Any:
-    """Return a value as a table shows it."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, Integral):

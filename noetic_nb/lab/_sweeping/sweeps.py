@@ -223,6 +223,8 @@ def sweep(
 ) -> pandas.DataFrame:
     """Replay recorded runs under many configurations and measure each.
 
+    See docs/behaviour/lab.md, "Sweeps".
+
     Parameters
     ----------
     space : mapping of str to values
@@ -279,10 +281,6 @@ def sweep(
         what `replay` raises where it raises on every run of every configuration.
     NoeticError
         ``worker_died`` where workers die before one has finished anything, ``storage_failed``.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "Sweeps".
 
     Examples
     --------

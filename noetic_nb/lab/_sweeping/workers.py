@@ -62,10 +62,7 @@ def _unpacked(payload: Any) -> Job:
 
 
 class Workers:
-    """The active backend of joblib, or processes; `n_jobs` is that of joblib, and an active ``parallel_config`` counts before -1.
-
-    `in_threads` works in this process whatever is active, so that all share one count of what a model costs.
-    """
+    """The active backend of joblib; `in_threads` works in this process whatever is active, to count one cost of a model."""
 
     def __init__(self, n_jobs: int, *, in_threads: bool = False) -> None:
         import joblib
@@ -88,10 +85,7 @@ class Workers:
         self.name = "sequential" if self.count == 1 and not kind.startswith("dask") else kind
 
     def measured(self, job: Job, places: Sequence[int]) -> Generator[list[Measured], None, None]:
-        """Yield the configurations at some places, chunk by chunk as they are finished.
-
-        Raises `NoeticError` ``worker_died`` where workers die before one of them has finished a chunk.
-        """
+        """Yield the configurations at some places, chunk by chunk as they are finished."""
         left = list(places)
         if not left:
             return

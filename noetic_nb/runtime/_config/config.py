@@ -264,11 +264,7 @@ def _invalid_params(what: str, given: object, field: str = "params") -> NoeticCo
 
 
 def as_item_schemas(value: object) -> FrozenDict:
-    """Return schemas by category, types and JSON Schemas as `OutputSchema`.
-
-    A function may stand in place of a schema; it returns False or raises `ValueError` to refuse an item. Raises
-    `NoeticConfigError` ``INVALID_AGENT_CONFIG``, ``UNKNOWN_ITEM_CATEGORY`` or ``INVALID_SCHEMA``.
-    """
+    """Return schemas by category as `OutputSchema`; a function may stand in place of one, and refuse an item."""
     if not isinstance(value, Mapping) or not all(isinstance(schemas, list | tuple) for schemas in value.values()):
         raise NoeticConfigError(
             "INVALID_AGENT_CONFIG",

@@ -28,8 +28,6 @@ Guard: TypeAlias = Callable[[Awaitable[T]], Awaitable[T]]
 class _State:
     """One channel of one execution tree."""
 
-    __slots__ = ("declared", "messages", "readers", "senders", "value")
-
     def __init__(self, declared: Channel) -> None:
         self.declared = declared
         self.value: Any = EMPTY
@@ -63,8 +61,6 @@ class _State:
 class Channels:
     """The channels of one root execution."""
 
-    __slots__ = ("_states", "closed")
-
     def __init__(self) -> None:
         self._states: dict[str, _State] = {}
         self.closed = False
@@ -92,21 +88,23 @@ class Channels:
         """Put a message in; a full queue makes the sender wait."""
         value = channel.checked(value)
         state = self._open(channel)
-        if channel.mode == "value":
-            state.value = value
-            state.hand_to_readers(value, every=True)
-            return
-        if channel.mode == "topic":
-            state.hand_to_readers(value, every=True)
-            return
-        if state.hand_to_readers(value, every=False):
-            return
-        if len(state.messages) < channel.room:
-            state.messages.append(value)
+        if self._delivered(channel, state, value):
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         state.senders.append((place, value))
         await self._wait(channel, place, timeout_ms, guard)
+
+    def _delivered(self, channel: Channel, state: _State, value: Any) -> bool:
+        """Hand a message over or keep it; False where a queue has no room for it."""
+        if channel.mode != "queue":
+            if channel.mode == "value":
+                state.value = value
+            state.hand_to_readers(value, every=True)
+        elif not state.hand_to_readers(value, every=False):
+            if len(state.messages) >= channel.room:
+                return False
+            state.messages.append(value)
+        return True
 
     async def recv(self, channel: Channel, timeout_ms: float, guard: Guard[Any]) -> Any:
         """Take a message out, or wait for one."""
@@ -160,17 +158,10 @@ class Channels:
         """Put a message in from outside, at once; a full queue loses its oldest."""
         value = channel.checked(value)
         state = self._open(channel)
-        if channel.mode != "queue":
-            if channel.mode == "value":
-                state.value = value
-            state.hand_to_readers(value, every=True)
-            return
-        if state.hand_to_readers(value, every=False):
-            return
-        if len(state.messages) >= channel.room:
+        if not self._delivered(channel, state, value):
             state.messages.popleft()
             _log.warning("Channel %r was full; its oldest message was dropped.", channel.name)
-        state.messages.append(value)
+            state.messages.append(value)
 
     def close(self) -> None:
         """Accept no more messages: the execution has ended. Remaining messages can still be taken without waiting."""
@@ -180,25 +171,17 @@ class Channels:
 class ChannelHandle:
     """A channel of a running execution, from outside."""
 
-    __slots__ = ("_channels", "channel")
-
     def __init__(self, channels: Channels, channel: Channel) -> None:
         self._channels = channels
         self.channel = channel
 
     def send(self, value: Any) -> None:
-        """Put a message in, at once; a full queue loses its oldest, with a warning.
-
-        Raises `NoeticError` ``channel_closed`` when the execution has ended, ``step_failed`` for a message that does not fit.
-        """
+        """Put a message in, at once; a full queue loses its oldest, with a warning."""
         self._channels.put(self.channel, value)
 
     @classmethod
     def open(cls, channels: Channels | None, channel: Channel) -> ChannelHandle:
-        """Return a channel of an execution for use from outside; a closed one where the execution has ended.
-
-        Raises `NoeticConfigError` ``INVALID_CHANNEL`` for a channel that is not declared external.
-        """
+        """Return an external channel of an execution; a closed one where the execution has ended."""
         if not channel.external:
             what = f"Channel {channel.name!r} cannot be reached from outside."
             hint = "Declare it with external=True."
@@ -227,7 +210,6 @@ def timed_out(channel: Channel, timeout_ms: float) -> NoeticError:
 
 
 def closed_error(channel: Channel) -> NoeticError:
-    """Return the error of using a channel of an execution that has ended."""
     what = f"The execution of channel {channel.name!r} has ended"
     hint = "Start another one; what was sent is not carried over."
     return NoeticError("channel_closed", what, hint=hint, channel_name=channel.name)

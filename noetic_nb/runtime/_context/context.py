@@ -30,11 +30,6 @@ from noetic_nb.steps._loops import StepMeta
 class Tree:
     """The state that a root execution shares with all its descendants."""
 
-    __slots__ = (
-        "_channels", "_worker", "calls", "cut", "ended", "finish_reason", "follow", "inbox", "limits", "missing", "occurrences",
-        "on_delta", "steps", "warnings",
-    )  # fmt: skip
-
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits
         self._channels: Channels | None = None
@@ -130,6 +125,7 @@ class Context(ABC):
         Whether it is to stop, and why.
     """
 
+    # Completion shows them: it lists the names of the class.
     __slots__ = (
         "abort_reason", "aborted", "cost", "depth", "harness", "id", "item_log", "last_step_meta", "parent", "resource_id",
         "state", "step_count", "thread_id", "tokens", "tree", "turn",

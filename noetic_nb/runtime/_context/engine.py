@@ -79,8 +79,6 @@ class Engine:
     ) -> None:
         self.config = config
         self.models = model
-        # The client for every name; whether something is a mapping takes longer to see than who it is.
-        self._only: ModelClient | None = None if isinstance(model, Mapping) else model
         self.stack = stack
         self.hub = hub
         self.clock = clock
@@ -163,10 +161,7 @@ class Engine:
         )
 
     def with_layers(self, step: object, layers: tuple[MemoryLayer, ...] | None, drop: tuple[str, ...] = ()) -> Engine:
-        """Return this engine as children of a step have it, the same one for the same step.
-
-        `layers` stand instead of those there are, except that guards stay; None is all there are. Those in `drop` go, guards too.
-        """
+        """Return this engine with other `layers` (None: all there are) beside its guards, and without those in `drop`."""
         if layers is None and not drop:
             return self
         key = id(step), drop, layers is None
@@ -241,10 +236,7 @@ class Engine:
         return name in self.models if isinstance(self.models, Mapping) else self.models is not None
 
     def answers(self, model: str, purpose: str) -> bool:
-        """Tell whether a client answers a model's name for this purpose, as far as that is known before it is called.
-
-        A client may have a method ``answers(model, purpose)``.
-        """
+        """Tell whether a client answers a model's name for this purpose, which its method ``answers(model, purpose)`` says."""
         client: Any = self.models.get(model) if isinstance(self.models, Mapping) else self.models
         if client is None or model in self.unanswered:
             return False
@@ -252,12 +244,8 @@ class Engine:
         return known is None or bool(known(model, purpose))
 
     def client(self, name: str) -> ModelClient:
-        """Return the client that answers a model's name.
-
-        Raises `NoeticConfigError` ``UNKNOWN_MODEL``, or ``NO_LLM_PROVIDER`` where there is no client at all.
-        """
         models = self.models
-        if models is not None and (models is self._only or not isinstance(models, Mapping)):
+        if models is not None and not isinstance(models, Mapping):
             return models
         if models is None:
             what = "The agent asks a model, and the harness has none."
@@ -275,7 +263,6 @@ class Engine:
         return found
 
     def hook_context(self, ctx: Execution) -> ExecutionContext:
-        """Return the execution as hooks see it now."""
         known = ctx.hook_base
         if known is None or known[0] is not self or known[1].sink is not self.sink:
             made = self._hook_base(ctx)
@@ -289,7 +276,6 @@ class Engine:
         return made
 
     def _hook_base(self, ctx: Execution) -> ExecutionContext:
-        """Return an execution as hooks see it now."""
         # All of its fields, and what is worked out of them.
         facts: dict[str, Any] = {
             "execution_id": ctx.id,
@@ -320,11 +306,7 @@ class Engine:
     def call_model_for_layer(
         self, ctx: Execution, request: HookModelRequest | Mapping[str, Any]
     ) -> Coroutine[Any, Any, ModelResponse]:
-        """Call a model on behalf of a layer or a judge; the execution pays.
-
-        Raises `NoeticConfigError` ``MISSING_CALL_MODEL`` at once, before anything is awaited: a background task would
-        raise it to nobody.
-        """
+        """Call a model on behalf of a layer or a judge; the execution pays. Without one it fails before anything is awaited."""
         if isinstance(request, Mapping):
             request = HookModelRequest(request["model"], request["items"], request.get("instructions"))
         purpose: Any = getattr(request, "purpose", "layer")
@@ -361,12 +343,7 @@ class Engine:
     async def call_model(
         self, ctx: Execution, request: ModelRequest, *, step: int, on_delta: Callable[[ModelDelta], None] | None = None
     ) -> tuple[ModelResponse, float]:
-        """Call a model and charge the execution; a client that streams is asked to where `on_delta` takes the pieces.
-
-        Returns the response, with items that are items, and how long it took in milliseconds, 0 where nobody wants to
-        know. Raises `NoeticError`: what the client raises, or ``llm_failed`` for any other exception and for an
-        answer that is none.
-        """
+        """Call a model, streaming to `on_delta`, and charge the execution; returns the response and its milliseconds."""
         client = self.client(request.model)
         if ctx.tree.limits is not None:
             ctx.check_limits()

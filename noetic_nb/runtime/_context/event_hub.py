@@ -25,12 +25,7 @@ Report: TypeAlias = Callable[[str, str, str, BaseException], None]
 
 
 class EventHub:
-    """Hands events on to every subscriber. One that raises is taken off and reported.
-
-    `on_change` is called when a subscriber came or went.
-    """
-
-    __slots__ = ("_on_change", "_report", "_sinks")
+    """Hands events on to every subscriber, with `on_change` as they come and go. One that raises is taken off and reported."""
 
     def __init__(self, report: Report, on_change: Callable[[], None]) -> None:
         self._sinks: tuple[EventSink, ...] = ()
@@ -41,7 +36,6 @@ class EventHub:
         return bool(self._sinks)
 
     def emit(self, event: RunEvent) -> None:
-        """Hand one event on."""
         for sink in self._sinks:
             try:
                 sink.emit(event)
@@ -55,7 +49,6 @@ class EventHub:
         return self._sinks
 
     def add(self, sink: EventSink) -> None:
-        """Begin to hand events to a sink."""
         if not any(other is sink for other in self._sinks):
             # A new tuple, not a list that grows: `emit` may be in the middle of the old one.
             self._changed((*self._sinks, sink))
@@ -89,12 +82,7 @@ def is_shown(step: LLMStep, event: RunEvent, report: Report) -> bool:
 
 
 class StepEvents:
-    """A sink that hands on to a hub the events that one step shows.
-
-    It is there even while the hub has no subscriber: whoever subscribes during the step is behind it.
-    """
-
-    __slots__ = ("_hub", "_report", "_step")
+    """A sink that hands on to a hub the events that one step shows, also for subscribers that come during the step."""
 
     def __init__(self, hub: EventHub, step: LLMStep, report: Report) -> None:
         self._hub = hub

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 def keeper_of(engine: Engine) -> Keeper:
-    """Return the keeper of a harness."""
     if not engine.keepers:
         from noetic_nb.runtime._context.kept_texts import Keeper
 

@@ -43,8 +43,6 @@ _COPIED: Final[tuple[_Shared, ...]] = ("thread", "resource")
 class _Scope:
     """The texts of one scope, as far as this process knows them."""
 
-    __slots__ = ("last", "parts", "seen", "texts", "told")
-
     def __init__(self) -> None:
         self.texts = KeptTexts()
         self.parts: dict[str, int] = {}
@@ -56,7 +54,6 @@ class _Scope:
         """How many texts the run has, of those that are known."""
 
     def add(self, key: str, entries: Sequence[Sequence[Any]]) -> None:
-        """Add the texts of a part."""
         self.last = max(self.last, int(key.rpartition("/")[2].partition("-")[0]))
         self.parts[key] = sum([len(entry[2]) for entry in entries])
         for kind, name, text, args in entries:
@@ -66,8 +63,6 @@ class _Scope:
 
 class Keeper:
     """Keeps the texts for all executions of a harness."""
-
-    __slots__ = ("_logged", "_scopes", "_sinks", "_storage")
 
     def __init__(self, storage: StorageAdapter) -> None:
         self._storage = storage

@@ -50,11 +50,7 @@ def _format(value: Any) -> MessageFormat | None:
 def input_items(
     given: Iterable[Any], *, registry: ItemRegistry = DEFAULT_REGISTRY, ids: Ids = SYSTEM_IDS
 ) -> tuple[Item, ...]:
-    """Check the items that a user gives, or messages of any format that `Run.from_messages` reads, and freeze them.
-
-    Raises `ItemValidationError`, which names the place, for all else and for a known type with a fault; `NoeticError`
-    ``item_schema_mismatch`` for an unknown type.
-    """
+    """Check the items that a user gives, or messages of any format that `Run.from_messages` reads, and freeze them."""
     from noetic_nb.items._messages.formats import decode_one, plain_message
     from noetic_nb.items._messages.message import Message
 
@@ -97,10 +93,7 @@ async def append_input(
     origin: ItemOrigin,
     announce: Announce | None = None,
 ) -> tuple[tuple[Item, ...], tuple[RerenderRequest, ...]]:
-    """Log items once `on_item_append` of the layers has seen them; returns the logged items and the requested re-renders.
-
-    `hook_ctx` is made here where it is not given and a layer wants it; `announce` as for `log_items`.
-    """
+    """Log items once `on_item_append` of the layers has seen them; returns the logged items and the requested re-renders."""
     if "on_item_append" not in engine.stack.hooks:
         return log_items(engine, ctx, items, origin, announce), ()
     result = await engine.stack.append(hook_ctx or engine.hook_context(ctx), items, log=ctx.item_log)
@@ -149,10 +142,7 @@ def log_items(
     announce: Announce | None = None,
     layers: Mapping[int, str] = {},
 ) -> tuple[Item, ...]:
-    """Log items as they are, but for ids of calls that the log has already.
-
-    `announce` is called when they are logged, before any event about them; `layers` made those at some places.
-    """
+    """Log items as they are, but for ids of calls that the log has already; `announce` is called before any event about them."""
     start = len(ctx.item_log)
     logged = ctx.item_log.extend(items, own_call_ids=True)
     if origin in ("step", "model"):
@@ -211,17 +201,12 @@ def _has_type(value: object) -> bool:
 
 
 class TurnInput(str):
-    """The text of the user's message of a turn: the input of the agent's first step, logged already.
+    """The text of the user's message of a turn: the input of the agent's first step, which must not be logged twice."""
 
-    A child with a log of its own reads it like any other text; a step of the turn itself must not log it twice.
-    """
-
-    __slots__ = ("_item", "_position")
     _item: Item | None
     _position: int
 
     def __new__(cls, text: str, item: Item | None, position: int) -> TurnInput:
-        """Make the text of a logged item."""
         made = super().__new__(cls, text)
         made._item, made._position = item, position
         return made

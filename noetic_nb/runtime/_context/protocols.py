@@ -66,11 +66,7 @@ class ChildState(Protocol[C]):
 
 
 class ExecutionRecorder(Protocol[C, S]):
-    """Writes down how far an execution has come, so that another process can continue it.
-
-    Made on a floor above this one, see `noetic_nb.runtime._durability`; `C` is the context, `S` what it keeps of a step, which
-    nobody here looks into, so that a context names it Any.
-    """
+    """Writes down how far an execution `C` has come, with its record of a step, `S`: another process can continue it."""
 
     @property
     def turn(self) -> TurnRecorder:

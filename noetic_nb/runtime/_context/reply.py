@@ -72,7 +72,6 @@ _BY_HOOK: Final = {
 
 
 def problem_code(hook: str, error: BaseException) -> str:
-    """Return the code for the arguments of a diagnostic."""
     code = getattr(type(error), "warning_code", None)
     if code is not None:
         return str(code)
@@ -95,21 +94,18 @@ def problem_text(source: str, hook: str, error: BaseException) -> str:
 class AgentReply(NamedTuple):
     """The reply of one turn.
 
-    `text` is the last assistant message of the turn, or the suggestion where the turn was stopped; `stopped` is the
-    decision that stopped it, as plain data with a ``kind``, else None. `usage` and `cost` (US dollars) are those of the
-    turn, judges, layers and children included. `output` is what the agent's step returned, the value where it has a schema.
-    `finish_reason` says why the model's last answer ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``;
-    None where that is not known, where no model was called, and where the turn was stopped. `saved` is whether the turn,
-    its items and the states of its layers, is in the storage of checkpoints; None for a harness without checkpoints.
-    `warnings` are records ``(code, text, layer_id, turn)`` of what went wrong and did not end the turn; see `ReplyWarning`.
+    `text` is the last assistant message of the turn, or the suggestion where the turn was stopped; `stopped` is the decision
+    that stopped it, as plain data with a ``kind``, else None. `usage` and `cost` (US dollars) are those of the turn, judges,
+    layers and children included. `output` is what the agent's step returned, the value where it has a schema. `finish_reason`
+    says why the model's last answer ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``; None where that is
+    not known, where no model was called, and where the turn was stopped. `saved` is whether the turn, its items and the states
+    of its layers, is in the storage of checkpoints; None for a harness without checkpoints. `warnings` are records ``(code,
+    text, layer_id, turn)`` of what went wrong and did not end the turn; see `ReplyWarning`. See docs/behaviour/runtime.md,
+    "Warnings".
 
     Notes
     -----
     The repr shows text, spending and warnings; read the fields for the rest.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runtime.md, "Warnings".
     """
 
     text: str

@@ -68,12 +68,6 @@ def _counted_path(around: tuple[str, ...], prefix: str, count: int) -> tuple[str
 class RunningExecution(Context):
     """The state of an execution, with the parts that only the runtime needs."""
 
-    __slots__ = (
-        "abort_error", "answer", "base_frames", "base_nesting", "calls", "children", "engine", "first", "hook_base", "kept",
-        "locks", "model_calls", "open_memory", "prepared", "priced", "query", "recalled", "record", "rerenders", "running",
-        "sent", "started_ms", "tool_calls", "turn_id", "waiting", "where", "written",
-    )  # fmt: skip
-
     parent: RunningExecution | None
 
     def __init__(
@@ -167,13 +161,11 @@ class RunningExecution(Context):
             self.engine.sink.emit(WarningRaised(self.where, self.engine.clock.now_ms(), code, text, layer_id))
 
     def report_problem(self, code: str, source: str, hook: str, error: BaseException) -> None:
-        """Report an error of no layer that does not end the turn: to the diagnostic, and as a warning."""
         self.warn(code, problem_text(source, hook, error))
         self.engine.stack.state.diagnostic(source, hook, error)
 
     @property
     def root(self) -> RunningExecution:
-        """The execution that began it all."""
         ctx = self
         while ctx.parent is not None:
             ctx = ctx.parent
@@ -189,12 +181,10 @@ class RunningExecution(Context):
 
     @property
     def fs(self) -> Any:
-        """The agent's files."""
         return self.engine.fs
 
     @property
     def shell(self) -> Shell | None:
-        """Runs commands."""
         return self.engine.shell
 
     @property
@@ -202,7 +192,6 @@ class RunningExecution(Context):
         return self.engine.clock.monotonic_ms() - self.started_ms
 
     def lock(self, layer_id: str) -> asyncio.Lock:
-        """Return the lock under which functions of a layer run one at a time."""
         if self.locks is None:
             self.locks = {}
         return self.locks.setdefault(layer_id, asyncio.Lock())
@@ -216,10 +205,7 @@ class RunningExecution(Context):
 
     @property
     def frames(self) -> tuple[str, ...]:
-        """The steps that are running around the caller, outermost first: steps side by side do not see each other.
-
-        Known only while steps are watched: by those who follow a run, by hooks, or by checkpoints.
-        """
+        """The steps that are running around the caller, outermost first; known only while steps are watched."""
         around = RUNNING.get()
         return around[1] if around is not None and around[0] is self else self.base_frames
 
@@ -250,10 +236,7 @@ class RunningExecution(Context):
         below = {} if self.sent is None else self.sent.kept
         return {**below, **({} if self.kept is None else self.kept.texts)}
 
-    # -- spending -------------------------------------------------------------------------------------------------
-
     def charge(self, response: ModelResponse) -> None:
-        """Add the cost of a model call, whether or not its answer is accepted."""
         ctx: RunningExecution | None = self
         while ctx is not None:
             ctx.tokens = ctx.tokens + response.usage
@@ -268,7 +251,6 @@ class RunningExecution(Context):
         return self.cost if self.priced or not self.model_calls else None
 
     def check_limits(self) -> None:
-        """Raise `NoeticError` ``budget_exceeded`` where the tree has spent more than it may."""
         limits = self.tree.limits
         if limits is None:
             return
@@ -276,7 +258,6 @@ class RunningExecution(Context):
         limits.check(root.cost, root.tokens.total_tokens, self.tree.steps, root.elapsed_ms)
 
     def note_missing_judge(self, error: NoeticConfigError) -> None:
-        """Keep the error of a judge whose model does not exist: its turn ends with it."""
         self.tree.missing = error
 
     def check_judges(self) -> None:
@@ -285,8 +266,6 @@ class RunningExecution(Context):
         if error is not None:
             self.engine.unanswered.discard(str(error.given))  # the next turn asks again
             raise error
-
-    # -- stopping -------------------------------------------------------------------------------------------------
 
     def abort(self, reason: str = ABORTED, *, error: BaseException | None = None) -> None:
         tasks: set[asyncio.Task[Any]] = set()
@@ -316,13 +295,11 @@ class RunningExecution(Context):
             raise self.stopped()
 
     def stopped(self) -> BaseException:
-        """Return the error of an execution that was aborted."""
         if self.abort_error is not None:
             return self.abort_error
         return NoeticError("cancelled", f"The execution was cancelled: {self.abort_reason}", reason=self.abort_reason)
 
     async def until_aborted(self, awaitable: Awaitable[T]) -> T:
-        """Await something; an abort cuts it short and raises `NoeticError` ``cancelled``."""
         if self.aborted:
             if isinstance(awaitable, Coroutine):
                 awaitable.close()

@@ -30,19 +30,6 @@ EndedChild: TypeAlias = "tuple[int, ItemLog, int, Sequence[PastCall], SentTexts 
 class SentTexts:
     """The texts that one execution sent or got beside its log."""
 
-    __slots__ = (
-        "_before",
-        "_beside",
-        "_early",
-        "_lock",
-        "_read",
-        "ended",
-        "given",
-        "instructions",
-        "kept",
-        "layer_items",
-    )
-
     def __init__(self) -> None:
         self.instructions: tuple[str, ...] = ()
         self.layer_items: list[tuple[int, tuple[tuple[str, Item], ...]]] = []
@@ -71,11 +58,7 @@ class SentTexts:
     def provenance(
         self, log: ItemLog, first: int, calls: Sequence[Place], execution_id: str, above: Provenance | None
     ) -> Provenance:
-        """Return where values come from, as things stand now.
-
-        The execution began at `first` of its log; `calls` are all that it made, and those of children that have ended; `above` is
-        the parent's.
-        """
+        """Return where values come from now: `first` is where the execution began in its log, `above` is the parent's."""
         with self._lock:
             index = log.origin_index(first, is_child=above is not None)
             if self._before is None or self._beside is None:
@@ -125,8 +108,6 @@ class SentTexts:
 
 class KeptBy:
     """The part of one execution: the texts that its layers were made from, and how much of its own was kept."""
-
-    __slots__ = ("calls", "index", "sources", "texts")
 
     def __init__(self, texts: Mapping[str, KeptTexts], start: int) -> None:
         self.texts = texts

@@ -38,8 +38,6 @@ class Measured(dict[str, Any]):
     What holds nothing but JSON data, `is_plain`, is written in a third of the time.
     """
 
-    __slots__ = ("is_plain", "key", "size")
-
     def __init__(self, key: str, data: Mapping[str, Any], *, is_plain: bool = False) -> None:
         super().__init__(data)
         self.key = key

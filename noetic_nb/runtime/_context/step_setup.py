@@ -47,11 +47,7 @@ def provided_tools(
 def function_tool(
     layer: MemoryLayer, name: str, declared: LayerFunction, stack: LayerStack, hook_context: HookContextOf
 ) -> Tool:
-    """Return one function of a layer as a tool.
-
-    The function is given a copy of the state, and what it returns counts only once its result has been checked: a call
-    that fails changes nothing.
-    """
+    """Return one function of a layer as a tool; it gets a copy of the state, so that a call that fails changes nothing."""
 
     # Any: what a layer's function takes and returns is the layer's own.
     async def execute(*, root: Any, ctx: Execution) -> Any:
@@ -121,13 +117,7 @@ class StepSetup(NamedTuple):
 
 
 class StepSetups:
-    """The set-ups of the llm steps of one engine.
-
-    Steps are known by identity, and kept beside what was worked out for them: an id may be used again by Python once its
-    object is gone.
-    """
-
-    __slots__ = ("_config", "_is_open", "_known", "_layer_tools", "_root", "_setups", "_stack", "_toolsets")
+    """The set-ups of the llm steps of one engine, by the identity of steps, which are kept so that no id is used again."""
 
     def __init__(
         self, config: AgentConfig, stack: LayerStack, layer_tools: tuple[Tool, ...], outer: StepSetups | None = None
@@ -166,10 +156,7 @@ class StepSetups:
         return found
 
     def known(self, is_over: bool = False) -> Mapping[str, Mapping[str, Any] | None] | None:
-        """Return the schemas of all tools that the agent may be offered, by name.
-
-        None where functions choose tools or steps, until an execution `is_over`: then those that were offered count.
-        """
+        """Return the schemas of all tools that may be offered; None where functions choose them, until an execution `is_over`."""
         root = self._root
         if root._known is None:
             root._known, root._is_open = root._listed()

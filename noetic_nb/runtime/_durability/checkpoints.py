@@ -48,7 +48,6 @@ class TurnRecord(TurnState[ExecutionRecord]):
         self.root = ExecutionRecord(self, StepRecord(), key=snapshot_key(self.execution_id))
 
     async def begin(self, first: int) -> None:
-        """Write a turn whose items have just been logged, and before it the missing parts of its thread."""
         ctx, writer = self.root.ctx, self.writer
         self.first, self.is_turn = first, True
         # The snapshot holds only items of this turn, counted from the last part: the part must be there before it.
@@ -60,7 +59,6 @@ class TurnRecord(TurnState[ExecutionRecord]):
         await self.root._write("turn", None, None, ended=0)
 
     async def end(self) -> None:
-        """Add the items of the turn to the thread and forget its snapshot; a cancellation waits until that is done."""
         writer = self.writer
         self.is_over = True  # before anything is awaited: steps left behind must not write after the deletion below
         if self.is_turn:
@@ -77,7 +75,6 @@ class TurnRecord(TurnState[ExecutionRecord]):
             raise
 
     def close(self) -> None:
-        """Forget the record once the turn has ended in every way: its context stays in memory until the next."""
         self.root.ctx.record = None
         if not self.children:  # those that were left behind may still look
             # Circles, which nobody but the garbage collector would find.
@@ -358,7 +355,6 @@ def _loads(state: JsonValue) -> Callable[[Any], Any]:
 
 
 def as_checkpoints(given: bool | Checkpoints, stack: LayerStack) -> Checkpoints:
-    """Return checkpoints that know where to write."""
     found = Checkpoints() if given is True else given
     if not isinstance(found, Checkpoints):
         what = "checkpoints is True, False or Checkpoints(...)."

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from noetic_nb.items import dump_item, thaw
+from noetic_nb.items import thaw
 from noetic_nb.memory._enforcement import PENDING, Place
 from noetic_nb.models._client import Usage
 from noetic_nb.redact import safe_logger
@@ -30,17 +30,14 @@ from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.size_warnings import Measured, warn_if_large
 from noetic_nb.runtime._durability.snapshot import (
     ChildSnapshot,
-    Moment,
     Spent,
     child_place,
-    late_snapshot,
-    moment_of,
     noticing_checkpoint,
+    snapshot_data,
     turn_place,
 )
 from noetic_nb.runtime._durability.step_entry import StepRecord, entry_data, is_plain, output_of, restore_meta, spent_by
 from noetic_nb.runtime._durability.thread_writer import (
-    LateText,
     attempt,
     begun_prefix,
     execution_prefix,
@@ -97,10 +94,7 @@ class ExecutionRecord:
             self._lock = asyncio.Lock()
         return self._lock
 
-    # -- steps ----------------------------------------------------------------------------------------------------
-
     def step(self, frames: tuple[str, ...]) -> StepRecord:
-        """Return the record of a step of this execution, by all frames around it and its own."""
         # Where nothing is recorded: what is never dropped would grow for as long as the execution is held open.
         start = self.start if self.turn.is_turn else StepRecord()
         step = start.at(frames[len(self.ctx.base_frames) :])
@@ -108,7 +102,6 @@ class ExecutionRecord:
         return step
 
     def replay(self, step: StepRecord, definition: Step) -> tuple[bool, Any]:
-        """Return whether a step ended before, and its output; records of another step are forgotten."""
         ctx, turn = self.ctx, self.turn
         step.is_open_llm = definition.kind == "llm"
         step.ends_at_once = definition.kind == "branch" or (
@@ -154,7 +147,6 @@ class ExecutionRecord:
             record = None if record.is_beside else record.parent
 
     def step_done(self, step: StepRecord, definition: Step, output: Any) -> Awaitable[object] | None:
-        """Write that a step ended, and how far the execution is; nothing for a child that was left behind."""
         turn, ctx = self.turn, self.ctx
         if turn.is_over:
             return None
@@ -162,7 +154,9 @@ class ExecutionRecord:
             is_outermost = self.parent is None and len(ctx.frames) == 1
             return attempt(turn.writer.keep(ctx, len(ctx.item_log), ctx.turn)) if is_outermost else None
         if turn.replays and not step.has_entry_inside():
-            self._was_run()
+            for record in self._waiting():
+                # Above, whatever a recorded step beside this one holds: hence the latest of all times.
+                record.replayed = None if record is self else (Usage(), 0.0, math.inf)
         step.is_open_llm = False
         ends = self.put_off
         ends.append((step, definition, output))
@@ -184,16 +178,12 @@ class ExecutionRecord:
         return self.parent is None and self.ctx.id not in engine.handles
 
     async def catch_up(self) -> None:
-        """Write the ends that were put off: something else comes next."""
         ends, self.put_off = self.put_off, []
         if ends:
             await self._write_ends(ends, ended=0)
 
     async def _write_ends(self, ends: list[tuple[StepRecord, Step, Any]], *, ended: int) -> None:
-        """Write the end of the last of some steps, each inside the next; those of the others where it cannot be written.
-
-        So many of them are still counted as running.
-        """
+        """Write the end of the last of some steps, each inside the next; those of the others where it cannot be written."""
         async with self.lock:
             await self._write_last(ends, ended)
 
@@ -215,12 +205,6 @@ class ExecutionRecord:
         elif await self._has_changed():
             self.held.append(step)
 
-    def _was_run(self) -> None:
-        """Note that a step was really run: its caller has spent the amounts that its context counts by now."""
-        for record in self._waiting():
-            # Above, whatever a recorded step beside this one holds: hence the latest of all times.
-            record.replayed = None if record is self else (Usage(), 0.0, math.inf)
-
     def _only_merged(self, step: StepRecord, definition: Step) -> bool:
         """Tell whether a step whose end cannot be written did nothing but merge children, which is recorded itself."""
         if definition.kind != "spawn" and (definition.kind != "fork" or definition.mode == "race"):
@@ -228,11 +212,7 @@ class ExecutionRecord:
         return not any("lost" in self.returned.get(inner, ()) for inner in step.subtree())
 
     def _is_held(self, around: StepRecord | None, *, inside: StepRecord | None = None) -> bool:
-        """Tell whether a write would hold items of a step that will be run again, with all it logs.
-
-        The innermost step that stays under way is `around`; what was held inside `inside`, which has ended, will not
-        be run again.
-        """
+        """Tell whether a write inside `around` would hold items of a step that will be run again; `inside` will not be."""
         while around is not None:
             if around.is_open_llm and around.execution is self:
                 return True
@@ -246,10 +226,7 @@ class ExecutionRecord:
             above = above.parent
         return False
 
-    # -- loops ----------------------------------------------------------------------------------------------------
-
     def loop_began(self, loop: StepRecord, now_ms: float) -> tuple[Usage, float, float]:
-        """Return the spending and the time at the beginning of a loop, be it before a crash."""
         ctx, root = self.ctx, self.ctx.root
         loops, began = self.turn.loops, [*ctx.tokens, ctx.cost, now_ms - root.started_ms]
         if self.turn.is_turn:
@@ -259,7 +236,6 @@ class ExecutionRecord:
         return ctx.tokens, ctx.cost, now_ms
 
     def spent_then(self) -> tuple[Usage, float, float]:
-        """Return the spending and the time at the end of the last step, be it before a crash."""
         ctx = self.ctx
         if self.replayed is None or self.replayed[2] == math.inf:
             return ctx.tokens, ctx.cost, ctx.engine.clock.monotonic_ms()
@@ -267,7 +243,6 @@ class ExecutionRecord:
         return usage, cost, ctx.root.started_ms + elapsed
 
     def failure_of(self, loop: StepRecord, iteration: int) -> str | None:
-        """Return how a failed iteration was dealt with before; the steps it took keep their places."""
         entry = loop.failures.get(iteration)
         if entry is None:
             return None
@@ -277,7 +252,6 @@ class ExecutionRecord:
         return answer
 
     async def iteration_failed(self, loop: StepRecord, definition: Step, iteration: int, answer: str) -> None:
-        """Write that an iteration failed and how the loop dealt with it."""
         turn, ctx = self.turn, self.ctx
         begun = {key: n for key, n in ctx.tree.occurrences.items() if key.rpartition("/")[0] == loop.path}
         if not turn.is_turn or turn.is_over:
@@ -288,10 +262,7 @@ class ExecutionRecord:
             if entry is not None and self.key is not None and not self._is_held(loop):
                 await self._write(definition.id, {**entry, "places": begun}, None, ended=0)
 
-    # -- calls ----------------------------------------------------------------------------------------------------
-
     def begun_before(self, path: str, name: str, args: Mapping[str, Any]) -> BegunCall | None:
-        """Return the call that a process which has ended began at a step with these arguments, and did not finish."""
         for one in self.turn.begun:
             call = one.place.call
             if one.is_left and one.path == path and one.number is not None and (call.name, call[1]) == (name, args):
@@ -299,11 +270,9 @@ class ExecutionRecord:
         return None
 
     def numbers_taken(self, path: str) -> Collection[int | None]:
-        """Return which numbers calls of a step have that a process began and did not finish."""
         return {one.number for one in self.turn.begun if one.path == path}
 
     async def call_begins(self, path: str, number: int | None, place: Place, again: BegunCall | None) -> None:
-        """Write that a call is about to be made: until its end is written it may have had its effect."""
         turn = self.turn
         if not turn.is_open or turn.is_over:
             return
@@ -321,10 +290,7 @@ class ExecutionRecord:
         is_inside = f"{begun.path}/".startswith(f"{done.path}/")
         return is_inside and begun.place.call.status != PENDING and begun.place in self.ctx.calls
 
-    # -- children -------------------------------------------------------------------------------------------------
-
     def child(self, ctx: RunningExecution, *, is_beside: bool) -> ExecutionRecord:
-        """Return the record of a child that is about to begin, be it for the second time."""
         turn = self.turn
         start = self.start.at(ctx.base_frames[len(self.ctx.base_frames) :]) if turn.is_turn else StepRecord()
         child = turn.children.get(start)
@@ -336,7 +302,6 @@ class ExecutionRecord:
         return child
 
     def take_snapshot(self) -> tuple[ChildSnapshot, Spent] | None:
-        """Return the place and the spending of a child that is begun again; None for a new one."""
         found, spent, self.snapshot = self.snapshot, self.spent, None
         if found is None or spent is None:
             return None
@@ -351,7 +316,6 @@ class ExecutionRecord:
         return found, spent
 
     async def began(self, inherited: int) -> None:
-        """Write where a child begins."""
         turn = self.turn
         if not turn.is_turn or turn.is_over or self.key is not None:
             return
@@ -364,26 +328,22 @@ class ExecutionRecord:
                 await self._write(self.start.path, None, None, ended=0)
 
     def merged_before(self) -> dict[str, Any] | None:
-        """Return the result of a child that was merged into its parent before; None for one that was not."""
         assert self.parent is not None
         found = self.parent.returned.get(self.start)
         return None if found is None or "lost" in found else found
 
     def merged(self, before: Any, result: Any) -> None:
-        """Note the result of a child that has just been merged; written with the next record of its parent."""
         assert self.parent is not None
         if self.turn.is_turn:
             noted = {"result": result} if is_plain(result) else {} if result is before else {"lost": True}
             self.parent.returned[self.start] = noted
-
-    # -- writing --------------------------------------------------------------------------------------------------
 
     async def _has_changed(self) -> bool:
         """Tell whether the execution is ahead of its record in storage."""
         try:
             assert self.key is not None
             kept: JsonValue = await self.turn.storage.get(self.key)
-            now = json.loads(json.dumps(self._data(ended=1)))
+            now = json.loads(json.dumps(self._data(1)))
             return any(now[part] != kept[part] for part in ("itemLog", "layers", "state"))
         except Exception as exc:
             # In doubt it has: the price is steps that run again, and that of the other answer items that are there
@@ -391,9 +351,10 @@ class ExecutionRecord:
             _log.debug("Whether an execution has changed is unknown. %s", exc)
             return True
 
-    def _moment(self, ended: int, first: int) -> Moment:
-        """Return how far the execution is, but for its items, which begin at `first` in its log."""
+    def _data(self, ended: int) -> dict[str, Any]:
+        """Return how far the execution is, as it is written."""
         turn, ctx = self.turn, self.ctx
+        first = turn.writer.items if self.parent is None else self.inherited
         loops = {loop.path: began for loop, began in turn.loops.items()} if turn.loops else {}
         returned = {child.path: result for child, result in self.returned.items()} if self.returned else {}
         again = (sum([step.execution is self for step in turn.again]), len(turn.again)) if turn.again else (0, 0)
@@ -401,31 +362,7 @@ class ExecutionRecord:
             place = child_place(ctx, self.start.path, self.inherited)
         else:
             place = turn_place(ctx, turn.first, turn.writer)
-        return moment_of(ctx, place, first, turn.sequence, loops, returned, ended, again)
-
-    @property
-    def _first_item(self) -> int:
-        """Where in its log the items begin that are written with it."""
-        return self.turn.writer.items if self.parent is None else self.inherited
-
-    def _data(self, *, ended: int) -> dict[str, Any]:
-        """Return how far the execution is, as it is written."""
-        first = self._first_item
-        items = self.ctx.item_log.since(first)
-        return self._moment(ended, first).dump([dump_item(item) for item in items])
-
-    def _record(self, key: str, ended: int) -> Measured | LateText:
-        """Return the same for the store."""
-        ctx, first = self.ctx, self._first_item
-        moment, items = self._moment(ended, first), ctx.item_log.since(first)
-        # What layers and code keep may be anything.
-        is_plain = not (ctx.state or ctx.engine.stack.layers or self.returned) and math.isfinite(ctx.cost)
-        # What is late must not change until it is read.
-        if is_plain and not (ctx.calls or self.turn.loops or self.parent) and self.turn.writer.store.keeps_text:
-            late = late_snapshot(moment, items)
-            if late is not None:
-                return late
-        return Measured(key, moment.dump([dump_item(item) for item in items]), is_plain=is_plain)
+        return snapshot_data(ctx, place, first, turn.sequence, loops, returned, ended, again)
 
     async def _write(self, step_id: str, entry: dict[str, Any] | None, done: StepRecord | None, *, ended: int) -> None:
         """Write the progress of the execution and the end of a step; records inside that step are of no use any more."""
@@ -434,7 +371,7 @@ class ExecutionRecord:
         values: dict[str, Any] = {}
         if not turn.is_open:
             # Named before it is there: what is named and missing is nothing, what is there and not named would be lost.
-            values[turn.writer.open_key] = turn.writer.opened(turn.execution_id)
+            values[turn.writer.open_key] = {"executionId": turn.execution_id}
         if entry is not None:
             ledger_key = f"{ledger_prefix(turn.execution_id)}{turn.sequence:08d}"
             turn.sequence += 1
@@ -451,7 +388,11 @@ class ExecutionRecord:
         # there yet, and what is inside a step must not go before the step's end has arrived.
         if self.unwritten:
             values |= self.unwritten
-        values[key] = self._record(key, ended)
+        # What layers and code keep may be anything.
+        is_plain = not (self.ctx.state or self.ctx.engine.stack.layers or self.returned) and math.isfinite(
+            self.ctx.cost
+        )
+        values[key] = Measured(key, self._data(ended), is_plain=is_plain)
         ended_calls = [] if done is None else [one for one in turn.begun if self._is_written(one, done)]
         gone += [one.key for one in ended_calls]
         if self.settled:
@@ -465,8 +406,7 @@ class ExecutionRecord:
                 problem = write_failed(exc)
         else:
             problem = await timed(self.ctx, attempt(write_together(turn.storage, values, delete=gone)))
-        if type(values[key]) is not LateText:  # which is small
-            warn_if_large(self.ctx, step_id, "checkpoint", values[key])
+        warn_if_large(self.ctx, step_id, "checkpoint", values[key])
         if problem is not None:
             return
         turn.is_open = True

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
-from noetic_nb.items import Item, ItemLog, ItemRegistry, freeze, thaw
-from noetic_nb.items._item import known_tokens
+from noetic_nb.items import Item, ItemLog, ItemRegistry, dump_item, freeze, thaw
 from noetic_nb.items._origins import Origin
 from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.memory import PastCall
@@ -16,7 +15,6 @@ from noetic_nb.memory._enforcement import PENDING
 from noetic_nb.models._client import NO_USAGE, Usage
 from noetic_nb.runtime._config.config import Limits
 from noetic_nb.runtime._context.running_execution import RunningExecution
-from noetic_nb.runtime._context.size_warnings import is_small
 from noetic_nb.runtime._durability.corruption import (
     MAX_COUNT,
     amount,
@@ -26,10 +24,9 @@ from noetic_nb.runtime._durability.corruption import (
     text_or_none,
     unreadable,
 )
-from noetic_nb.runtime._durability.thread_log import TEXT_OR_NONE, Part, ThreadStore, origins_data, read_origins
-from noetic_nb.runtime._durability.thread_writer import LateText, ThreadWriter, snapshot_key
+from noetic_nb.runtime._durability.thread_log import Part, ThreadStore, origins_data, read_origins
+from noetic_nb.runtime._durability.thread_writer import ThreadWriter, snapshot_key
 from noetic_nb.storage import JsonValue
-from noetic_nb.tokens import UNITS_PER_TOKEN
 
 # Version 1 held the whole conversation, version 2 nothing of children, what tools had been called, or limits.
 VERSION: Final = 3
@@ -53,18 +50,15 @@ class Spent:
 
     @classmethod
     def of(cls, ctx: RunningExecution) -> Spent:
-        """Return the costs of an execution so far."""
         return cls(ctx.tokens, ctx.cost, ctx.model_calls, ctx.priced)
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Spent:
-        """Read the stored form."""
         usage = stored_usage([data["tokens"].get(name) for name in Usage._fields])
         cost = amount(data["cost"], "cost")
         return cls(usage, cost, count(data["modelCalls"], "modelCalls"), bool(data.get("priced", cost > 0)))
 
     def dump(self) -> dict[str, Any]:
-        """Return the stored form."""
         data = {"tokens": self.usage._asdict(), "cost": self.cost, "modelCalls": self.model_calls}
         # Where something was paid, a price is known: the key is for calls that are known to be free.
         return {**data, "priced": True} if self.priced and not self.cost else data
@@ -96,7 +90,6 @@ class ExecutionSnapshot:
     returned: Mapping[str, dict[str, Any]]
 
     def put_back(self, ctx: RunningExecution, spent: Spent) -> None:
-        """Let a context continue from here; `spent` is the most that is known of."""
         ctx.tokens, ctx.cost, ctx.model_calls = spent.usage, spent.cost, spent.model_calls
         ctx.priced = spent.priced
         ctx.step_count, ctx.tool_calls = self.steps, self.tool_calls
@@ -142,10 +135,6 @@ class Snapshot(ExecutionSnapshot):
 
     @classmethod
     def read(cls, data: JsonValue, execution_id: str, registry: ItemRegistry = DEFAULT_REGISTRY) -> Snapshot:
-        """Read the stored form.
-
-        Raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH``, for what an earlier version wrote, too.
-        """
 
         def read() -> Snapshot:
             if data["version"] != VERSION or data["executionId"] != execution_id:
@@ -237,66 +226,7 @@ def noticing_checkpoint(execution_id: str) -> AbstractContextManager[None]:
     )
 
 
-# A control character in JSON text is the longest: \\u0007.
-_LONGEST_ESCAPE: Final = 6
-# Names, ids and numbers, which take less than a thousand.
-_MOST_OF_THE_REST: Final = 10_000
-_NONE: Final[Mapping[str, Any]] = {}
-
-
-class Moment(NamedTuple):
-    """Where an execution is at one moment, but for its items; see `moment_of`."""
-
-    place: Mapping[str, Any]
-    """What comes first: which execution it is, and what it follows."""
-    sequence: int
-    origins: Mapping[str, Any]
-    layers: Mapping[str, Any]
-    state: Mapping[str, Any]
-    steps: int
-    tree_steps: int
-    tool_calls: int
-    calls: Sequence[Any]
-    query: str
-    loops: Mapping[str, Any]
-    returned: Mapping[str, Any]
-    now_ms: float
-    spent: tuple[Usage, float, int, bool]
-
-    def dump(self, items: list[Any]) -> dict[str, Any]:
-        """Return the stored form."""
-        return {
-            **self.place,
-            "sequence": self.sequence,
-            "itemLog": {"items": items, **self.origins},
-            "layers": self.layers,
-            "state": self.state,
-            "stepCount": self.steps,
-            "treeSteps": self.tree_steps,
-            "toolCalls": self.tool_calls,
-            "calls": self.calls,
-            "query": self.query,
-            "loops": self.loops,
-            "returned": self.returned,
-            "capturedAt": self.now_ms,
-            **Spent(*self.spent).dump(),
-        }
-
-
-def late_snapshot(moment: Moment, items: Sequence[Item]) -> LateText | None:
-    """Return the snapshot of a turn without state, layers or calls for later; None where it may be large, or be no JSON data."""
-    if type(moment.place["resourceId"]) not in TEXT_OR_NONE:
-        return None
-    characters = _MOST_OF_THE_REST + _LONGEST_ESCAPE * len(moment.query)
-    for item in items:
-        tokens = known_tokens(item)
-        if tokens is None:
-            return None
-        characters += tokens * UNITS_PER_TOKEN
-    return LateText(moment, items) if is_small(characters) else None
-
-
-def moment_of(
+def snapshot_data(
     ctx: RunningExecution,
     place: dict[str, Any],
     start: int,
@@ -305,44 +235,39 @@ def moment_of(
     returned: Mapping[str, Any],
     ended: int,
     again: tuple[int, int],
-) -> Moment:
-    """Return where an execution is whose own items begin at `start` in its log.
+) -> dict[str, Any]:
+    """Return where an execution is whose own items begin at `start` in its log, as it is stored.
 
     `sequence` ends of steps have been written; `loops` and `returned` are by place; `ended` is 1 where a step has just ended and
     is still counted as running; `again` counts ended steps that will be run again, of this execution and of all.
     """
-    engine = ctx.engine
-    stack, root = engine.stack, ctx if ctx.parent is None else ctx.root
-    layers: Mapping[str, Any] = _NONE
-    calls: Sequence[Any] = ()
-    if stack.layers:
-        has, get = stack.state.has, stack.state.get
-        layers = {layer.id: thaw(get(ctx.id, layer.id)) for layer in stack.layers if has(ctx.id, layer.id)}
-    if ctx.calls:
-        # What is being decided on, or runs, will be called again.
-        calls = [
-            [place.call.name, thaw(place.call.args), *place.call[2:], place.number]
-            for place in ctx.calls
-            if place.call.status != PENDING
-        ]
-    fields = (
-        place,
-        sequence,
-        origins_data(ctx.item_log, start),
-        layers,
-        ctx.state or _NONE,  # what is empty now need not stay so
+    state, root = ctx.engine.stack.state, ctx.root
+    layers = [layer.id for layer in ctx.engine.stack.layers if state.has(ctx.id, layer.id)]
+    return {
+        **place,
+        "sequence": sequence,
+        "itemLog": {
+            "items": [dump_item(item) for item in ctx.item_log.since(start)],
+            **origins_data(ctx.item_log, start),
+        },
+        "layers": {layer_id: thaw(state.get(ctx.id, layer_id)) for layer_id in layers},
+        "state": ctx.state,
         # Steps that are under way, or will be run again, will be counted then.
-        ctx.step_count - ctx.running + ended - again[0],
-        ctx.tree.steps - (_under_way(root) if root.children else root.running) + ended - again[1],
-        ctx.tool_calls,
-        calls,
-        ctx.query,
-        loops,
-        returned,
-        engine.clock.now_ms(),
-        (ctx.tokens, ctx.cost, ctx.model_calls, ctx.priced),
-    )
-    return tuple.__new__(Moment, fields)  # in half the time of a call of its class
+        "stepCount": ctx.step_count - ctx.running + ended - again[0],
+        "treeSteps": ctx.tree.steps - _under_way(root) + ended - again[1],
+        "toolCalls": ctx.tool_calls,
+        # What is being decided on, or runs, will be called again.
+        "calls": [
+            [each.call.name, thaw(each.call.args), *each.call[2:], each.number]
+            for each in ctx.calls
+            if each.call.status != PENDING
+        ],
+        "query": ctx.query,
+        "loops": loops,
+        "returned": returned,
+        "capturedAt": ctx.engine.clock.now_ms(),
+        **Spent.of(ctx).dump(),
+    }
 
 
 def _under_way(ctx: RunningExecution) -> int:

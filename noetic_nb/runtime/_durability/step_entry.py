@@ -27,10 +27,7 @@ _NONE: Final[Mapping[int, Mapping[str, Any]]] = {}
 
 
 class StepRecord:
-    """The record of one step, and of everything inside it; its path is empty for the root of a turn.
-
-    Once the end of the step is in storage the whole subtree is dropped: a step with a recorded end is never entered again.
-    """
+    """The record of one step and of everything inside it, dropped once its end is in storage; the path of a root is empty."""
 
     # Of most steps nothing but these is ever set.
     execution: object | None = None
@@ -53,7 +50,6 @@ class StepRecord:
         self.below: dict[str, StepRecord] = {}
 
     def clear(self) -> None:
-        """Forget the record of the step and of all inside it."""
         self.below, self.entry, self.failures = {}, None, _NONE
 
     def take_apart(self) -> None:
@@ -85,7 +81,6 @@ class StepRecord:
         return self.at(path.split("/")[1:])
 
     def subtree(self) -> Iterator[StepRecord]:
-        """Yield the step and all inside it."""
         waiting = [self]
         while waiting:
             step = waiting.pop()
@@ -114,11 +109,13 @@ _WITH_META: Final = ("llm", "loop", "branch", "run")
 def entry_data(
     path: str, step: Step, output: Any, ctx: RunningExecution, *, text: str | None, max_bytes: int
 ) -> dict[str, Any] | None:
-    """Return the record of a step's end, in at most `max_bytes`; None where it cannot be written.
-
-    `text` is the model's text the output was read from.
-    """
+    """Return the record of a step's end, in at most `max_bytes`, with the `text` its output was read from; None if it is none."""
     root = ctx.root
+    spent: list[list[float | None]] = []
+    above: RunningExecution | None = ctx
+    while above is not None:
+        spent.append([*above.tokens, above.cost])
+        above = above.parent
     entry: dict[str, Any] = {
         "path": path,
         "stepId": step.id,
@@ -128,7 +125,7 @@ def entry_data(
         "in": place_of(ctx),
         "completedAt": ctx.engine.clock.now_ms(),
         "elapsedMs": root.elapsed_ms,
-        "spent": _spent(ctx),
+        "spent": spent,
     }
     meta = ctx.last_step_meta
     if step.kind in _WITH_META and meta is not None:
@@ -228,16 +225,6 @@ def restore_meta(entry: Mapping[str, Any], ctx: RunningExecution) -> None:
         )
         spent = Spent.read(meta)
         ctx.last_step_meta = StepMeta(calls, spent.usage, spent.cost, (), meta.get("finishReason"))
-
-
-def _spent(ctx: RunningExecution) -> list[list[float | None]]:
-    """Return the costs of this execution and of each above it."""
-    spent: list[list[float | None]] = []
-    above: RunningExecution | None = ctx
-    while above is not None:
-        spent.append([*above.tokens, above.cost])
-        above = above.parent
-    return spent
 
 
 def spent_by(entry: Mapping[str, Any], level: int) -> tuple[Usage, float]:

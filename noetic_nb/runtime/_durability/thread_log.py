@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, get_args
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.items import Item, ItemLog
+from noetic_nb.items import Item, ItemLog, dump_item
 from noetic_nb.items._origins import Origin, OriginKind
 from noetic_nb.items._registry import ItemRegistry
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._durability.corruption import count, is_damage, mapping, noticing, text_or_none, unreadable
 from noetic_nb.storage import InMemoryStorage, JsonValue, StorageAdapter
 from noetic_nb.storage._adapter import get_many
@@ -24,8 +25,6 @@ VERSION: Final = 1
 # Parts that are parsed before others are read: what was read of them goes, and whoever waits for the loop gets on.
 _AT_ONCE: Final = 250
 PREFIX: Final = "thread:"
-# A resource may be anything for stores that keep more than JSON data.
-TEXT_OR_NONE: Final = frozenset([str, type(None)])
 
 
 @lru_cache(maxsize=64)
@@ -66,8 +65,6 @@ class Part:
 class ThreadStore:
     """The saved threads of a storage."""
 
-    __slots__ = ("_lacks", "is_immediate", "is_prompt", "keeps_text", "memory", "registry", "storage")
-
     def __init__(self, storage: StorageAdapter, registry: ItemRegistry) -> None:
         self.storage = storage
         self.registry = registry
@@ -79,8 +76,6 @@ class ThreadStore:
         """Whether nobody else runs while something is read or written: there is nothing to wait for, as in memory."""
         self.is_prompt = "is_prompt" in its_own
         """Whether reads and writes are most often done without waiting, and may be begun in one task and end in another."""
-        self.keeps_text = "keeps_text" in its_own
-        """Whether nothing is asked of written records but their ``json_text()``."""
         self._lacks: Any = storage.lacks if "lacks" in its_own else None  # type: ignore[attr-defined]
 
     def lacks(self, keys: Sequence[str]) -> bool:
@@ -88,10 +83,7 @@ class ThreadStore:
         return self._lacks is not None and bool(self._lacks(keys))
 
     async def read(self, thread_id: str) -> tuple[Part, ...]:
-        """Return all parts of a thread, in order; none for a thread that was never saved.
-
-        Raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH`` where one is damaged or missing.
-        """
+        """Return all parts of a thread, in order; none for a thread that was never saved."""
         prefix = f"{thread_prefix(thread_id)}part:"
         keys = await self.storage.list(prefix)
         parts: list[Part] = []
@@ -143,10 +135,7 @@ class ThreadStore:
             return {key: value for key, value in found.items() if value is not None}
 
     async def states(self, thread_id: str, places: Mapping[str, int | None]) -> dict[str, Any]:
-        """Return states of layers, by the numbers under which a part has them.
-
-        Raises `NoeticConfigError` ``UNKNOWN_TURN`` where one is not kept, ``CHECKPOINT_SCHEMA_MISMATCH`` for a damaged one.
-        """
+        """Return states of layers, by the numbers under which a part has them."""
         numbers = {number: states_key(thread_id, number) for number in places.values() if number is not None}
         found = await self._values(thread_id, [*numbers.values()])
         states = {}
@@ -213,7 +202,6 @@ class ThreadStore:
         return tuple(sorted(names))
 
     async def has(self, thread_id: str) -> bool:
-        """Tell whether anything of a thread is saved."""
         return bool(await self.storage.list(part_key(thread_id, 0))) or await self.is_open(thread_id)
 
     async def is_open(self, thread_id: str) -> bool:
@@ -270,39 +258,20 @@ def read_origins(data: Mapping[str, Any], items: int) -> dict[int, Origin]:
     return found
 
 
-class OpenHead(NamedTuple):
-    """The names of the execution that is under way."""
-
-    execution_id: str
-
-    def dump(self, items: list[Any]) -> dict[str, Any]:
-        """Return the stored form, which has no items."""
-        return {"executionId": self.execution_id}
-
-
-class PartHead(NamedTuple):
-    """A part as it is written, but for its items."""
-
-    thread_id: str
-    number: int
-    first: int
-    turn: int
-    resource_id: str | None
-    origins: Mapping[str, Any]
-    states: Mapping[str, int | None]
-    now_ms: float
-
-    def dump(self, items: list[Any]) -> dict[str, Any]:
-        """Return the stored form."""
-        return {
-            "version": VERSION,
-            "threadId": self.thread_id,
-            "part": self.number,
-            "first": self.first,
-            "turn": self.turn,
-            "resourceId": self.resource_id,
-            "items": items,
-            **self.origins,
-            "states": self.states,
-            "writtenAt": self.now_ms,
-        }
+def part_data(
+    ctx: RunningExecution, part: tuple[int, int, int], items: Sequence[Item], states: Mapping[str, int | None]
+) -> dict[str, Any]:
+    """Return a part as it is stored: its number, where it begins in the log, and its turn are `part`."""
+    number, first, turn = part
+    return {
+        "version": VERSION,
+        "threadId": ctx.thread_id,
+        "part": number,
+        "first": first,
+        "turn": turn,
+        "resourceId": ctx.resource_id,
+        "items": [dump_item(item) for item in items],
+        **origins_data(ctx.item_log, first, first + len(items)),
+        "states": states,
+        "writtenAt": ctx.engine.clock.now_ms(),
+    }

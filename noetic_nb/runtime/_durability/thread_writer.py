@@ -8,26 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.items import Item, ItemLog, dump_item, thaw
-from noetic_nb.items._json_text import plain_text
+from noetic_nb.items import ItemLog, thaw
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime._context.running_execution import RunningExecution
-from noetic_nb.runtime._durability.thread_log import (
-    TEXT_OR_NONE,
-    OpenHead,
-    Part,
-    PartHead,
-    ThreadStore,
-    open_key,
-    origins_data,
-    part_key,
-    states_key,
-)
+from noetic_nb.runtime._durability.thread_log import Part, ThreadStore, open_key, part_data, part_key, states_key
 from noetic_nb.storage._adapter import write_together
 from noetic_nb.sync import Begun, leave_hand
 
@@ -37,35 +26,8 @@ MAX_PARTS: Final = 1_000
 T = TypeVar("T")
 
 
-class RecordHead(Protocol):
-    """The fields of a record beside its items: texts and numbers that never change."""
-
-    def dump(self, items: list[Any]) -> dict[str, Any]:
-        """Return the record as it is stored."""
-
-
-class LateText:
-    """A record for a store that keeps JSON text."""
-
-    __slots__ = ("_head", "_items")
-
-    lasts: Final = True
-    """Read by `InMemoryStorage`: it may be kept as it is, as items are frozen and the head is nobody else's."""
-
-    def __init__(self, head: RecordHead, items: Sequence[Item]) -> None:
-        self._head = head
-        self._items = items
-
-    def json_text(self) -> str:
-        return plain_text(self._head.dump([dump_item(item) for item in self._items]))
-
-
 class NewStates(NamedTuple):
-    """The layers' states that are written together with a part.
-
-    `places` is, by layer, the number under which the state of that moment is, None where it is no JSON data; `changed` the
-    states that are written now; `gone` the numbers that no part one can go back to names any more.
-    """
+    """The states written with a part (`changed`), the numbers of all states then, and those that are `gone`."""
 
     places: dict[str, int | None]
     changed: dict[str, Any]
@@ -145,24 +107,18 @@ END_LIMIT_S: Final = 40
 # To look whether a write that failed is there all the same.
 LOOK_LIMIT_S: Final = 5
 
-# A record of all its fields, in half the time of a call of its class.
-_record: Final = tuple.__new__
-
 _log: Final = safe_logger("noetic_nb")
 
 
 def execution_prefix(execution_id: str) -> str:
-    """Return the prefix of all keys of an execution."""
     return f"execution:{execution_id}:"
 
 
 def snapshot_key(execution_id: str) -> str:
-    """Return where an execution's snapshot is."""
     return f"execution:{execution_id}:snapshot"
 
 
 def ledger_prefix(execution_id: str) -> str:
-    """Return the prefix of the keys of an execution's ledger."""
     return f"execution:{execution_id}:ledger:"
 
 
@@ -181,7 +137,6 @@ async def attempt(writing: Awaitable[None]) -> Exception | None:
 
 
 def write_failed(error: Exception) -> Exception:
-    """Log why a checkpoint could not be written, and return it."""
     _log.warning("A checkpoint could not be written; the turn continues without it. %s", error)
     return error
 
@@ -218,27 +173,17 @@ class ThreadWriter:
             self._next = self.parts, part_key(self.thread_id, self.parts)
         return self._next[1]
 
-    def opened(self, execution_id: str) -> Any:
-        """Return the value under `open_key`."""
-        head = _record(OpenHead, (execution_id,))
-        return LateText(head, ()) if self.store.keeps_text else head.dump([])
-
     def end(self, execution_id: str, keys: list[str]) -> None:
         """Remember that an execution is over, and all keys of it but its snapshot's: they need not be looked for."""
         self.ended.append(execution_id)
         self.known[execution_id] = keys
 
     def took(self, part: Part) -> None:
-        """Count a part that is in storage."""
         self.parts, self.items, self.turn = part.number + 1, part.first + len(part.items), part.turn
         self.states.read(part.number, part.states or {})
 
     async def keep(self, ctx: RunningExecution, stop: int, turn: int) -> None:
-        """Write the unsaved items of the log up to `stop`, and remove the checkpoints of ended executions.
-
-        Raises `NoeticError` ``storage_failed`` and the like, or ``state_conflict`` where another harness has
-        continued the thread.
-        """
+        """Write the unsaved items of the log up to `stop`, and remove the checkpoints of ended executions."""
         if self.lost is not None:
             raise self.lost
         for _ in range(MAX_ROUNDS):
@@ -295,14 +240,8 @@ class ThreadWriter:
         """Return the next part by its key, after the states that it names: a part without them could not be gone back to."""
         new = self.states.next(self.parts, self.states_of(ctx))
         values: dict[str, Any] = {states_key(self.thread_id, self.parts): new.changed} if new.changed else {}
-        origins, now = origins_data(ctx.item_log, self.items, stop), ctx.engine.clock.now_ms()
-        fields = (self.thread_id, self.parts, self.items, turn, ctx.resource_id, origins, new.places, now)
-        head = _record(PartHead, fields)
         items = ctx.item_log.since(self.items, stop)
-        if self.store.keeps_text and type(ctx.resource_id) in TEXT_OR_NONE:
-            values[key] = LateText(head, items)
-        else:
-            values[key] = head.dump([dump_item(item) for item in items])
+        values[key] = part_data(ctx, (self.parts, self.items, turn), items, new.places)
         return values, new
 
     async def keep_all(self, ctx: RunningExecution) -> Exception | None:
@@ -374,7 +313,6 @@ class ThreadWriter:
         return self.lost
 
     async def _saved_keys(self, execution_id: str) -> list[str]:
-        """Return the keys of an execution but for that of its snapshot."""
         keys = await self.store.storage.list(execution_prefix(execution_id))
         return [key for key in keys if key != snapshot_key(execution_id)]
 

@@ -17,10 +17,7 @@ E = TypeVar("E")
 
 @dataclass(slots=True, eq=False, repr=False)
 class TurnState(ABC, Generic[E]):
-    """The state that all executions of a turn share while they are recorded.
-
-    An execution that is held open has no step to resume: only its additions to the log are written, after each of its steps.
-    """
+    """The state that all executions of a turn share while they are recorded; one that is held open has no step to resume."""
 
     storage: StorageAdapter
     execution_id: str

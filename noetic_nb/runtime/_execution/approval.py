@@ -56,10 +56,7 @@ async def approval(
     decision: SteeringDecision | None,
     provenance: Callable[[], Provenance] | None = None,
 ) -> SteeringDecision | None:
-    """Call the harness's `approve` and record the answer: None where a person said yes, else the deny.
-
-    `name` is the tool, or `RESPONSE`; `decision` is the rule's question, None where the tool itself needs approval.
-    """
+    """Ask the harness's `approve` about a tool or `RESPONSE`, and record the answer: None for a yes, else the deny."""
 
     def origins() -> Mapping[str, Origin]:
         if provenance is None or (known := provenance()).is_empty:

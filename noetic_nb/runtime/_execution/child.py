@@ -14,7 +14,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.events import ChildEnded, ChildStarted, LayersDropped
 from noetic_nb.items import ItemLog
 from noetic_nb.items._origins import Origin
-from noetic_nb.memory import ExecutionContext, MemoryLayer
+from noetic_nb.memory import MemoryLayer
 from noetic_nb.memory._hooks.hook_runner import NO_SOURCES
 from noetic_nb.memory._state.state_copy import can_be_copied
 from noetic_nb.runtime._context.engine import Engine
@@ -38,11 +38,7 @@ ChildKind: TypeAlias = Literal["spawn", "fork", "start"]
 
 
 class Child:
-    """One child execution, from its making to its end.
-
-    `outer` is the parent's engine, `engine` the child's, which differs where it has layers of its own. The parent
-    makes it in the step `step_id`.
-    """
+    """One child execution, from its making in the parent's step `step_id` to its end; `outer` is the parent's engine."""
 
     def __init__(
         self, outer: Engine, engine: Engine, parent: RunningExecution, step_id: str, kind: ChildKind, log: ItemLog
@@ -76,11 +72,7 @@ class Child:
         self._sources = engine.sources if self._is_other else NO_SOURCES
 
     async def begin(self, items: Iterable[Mapping[str, Any]] = (), *, append_spawned: bool = True) -> None:
-        """Give the child its items, and the states that the layers pass on to it.
-
-        `items` are appended to its log, then those of ``on_spawn`` unless `append_spawned` is False: a fork's log is
-        a copy that has them already.
-        """
+        """Give the child its items and the states that layers pass on; a fork's log has the items of ``on_spawn`` already."""
         record, kept = None, None
         if self.parent.record is not None:
             record = self.ctx.record = self.parent.record.child(self.ctx, is_beside=self.kind == "start")
@@ -127,7 +119,11 @@ class Child:
                     self.ctx.item_log.extend(extra, own_call_ids=True)
                     places = range(start, len(self.ctx.item_log))
                     self.ctx.item_log.mark(dict.fromkeys(places, Origin("layer", layer_id)))
-            await self._initialise(hook_ctx)
+            fresh = self._fresh()
+            if fresh:
+                await self.engine.stack_of(fresh).init(hook_ctx)
+                self._own_layers = tuple([layer.id for layer in fresh])
+                self._share_mirrors(fresh)
             if self.engine.remembering:
                 await keeper_of(self.engine).begin(self.engine, self.ctx)
         return spawned
@@ -188,14 +184,6 @@ class Child:
             return False  # nothing to begin with: it decides without a state
         # One that is out of action in the parent stays so.
         return self.outer.stack.runs(guard, self.parent.id, self._sources.get(guard.id))
-
-    async def _initialise(self, hook_ctx: ExecutionContext) -> None:
-        """Start the layers that begin anew: nobody else will."""
-        fresh = self._fresh()
-        if fresh:
-            await self.engine.stack_of(fresh).init(hook_ctx)
-            self._own_layers = tuple([layer.id for layer in fresh])
-            self._share_mirrors(fresh)
 
     async def merge_into_parent(self, result: StepValue) -> tuple[StepValue, tuple[str, ...]]:
         """Let the layers merge the child's knowledge; returns the result they make of its output, and the merging layers."""
@@ -299,10 +287,7 @@ def outcome_of(error: BaseException) -> Outcome:
 
 
 def copied_state(state: dict[str, Any], step_id: str) -> dict[str, Any]:
-    """Return a copy of the state, all the way down.
-
-    Raises `NoeticError` ``step_failed``, with the key of what cannot be copied.
-    """
+    """Return a copy of the state, all the way down; the error has the key of a part that cannot be copied."""
     try:
         return copy.deepcopy(state)
     except Exception as exc:

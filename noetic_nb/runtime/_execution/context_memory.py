@@ -26,8 +26,6 @@ from noetic_nb.runtime._execution.tool_call import call_tool
 class LayerHandle:
     """One layer within one execution. Data is an attribute, a function is an async method; others raise `AttributeError`."""
 
-    __slots__ = ("_ctx", "_engine", "_layer")
-
     def __init__(self, engine: Engine, ctx: RunningExecution, layer: MemoryLayer) -> None:
         self._engine, self._ctx, self._layer = engine, ctx, layer
 
@@ -78,8 +76,6 @@ class LayerHandle:
 
 class ContextMemory(TypedMemory):
     """The layers of an execution, by themselves or by id."""
-
-    __slots__ = ("_ctx", "_engine")
 
     def __init__(self, engine: Engine, ctx: RunningExecution) -> None:
         self._engine, self._ctx = engine, ctx

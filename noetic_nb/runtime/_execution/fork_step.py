@@ -166,11 +166,7 @@ class _Fork:
 async def run_fork(
     engine: Engine, step: ForkStep, value: StepValue, ctx: RunningExecution, run: StepRunner
 ) -> StepValue:
-    """Run a fork.
-
-    Raises `NoeticError` ``fork_partial`` where a path of ``all`` failed, or every path of a race; ``cancelled`` where
-    the fork itself was.
-    """
+    """Run a fork; it fails where a path of ``all`` failed, or every path of a race."""
     fork = _Fork(engine, step, ctx, run, await _paths(step, value, ctx))
     await fork.run_paths()
     if fork.stop is not None:

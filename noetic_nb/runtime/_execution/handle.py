@@ -36,28 +36,16 @@ class Handle:
         The child execution it runs in, as the run's events name it.
     """
 
-    __slots__ = (
-        "_ctx",
-        "_error",
-        "_over",
-        "_settled",
-        "_task",
-        "_value",
-        "_waiting",
-        "_was_awaited",
-        "execution_id",
-        "id",
-        "step_id",
-    )  # fmt: skip
-
     def __init__(self, id: str, step_id: str, ctx: RunningExecution) -> None:
         self.id = id
         self.step_id = step_id
         self.execution_id = ctx.id
         self._ctx: RunningExecution | None = ctx
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
+        """The task that runs the step."""
         self._settled = asyncio.Event()
-        self._over = self._was_awaited = False
+        # Whether the outcome is known, be it that its execution still tidies up.
+        self.over = self._was_awaited = False
         self._waiting = 0
         self._value: StepValue = None
         self._error: BaseException | None = None
@@ -77,7 +65,7 @@ class Handle:
             ``grace_period_ms``, where it was still running some time after its execution had ended.
         """
         if not self.done:
-            if asyncio.current_task() is self._task:
+            if asyncio.current_task() is self.task:
                 raise step_failed(self.step_id, f"Step {self.step_id!r} waits for its own result")
             self._waiting += 1
             try:
@@ -97,7 +85,7 @@ class Handle:
         bool
             False where it had ended already.
         """
-        if self._over or self._ctx is None:
+        if self.over or self._ctx is None:
             return False
         self._ctx.abort(reason)
         return True
@@ -106,31 +94,20 @@ class Handle:
         state = "running" if not self.done else "done" if self._error is None else type(self._error).__name__
         return f"Handle({self.id!r}, step {self.step_id!r}, {state})"
 
-    # -- for those who run it -------------------------------------------------------------------------------------
-
-    def run_by(self, task: asyncio.Task[None]) -> None:
-        """Note which task runs the step."""
-        self._task = task
-
     def succeed(self, value: StepValue) -> None:
         """Keep the output; the first outcome counts."""
-        if not self._over:
-            self._over, self._value = True, value
+        if not self.over:
+            self.over, self._value = True, value
 
     def fail(self, error: BaseException) -> None:
         """Keep the error; the first outcome counts."""
-        if not self._over:
-            self._over, self._error = True, error
+        if not self.over:
+            self.over, self._error = True, error
 
     def settle(self) -> None:
         """Give the outcome to the waiting callers."""
         self._ctx = None
         self._settled.set()
-
-    @property
-    def over(self) -> bool:
-        """Whether the outcome is known, be it that its execution still tidies up."""
-        return self._over
 
     @property
     def unreported(self) -> BaseException | None:
@@ -144,7 +121,7 @@ class Handle:
     def evict(self) -> BaseException | None:
         """Stop waiting for the step; returns an error to report. A step that was only tidying up keeps its outcome."""
         error = self.unreported
-        if not self._over:
+        if not self.over:
             error = NoeticError(
                 "handle_evicted",
                 f"Step {self.step_id!r} was still running {GRACE_PERIOD_MS} ms after the execution that started it "
@@ -156,36 +133,24 @@ class Handle:
             )
             # Before the cancellation: the first outcome counts, and it must say that the step was left behind.
             self.fail(error)
-            if self._task is not None:
-                self._task.cancel()
-        if self._task is not None:
-            _LEFT_BEHIND.add(self._task)
-            self._task.add_done_callback(_LEFT_BEHIND.discard)
+            if self.task is not None:
+                self.task.cancel()
+        if self.task is not None:
+            _LEFT_BEHIND.add(self.task)
+            self.task.add_done_callback(_LEFT_BEHIND.discard)
         self.settle()
         return error
-
-    @property
-    def task(self) -> asyncio.Task[None] | None:
-        """The task that runs the step."""
-        return self._task
 
 
 @dataclass(slots=True)
 class Started:
-    """The steps that one execution has started and still answers for.
-
-    `merging` lets one child at a time give its memory back, so that they do not overwrite each other.
-    """
+    """The steps that an execution has started and answers for; `merging` lets one child at a time give its memory back."""
 
     handles: dict[str, Handle] = field(default_factory=dict)
     merging: asyncio.Lock = field(default_factory=asyncio.Lock)
     counts: dict[str, int] = field(default_factory=dict)
     closing: bool = False
     stop: Stop | None = None
-
-    def add(self, handle: Handle) -> None:
-        """Answer for a handle until the execution ends."""
-        self.handles[handle.id] = handle
 
     def number(self, place: str) -> int:
         """Return how many steps were started at a place before; the same when the execution is resumed."""
@@ -200,10 +165,7 @@ class Started:
 
 
 def started_by(engine: Engine, ctx: RunningExecution) -> Started:
-    """Return the list of handles an execution has started; callers append to it.
-
-    Raises `NoeticError` ``cancelled``, or ``step_failed`` where the execution has ended.
-    """
+    """Return the list of handles an execution has started, to append to."""
     ctx.check_abort()
     started: Started | None = engine.handles.get(ctx.id)
     left = ctx.parent is not None and ctx not in ctx.parent.children
@@ -216,11 +178,7 @@ def started_by(engine: Engine, ctx: RunningExecution) -> Started:
 
 
 async def end_handles(engine: Engine, ctx: RunningExecution) -> Stop | None:
-    """Abort the handles an execution has started, and wait for them no longer than the grace period.
-
-    Returns what a layer wanted while a started step was running. A cancellation that arrives meanwhile waits, too; it
-    is raised then.
-    """
+    """Abort the handles of an execution within the grace period; returns a layer's stop, and raises a cancellation at the end."""
     closing = asyncio.ensure_future(_close(engine, ctx, engine.handles[ctx.id]))
     try:
         return await asyncio.shield(closing)

@@ -54,10 +54,7 @@ async def _begin(engine: Engine, step: LLMStep, ctx: RunningExecution) -> LLMSte
 
 
 async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: RunningExecution) -> StepValue:
-    """Run an llm step; returns the text of the last assistant message it produced, or the value it stands for.
-
-    Raises `NoeticError` ``llm_parse_error`` where the text cannot be read as the step's `output`, after it was logged and stored.
-    """
+    """Run an llm step; returns the text of the last assistant message it produced, or the value it stands for."""
     if step.emit is not True:
         engine = engine.showing(step)
     if isinstance(step.model, str) and not callable(step.instructions) and not callable(step.tools):

@@ -24,21 +24,10 @@ from noetic_nb.runtime._context.messages import append_input, log_items, query_o
 from noetic_nb.runtime._context.protocols import FollowedAnswer
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped
+from noetic_nb.runtime._execution import truncated_answers as answers
 from noetic_nb.runtime._execution.approval import RESPONSE, approval
 from noetic_nb.runtime._execution.planned_step import PlannedStep
 from noetic_nb.runtime._execution.tool_call import call_tool
-from noetic_nb.runtime._execution.truncated_answers import (
-    MAX_EMPTY_RETRIES,
-    asking_for_rest,
-    cut_error,
-    empty_error,
-    is_asked_again,
-    joined,
-    may_continue,
-    raise_refusal,
-    refuse_calls,
-    warn_cut,
-)
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps._output_codec import CodecOutput, OutputReader
@@ -130,18 +119,6 @@ DEFAULT_GUIDANCE: Final = "Adjust your last answer and try again."
 class LLMStepRun(PlannedStep):
     """The state of one llm step while it runs."""
 
-    __slots__ = (
-        "answer",
-        "continued",
-        "cost",
-        "held",
-        "incomplete",
-        "on_delta",
-        "produced",
-        "reading",
-        "usage",
-    )  # fmt: skip
-
     def __init__(self, engine: Engine, step: LLMStep, ctx: RunningExecution, model: str, instructions: str) -> None:
         super().__init__(engine, step, ctx, model, instructions)
         self.incomplete = step.incomplete or engine.config.incomplete
@@ -158,10 +135,7 @@ class LLMStepRun(PlannedStep):
         """The last answer, where a codec reads it while it is written."""
 
     async def respond(self) -> ModelResponse:
-        """Call the model until a response stands.
-
-        Raises `NoeticError` ``steering_denied``, ``llm_refused``, ``llm_failed``, or an error of the client.
-        """
+        """Call the model until a response stands."""
         guided = empty = 0
         begun: ModelResponse | None = None  # an answer that was cut off and is being continued
         ctx, engine = self.ctx, self.engine
@@ -178,20 +152,20 @@ class LLMStepRun(PlannedStep):
             if ctx.aborted:  # a client that ignores cancellation answers all the same
                 raise ctx.stopped()
             if begun is not None:
-                response = joined(begun, response, engine)
+                response = answers.joined(begun, response, engine)
             if response.finish_reason in CUT_OFF and self.incomplete == "error":
-                raise cut_error(response, self.model, self.step.id)
+                raise answers.cut_error(response, self.model, self.step.id)
             if not response.items:
                 empty += 1
-                if empty > MAX_EMPTY_RETRIES:
-                    raise empty_error(self.model, empty) from failed
+                if empty > answers.MAX_EMPTY_RETRIES:
+                    raise answers.empty_error(self.model, empty) from failed
                 self.ephemeral = (input_message("continue", ids=engine.ids),)
                 continue
-            raise_refusal(response, self.step.id)
-            if may_continue(response, self.incomplete, self.continued) and not _calls_of(response.items):
+            answers.raise_refusal(response, self.step.id)
+            if answers.may_continue(response, self.incomplete, self.continued) and not _calls_of(response.items):
                 begun = response
                 self.continued += 1
-                self.ephemeral = asking_for_rest(response, engine)
+                self.ephemeral = answers.asking_for_rest(response, engine)
                 continue
             begun, self.ephemeral = None, ()
             if "after_model_call" not in engine.stack.hooks:
@@ -225,7 +199,7 @@ class LLMStepRun(PlannedStep):
         except NoeticError as exc:
             if exc.kind.startswith("llm_") and exc.facts.get("step_id") is None:
                 exc.facts["step_id"] = self.step.id  # a client knows of no steps
-            if not is_asked_again(exc, self.incomplete, is_continuation=is_continuation):
+            if not answers.is_asked_again(exc, self.incomplete, is_continuation=is_continuation):
                 raise
             return ModelResponse(()), exc  # some clients raise for what others return
         return response, None
@@ -250,10 +224,10 @@ class LLMStepRun(PlannedStep):
                 self.continued = 0
                 return response, calls
             if calls:
-                refuse_calls(engine, ctx, calls)
+                answers.refuse_calls(engine, ctx, calls)
                 calls = ()
-            if not may_continue(response, self.incomplete, self.continued):
-                warn_cut(ctx, response, self.model)
+            if not answers.may_continue(response, self.incomplete, self.continued):
+                answers.warn_cut(ctx, response, self.model)
                 return response, calls
             self.continued += 1
 

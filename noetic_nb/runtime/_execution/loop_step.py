@@ -22,11 +22,7 @@ from noetic_nb.sync import awaited
 async def run_loop(
     engine: Engine, step: LoopStep, value: StepValue, ctx: RunningExecution, run: StepRunner
 ) -> StepValue:
-    """Run a loop; returns the output of its last successful iteration.
-
-    Raises `NoeticError`: that of its body, unless `on_error` deals with it; ``step_failed`` where it does not stop in time, or
-    stops with nothing to show that must have something.
-    """
+    """Run a loop; returns the output of its last successful iteration."""
     check = step.until.start()
     recorder = ctx.record
     around = None if recorder is None else RUNNING.get()
@@ -98,8 +94,6 @@ async def _iteration(
 
 class _Meter:
     """The spending and outputs of a loop since it began, for its predicate."""
-
-    __slots__ = ("_cost", "_ctx", "_engine", "_history", "_started", "_usage", "count")
 
     # Any: what a recorder keeps of a step is its own.
     def __init__(self, engine: Engine, step: LoopStep, ctx: RunningExecution, record: Any) -> None:

@@ -10,7 +10,7 @@ from noetic_nb.events import LogStretch, RequestPrepared
 from noetic_nb.items import Item, freeze
 from noetic_nb.items._build import with_own_call_ids
 from noetic_nb.items._frozen import FrozenDict
-from noetic_nb.memory import ExecutionContext, MemoryLayer, ProjectionPolicy, RerenderRequest
+from noetic_nb.memory import ExecutionContext, MemoryLayer, RerenderRequest
 from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.models._client import ModelRequest
 from noetic_nb.runtime._context.engine import Engine
@@ -21,46 +21,7 @@ from noetic_nb.runtime._planning.make_plan import plan_turn
 from noetic_nb.runtime._planning.turn_plan import TurnPlan, leaves_out, log_stretches
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps._tools import ToolSet
-from noetic_nb.tokens import Tokenizer, known_error, tokenizer_name
-
-
-def emit_prepared(
-    engine: Engine,
-    ctx: RunningExecution,
-    step: LLMStep,
-    policy: ProjectionPolicy,
-    model: str,
-    instructions: str,
-    tools: ToolSet,
-    tokenizer: Tokenizer,
-) -> None:
-    """Put the next request of an llm step, and the way its requests are planned, into the run."""
-    assert engine.sink is not None
-    # The same at every turn of most conversations; read anew for another step, set of tools or of layers.
-    told = (step, tools.specs, engine.stack.layers)
-    if engine.prepared is None or not all(map(is_, engine.prepared[0], told)):
-        engine.prepared = told, _parts(step, tools, engine.stack.layers)
-    offered, params, schema, limits, suffixes = engine.prepared[1]
-    learned = getattr(tokenizer, "recorded", None)  # of a counter that learns; its class is not loaded for any other
-    prepared = RequestPrepared(
-        ctx.where,
-        engine.clock.now_ms(),
-        step.id,
-        model,
-        instructions,
-        offered,
-        params,
-        schema,
-        policy.overflow,
-        policy.window_size,
-        limits,
-        tokenizer_name(tokenizer),
-        policy.order,
-        suffixes,
-        known_error(tokenizer),
-        None if learned is None else freeze(learned),
-    )
-    engine.sink.emit(prepared)
+from noetic_nb.tokens import known_error, tokenizer_name
 
 
 def _parts(step: LLMStep, tools: ToolSet, layers: tuple[MemoryLayer, ...]) -> tuple[Any, ...]:
@@ -80,27 +41,6 @@ _NONE = FrozenDict()
 class PlannedStep:
     """One llm step and its requests."""
 
-    __slots__ = (
-        "_chosen",
-        "_hook_ctx",
-        "_stretches",
-        "budgets",
-        "ctx",
-        "engine",
-        "ephemeral",
-        "instructions",
-        "model",
-        "planning_ms",
-        "policy",
-        "recalled",
-        "requests",
-        "shares",
-        "step",
-        "system_tokens",
-        "tokenizer",
-        "tools",
-    )  # fmt: skip
-
     def __init__(self, engine: Engine, step: LLMStep, ctx: RunningExecution, model: str, instructions: str) -> None:
         self.engine = engine
         self.step = step
@@ -118,7 +58,7 @@ class PlannedStep:
         self._stretches: tuple[LogStretch, ...] | None = None
         self.ephemeral: tuple[Item, ...] = ()
         self.planning_ms: float | None = None
-        """How long it took to plan the last call; measured only where somebody follows the run."""
+        """How long it took to plan the last call."""
 
     @property
     def hook_ctx(self) -> ExecutionContext:
@@ -141,7 +81,6 @@ class PlannedStep:
         self.raise_stop()
 
     def warn_of_recalled(self) -> None:
-        """Warn of placeholders in recalled items."""
         for entry in self.recalled:
             if entry.text is not None and "[redacted" not in entry.text:
                 continue  # all there is of it is this text
@@ -181,18 +120,9 @@ class PlannedStep:
         return None if shown_items is None else (*shown_items, *log[known:])
 
     def plan(self, projected: Sequence[Item] | None = None, extra: tuple[RecallEntry, ...] = ()) -> TurnPlan:
-        """Plan the next call."""
         engine = self.engine
-        if engine.sink is None:
-            return self._plan(projected, extra)
         start = engine.clock.monotonic_ms()
-        plan = self._plan(projected, extra)
-        self.planning_ms = engine.clock.monotonic_ms() - start
-        return plan
-
-    def _plan(self, projected: Sequence[Item] | None, extra: tuple[RecallEntry, ...]) -> TurnPlan:
-        engine = self.engine
-        return plan_turn(
+        plan = plan_turn(
             self.ctx.item_log,
             engine.stack.layers,
             self.policy,
@@ -205,6 +135,8 @@ class PlannedStep:
             system_tokens=self.system_tokens,
             counted_by=engine.tokenizer,
         )
+        self.planning_ms = engine.clock.monotonic_ms() - start
+        return plan
 
     async def planned(self) -> TurnPlan:
         """Plan the next call on the history that the layers choose, with a summary where the policy wants one."""
@@ -264,17 +196,43 @@ class PlannedStep:
         if before is not None and all(map(is_, now, before)):
             return
         if before is None or before[4] is not now[4] or before[0] is not now[0] or before != now:
-            emit_prepared(
-                engine, ctx, self.step, self.policy, self.model, self.instructions, self.tools, self.tokenizer
-            )
+            self.emit_prepared()
         ctx.prepared = now
 
+    def emit_prepared(self) -> None:
+        """Put the next request, and the way requests are planned, into the run."""
+        engine, step, tools, policy = self.engine, self.step, self.tools, self.policy
+        assert engine.sink is not None
+        # The same at every turn of most conversations; read anew for another step, set of tools or of layers.
+        told = (step, tools.specs, engine.stack.layers)
+        if engine.prepared is None or not all(map(is_, engine.prepared[0], told)):
+            engine.prepared = told, _parts(step, tools, engine.stack.layers)
+        offered, params, schema, limits, suffixes = engine.prepared[1]
+        # Of a counter that learns; its class is not loaded for any other.
+        learned = getattr(self.tokenizer, "recorded", None)
+        engine.sink.emit(
+            RequestPrepared(
+                *(
+                    self.ctx.where,
+                    engine.clock.now_ms(),
+                    step.id,
+                    self.model,
+                    self.instructions,
+                    offered,
+                    params,
+                    schema,
+                ),
+                *(policy.overflow, policy.window_size, limits, tokenizer_name(self.tokenizer), policy.order, suffixes),
+                known_error(self.tokenizer),
+                None if learned is None else freeze(learned),
+            )
+        )
+
     def request(self, plan: TurnPlan) -> ModelRequest:
-        """Return the request that carries out a plan."""
         step, items = self.step, plan.items
         if self.ctx.item_log.repeats_calls:
             items = with_own_call_ids(items)
-        fields = (
+        return ModelRequest(
             self.model,
             (*items, *self.ephemeral) if self.ephemeral else items,
             self.instructions or None,
@@ -284,12 +242,8 @@ class PlannedStep:
             "agent",
             self.ctx.thread_id,
         )
-        return tuple.__new__(ModelRequest, fields)  # in half the time of a call of its class
 
     def raise_stop(self) -> None:
-        """Raise where a layer wants the turn to stop."""
-        stack = self.engine.stack
-        if stack.has_stops:
-            stop = stack.take_stop(self.hook_ctx)
-            if stop is not None:
-                raise TurnStopped(stop)
+        stop = self.engine.stack.take_stop(self.hook_ctx) if self.engine.stack.has_stops else None
+        if stop is not None:
+            raise TurnStopped(stop)

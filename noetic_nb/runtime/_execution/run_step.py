@@ -35,11 +35,7 @@ MAX_RUNNING: Final = 10_000
 
 
 async def run_step(engine: Engine, step: Step, value: StepValue, ctx: RunningExecution) -> StepValue:
-    """Run one step and return its output.
-
-    Raises `NoeticError` ``step_failed``, ``cancelled``, ``budget_exceeded`` or that of the step's kind, and `NoeticConfigError`
-    where something is set up in a way that cannot work.
-    """
+    """Run one step and return its output."""
     if ctx.depth >= MAX_DEPTH:
         hint = "Bound the recursion by `ctx.depth`."
         raise step_failed(step.id, f"Executions are nested {ctx.depth} deep", hint=hint, retries_exhausted=True)
@@ -56,42 +52,14 @@ async def run_step(engine: Engine, step: Step, value: StepValue, ctx: RunningExe
     tree = ctx.tree
     ctx.step_count += 1
     tree.steps += 1
-    if engine.watches_steps:
-        return await _watched(engine, step, value, ctx)
-    record = None
+    frames, path, record = ctx.frames, "", None
     # Where nobody watches steps this one adds no frame; those of a watched step around it stay.
-    frames = around[1] if around is not None and around[0] is ctx else ctx.base_frames
-    if recorder is not None:
-        _, frames = ctx.entered(step.id, frames)
-        record = recorder.step(frames)
+    if recorder is not None or engine.watches_steps:
+        path, frames = ctx.entered(step.id, frames)
+        record = None if recorder is None else recorder.step(frames)
     if tree.limits is not None and (record is None or record.entry is None):
         ctx.check_limits()  # what is not run again costs nothing
-    ctx.running += 1
-    RUNNING.set((ctx, frames, nesting + 1, record))
-    try:
-        if recorder is None:
-            return await _HANDLERS[step.kind](engine, step, value, ctx)
-        found, output = recorder.replay(record, step)
-        if not found:
-            output = await _HANDLERS[step.kind](engine, step, value, ctx)
-            writing = recorder.step_done(record, step, output)
-            if writing is not None:
-                await writing
-        return output
-    finally:
-        ctx.running -= 1
-        RUNNING.set(around)
-
-
-async def _watched(engine: Engine, step: Step, value: StepValue, ctx: RunningExecution) -> StepValue:
-    """Run a step with its hooks, its events, and its place in the execution record."""
-    path, frames = ctx.entered(step.id, ctx.frames)
-    recorder = ctx.record
-    record = None if recorder is None else recorder.step(frames)
-    if ctx.tree.limits is not None and (record is None or record.entry is None):
-        ctx.check_limits()  # what is not run again costs nothing
-    shown, start = False, 0.0
-    sink = engine.sink
+    config, sink, shown, start = engine.config, engine.sink, False, 0.0
     if sink is not None:
         start = engine.clock.monotonic_ms()
         begun = StepStarted(ctx.where, engine.clock.now_ms(), step.id, step.kind, path)
@@ -101,8 +69,6 @@ async def _watched(engine: Engine, step: Step, value: StepValue, ctx: RunningExe
             sink.emit(begun)
     status: StepStatus = "error"
     problem: BaseException | None = None
-    config, around = engine.config, RUNNING.get()
-    nesting = 0 if around is None else around[2]
     RUNNING.set((ctx, frames, nesting + 1, record))
     ctx.running += 1
     try:
@@ -123,8 +89,7 @@ async def _watched(engine: Engine, step: Step, value: StepValue, ctx: RunningExe
         status = "ok"
         return output
     except BaseException as exc:
-        problem = exc
-        status = _ended_by(exc)
+        problem, status = exc, _ended_by(exc)
         raise
     finally:
         ctx.running -= 1

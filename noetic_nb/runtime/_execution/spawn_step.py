@@ -17,28 +17,17 @@ from noetic_nb.runtime._context.step_errors import TurnStopped
 from noetic_nb.runtime._execution.child import Child, Outcome, outcome_of
 from noetic_nb.runtime._execution.handle import Handle, Started, started_by
 from noetic_nb.steps import SpawnStep, Step
+from noetic_nb.steps import _records as records
 from noetic_nb.steps._loops import json_text
-from noetic_nb.steps._records import (
-    CustomContext,
-    InheritContext,
-    SchemaResult,
-    SubsetContext,
-    SummaryResult,
-    llm_steps,
-)
 from noetic_nb.sync import awaited
 
 
 async def run_spawn(
     engine: Engine, step: SpawnStep, value: StepValue, ctx: RunningExecution, run: StepRunner
 ) -> StepValue:
-    """Run a spawn; returns its child's output, in the form its parent wants.
-
-    Raises `NoeticError`: that of the child, ``step_failed`` where it ran out of time, ``llm_parse_error`` or
-    ``spawn_summary_failed`` where its output could not be handed on.
-    """
+    """Run a spawn; returns its child's output, in the form its parent wants."""
     inner = engine.with_layers(step, step.memory, step.drop)
-    inherit = isinstance(step.context_in, InheritContext)
+    inherit = isinstance(step.context_in, records.InheritContext)
     items = () if inherit else await _items_in(step, value, ctx)
     registry, tokenizer = ctx.item_log.registry, ctx.item_log.tokenizer
     log = ctx.item_log.fork() if inherit else ItemLog(registry=registry, tokenizer=tokenizer)
@@ -88,9 +77,9 @@ def _arm(step: SpawnStep, child: RunningExecution) -> asyncio.TimerHandle | None
 async def _items_in(step: SpawnStep, value: StepValue, ctx: RunningExecution) -> tuple[Mapping[str, Any], ...]:
     """Return the items a child starts with, by the strategies that choose or make them."""
     match step.context_in:
-        case SubsetContext(select=select):
+        case records.SubsetContext(select=select):
             made = select(tuple(ctx.item_log), ctx.state)
-        case CustomContext(build=build):
+        case records.CustomContext(build=build):
             made = build(value, ctx)
         case _:
             return ()
@@ -105,7 +94,7 @@ async def _items_in(step: SpawnStep, value: StepValue, ctx: RunningExecution) ->
 async def _result_of(engine: Engine, step: SpawnStep, output: StepValue, child: RunningExecution) -> StepValue:
     """Return the part of a child's output that the parent gets."""
     match step.context_out:
-        case SchemaResult(schema_=schema):
+        case records.SchemaResult(schema_=schema):
             try:
                 return schema.check(output)
             except ValueError as exc:
@@ -120,17 +109,17 @@ async def _result_of(engine: Engine, step: SpawnStep, output: StepValue, child: 
                     except (ValueError, RecursionError) as inner:
                         problem = inner
                 raise schema.refusal(json_text(output), str(problem), step.id) from problem
-        case SummaryResult() as wanted:
+        case records.SummaryResult() as wanted:
             return await _summary(engine, step, wanted, output, child)
         case _:
             return output
 
 
-def _writer(engine: Engine, step: SpawnStep, wanted: SummaryResult) -> str | None:
+def _writer(engine: Engine, step: SpawnStep, wanted: records.SummaryResult) -> str | None:
     """Return the model that writes the summary: the one that is named, or one of a step nearby, or the only one there is."""
     if wanted.model is not None:
         return wanted.model if engine.has_model(wanted.model) else None
-    named = (inner.model for within in (step.child, engine.config.step) for inner in llm_steps(within))
+    named = (inner.model for within in (step.child, engine.config.step) for inner in records.llm_steps(within))
     found = next((model for model in named if isinstance(model, str) and engine.has_model(model)), None)
     if found is not None or engine.models is None:
         return found
@@ -140,7 +129,7 @@ def _writer(engine: Engine, step: SpawnStep, wanted: SummaryResult) -> str | Non
 
 
 async def _summary(
-    engine: Engine, step: SpawnStep, wanted: SummaryResult, output: StepValue, child: RunningExecution
+    engine: Engine, step: SpawnStep, wanted: records.SummaryResult, output: StepValue, child: RunningExecution
 ) -> str:
     """Ask a model for a summary of the child's conversation; the parents pay."""
     model = _writer(engine, step, wanted)
@@ -180,11 +169,7 @@ async def _summary(
 def start_step(
     engine: Engine, step: Step, value: StepValue, ctx: RunningExecution, run: StepRunner, drop: Iterable[str] = ()
 ) -> Handle:
-    """Start a step in a child execution with a log of its own, as a spawn does; returns at once.
-
-    Raises `NoeticError` ``cancelled``, or ``step_failed`` where the execution has ended, and `NoeticConfigError`
-    ``INVALID_OPTION`` where `drop` is not a list of ids.
-    """
+    """Start a step in a child execution with a log of its own, as a spawn does; returns at once."""
     dropped = () if isinstance(drop, str) or not isinstance(drop, Iterable) else tuple(drop)
     if (not dropped and drop != () and drop != []) or not all(isinstance(name, str) and name for name in dropped):
         hint = 'Pass drop=("steering",).'
@@ -195,8 +180,8 @@ def start_step(
     # Steps of one name that run side by side must not take each other's place in the record.
     child.ctx.base_frames += (f"[{started.number(child.ctx.place)}]",)
     handle = Handle(engine.ids.new("handle"), step.id, child.ctx)
-    started.add(handle)
-    handle.run_by(asyncio.get_running_loop().create_task(_run(started, handle, child, step, value, run)))
+    started.handles[handle.id] = handle
+    handle.task = asyncio.get_running_loop().create_task(_run(started, handle, child, step, value, run))
     return handle
 
 

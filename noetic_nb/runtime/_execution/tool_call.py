@@ -108,10 +108,7 @@ def own_context(ctx: Context | ToolCallContext) -> RunningExecution:
 
 
 def _numbered(ctx: RunningExecution, again: BegunCall | None) -> int | None:
-    """Return which call of its step this is, the same as before for one that is made once more; None where nobody counts.
-
-    Paths are counted only while steps are watched, as they are wherever an execution can be resumed.
-    """
+    """Return which call of its step this is, the same for one that is made once more; None while steps are not watched."""
     if ctx.record is None:
         return None
     if again is not None:
@@ -146,10 +143,7 @@ async def call_tool(
     arguments: str | Mapping[str, Any],
     call_id: str,
 ) -> CallEnd:
-    """Carry out one call, or say why not; `hook_ctx` is made here where it is not given and a layer has a hook.
-
-    Raises `TurnStopped` where a layer ends the turn, before the call is made, and `NoeticConfigError` where a rule cannot work.
-    """
+    """Carry out one call, or say why not; `hook_ctx` is made here where it is not given and a layer has a hook."""
     ctx.tool_calls += 1
     if tool is None:
         end = CallEnd("unknown", f"Error: unknown tool '{name}'")
@@ -234,14 +228,12 @@ async def call_tool(
 
 
 def _broken_off(ctx: RunningExecution, error: BaseException) -> CallEnd:
-    """Return the end of a call that has none of its own."""
     if ctx.aborted or not isinstance(error, Exception) or isinstance(error, TurnStopped):
         return CallEnd("cancelled", f"{MAY_HAVE_RUN}{': ' if (why := error_text(error)) else ''}{why}", error=error)
     return CallEnd("error", f"Error: {typed_text(error)}", error=error)
 
 
 def _place(ctx: RunningExecution, name: str, args: Mapping[str, Any], call_id: str) -> Place:
-    """Give a call its place among the calls of the tree."""
     place = ctx.tree.calls.reserve(PastCall(name, args, call_id, PENDING, None, ctx.id))
     ctx.calls.append(place)
     return place
@@ -260,11 +252,7 @@ async def steer_call(
     needs_approval: bool,
     provenance: Callable[[], Provenance] | None = None,
 ) -> CallEnd | None:
-    """Return how the call ended if it must not be made, None where it may; raises `TurnStopped` where a layer ends the turn.
-
-    `values` are the Python values for the tool; `now` returns the JSON data that these are by the time the call is made, and is
-    None where nobody can change them meanwhile.
-    """
+    """Return how a call with these `values`, by now the JSON data `now()`, ended if it must not be made; None where it may."""
     decision, name = None, place.call.name
     if hook_ctx is not None and "before_tool_call" in engine.stack.hooks:
         decision = await engine.stack.before_tool_call(

@@ -37,10 +37,7 @@ def asking_for_rest(response: ModelResponse, engine: Engine) -> tuple[Item, ...]
 
 
 def is_asked_again(exc: NoeticError, incomplete: str, *, is_continuation: bool) -> bool:
-    """Tell whether an error of a client stands for an answer that is asked for again.
-
-    With incomplete="error" its reason becomes the one that such an answer has.
-    """
+    """Tell whether an error of a client stands for an answer that is asked for again; else it gets that answer's reason."""
     if exc.facts.get("reason") == "truncated" and incomplete == "error":
         exc.facts["reason"] = "incomplete"
     return exc.facts.get("reason") in (("empty", "truncated") if is_continuation else ("empty",))

@@ -38,10 +38,7 @@ class AbsentItem(NamedTuple):
 
 
 class LeastBudget(NamedTuple):
-    """The smallest change that would have admitted an item; with one token, or one item, less it is not admitted.
-
-    `changes` is what `PlanInputs.replan` takes.
-    """
+    """The smallest change, as `PlanInputs.replan` takes it, that would have admitted an item."""
 
     total: int | None = None
     """Tokens of the whole request with its answer, where that is to be raised."""
@@ -98,11 +95,7 @@ def absent_items(inputs: PlanInputs, plan: TurnPlan) -> tuple[AbsentItem, ...]:
 
 
 def least_budget(inputs: PlanInputs, absent: AbsentItem) -> LeastBudget | None:
-    """Return the smallest budget that would have admitted an item, None where none would.
-
-    Of history it is the total, and the window where that kept the item out; of a layer's offer the layer's own maximum, or else
-    the total. None is also for an item that a layer hides, and for a call without its output.
-    """
+    """Return the smallest budget, window or maximum of a layer that would have admitted an item, None where none would."""
     if absent.origin == "history":
         return _Search(inputs, _HistoryItem(inputs, absent.position)).of_history()
     layer_id = absent.origin.removeprefix("layer:")

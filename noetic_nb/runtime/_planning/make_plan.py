@@ -7,7 +7,7 @@ second implementation of any of this.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import structs
 
@@ -46,6 +46,8 @@ def plan_turn(
 ) -> TurnPlan:
     """Choose the items that a model call sends.
 
+    See docs/behaviour/runtime.md, "Planning a model call".
+
     Parameters
     ----------
     log : ItemLog or sequence of Item
@@ -76,10 +78,6 @@ def plan_turn(
     TurnPlan
         The request's items, tokens by origin, and the fate of every item that was left out.
 
-    References
-    ----------
-    .. [1] docs/behaviour/runtime.md, "Planning a model call".
-
     Examples
     --------
     >>> from noetic_nb.items import input_message
@@ -101,16 +99,6 @@ def plan_turn(
         )
     view: Sequence[Item] = log.items if isinstance(log, ItemLog) else log
     window = policy.window_size if policy.overflow == "sliding_window" else None
-    # The usual case, which must not take longer with a longer history: the log's running sums say that all of it fits.
-    recalled = tuple(recalled)
-    if projected is None and window is None and isinstance(view, ItemView) and view.tokenizer is tokenizer:
-        room = policy.view_budget(system + tool_tokens)
-        if view.is_whole_within(room):
-            offers = _Offers(budgets, tokenizer, counted_by)
-            if recalled:
-                offers.take(recalled, room - view.tokens)
-            if not offers.is_short:
-                return _whole(view, policy, budgets, offers, layers, system, tool_tokens)
     head, history = split_history(view, projected)
     head_tokens = sum([item_tokens(item, tokenizer) for item in head])
     left = policy.view_budget(system + tool_tokens) - head_tokens
@@ -161,11 +149,7 @@ def plan_turn(
 def arranged(
     head: Sequence[Item], offered: Iterable[tuple[str, Item]], history: Sequence[Item], last: Iterable[str]
 ) -> Sequence[Item]:
-    """Return items in the order that keeps most of a request's beginning from one call to the next.
-
-    The offers of the layers named in `last` stand before the latest user message instead of before the history: a model call
-    within the same turn still begins with all of it, and one of the next turn with all of the history before it.
-    """
+    """Return items in an order that keeps most of a request's beginning: offers of `last` before the latest question."""
     late = frozenset(last)
     front = (*head, *[item for layer_id, item in offered if layer_id not in late])
     behind = tuple([item for layer_id, item in offered if layer_id in late])
@@ -176,48 +160,13 @@ def arranged(
     return SentItems(front, history[:place], behind, history[place:])
 
 
-def _whole(
-    view: ItemView,
-    policy: ProjectionPolicy,
-    budgets: BudgetPlan,
-    offers: _Offers,
-    layers: Iterable[MemoryLayer],
-    system: int,
-    tool_tokens: int,
-) -> TurnPlan:
-    """Return the plan that sends a whole log and all that the layers offer."""
-    size = len(view)
-    sent: Sequence[Item] = view
-    if offers.items and policy.order == "cache":
-        sent = arranged((), offers.items, view, [layer.id for layer in layers if layer.placement == "suffix"])
-    elif offers.items:
-        sent = SentItems([item for _, item in offers.items], view)
-    fields = (
-        sent,
-        policy,
-        budgets,
-        offers.usage(),
-        tuple(offers.items),
-        system,
-        tool_tokens,
-        offers.framing,
-        view.tokens,
-        size,
-        (0, size),
-        tuple(offers.fates),
-        0,
-        (),
-        tuple(offers.unsent),
-        tuple(offers.texts),
-        (),
-        offers.tokenizer,
-    )
-    return tuple.__new__(TurnPlan, fields)  # in half the time of a call of its class
-
-
 def split_history(view: Sequence[Item], projected: Sequence[Item] | None) -> tuple[Sequence[Item], Sequence[Item]]:
     """Return the system messages, which are always sent, and the history of which the newest part is."""
-    return _split_system(view if projected is None else _with_question(projected, view))
+    items = view if projected is None else _with_question(projected, view)
+    if isinstance(items, ItemView) and not items.has_system:
+        return (), items
+    system = [item for item in items if item.get("role") == "system"]
+    return (system, [item for item in items if item.get("role") != "system"]) if system else ((), items)
 
 
 def _with_question(projected: Sequence[Item], view: Sequence[Item]) -> Sequence[Item]:
@@ -226,14 +175,6 @@ def _with_question(projected: Sequence[Item], view: Sequence[Item]) -> Sequence[
         return projected
     question = latest_user(view)
     return projected if question is None else (view[question], *projected)
-
-
-def _split_system(items: Sequence[Item]) -> tuple[Sequence[Item], Sequence[Item]]:
-    """Return system messages and the rest; the same object as the rest where there are none."""
-    if isinstance(items, ItemView) and not items.has_system:
-        return (), items
-    system = [item for item in items if item.get("role") == "system"]
-    return (system, [item for item in items if item.get("role") != "system"]) if system else ((), items)
 
 
 def _sent(history: Sequence[Item], tail: ProjectedHistory) -> Sequence[Item]:
@@ -267,10 +208,7 @@ def _reasons_of(history: Sequence[Item], tail: ProjectedHistory) -> dict[int, Fa
 def _hidden(
     view: Sequence[Item], sent: Sequence[Item], tokenizer: Tokenizer, reasons: Mapping[int, FateReason]
 ) -> tuple[list[ItemFate], tuple[tuple[int, int, int], ...]]:
-    """Return the log items that a layer, or the budget after it, kept from being sent: fates, and long stretches as a whole.
-
-    What is sent is looked at and not what is left out, so that a window costs what is in it.
-    """
+    """Return the log items that a layer, or the budget after it, kept from being sent: fates, and long stretches as a whole."""
     if isinstance(view, ItemView):
         places = view.places_of(sent)
     else:
@@ -294,27 +232,8 @@ def _hidden(
     return fates, tuple(stretches)
 
 
-# What layers use is the same at most steps of an agent. By identity of the allocations and of what counted, which an entry holds:
-# other numbers may be equal and read differently, as 200 and 200.0 do.
-_MAX_USAGES: Final = 256
-_USAGES: Final[dict[tuple[Any, ...], tuple[Any, Tokenizer, tuple[LayerTokens, ...]]]] = {}
-
-
 class _Offers:
     """The offers of layers that are taken, and the usage of each layer."""
-
-    __slots__ = (
-        "_budgets",
-        "_is_counted",
-        "_used",
-        "fates",
-        "framing",
-        "is_short",
-        "items",
-        "texts",
-        "tokenizer",
-        "unsent",
-    )  # fmt: skip
 
     def __init__(self, budgets: BudgetPlan, tokenizer: Tokenizer, counted_by: Tokenizer | None) -> None:
         self.items: list[tuple[str, Item]] = []
@@ -322,8 +241,6 @@ class _Offers:
         self.unsent: list[UnsentOffer] = []
         self.texts: list[str] = []
         self.framing = 0
-        # Whether there was too little room for any of them.
-        self.is_short = False
         self._budgets = budgets
         self.tokenizer = tokenizer
         self._is_counted = counted_by is tokenizer
@@ -360,7 +277,6 @@ class _Offers:
                 whole = item_tokens(item, self.tokenizer)
                 content = content_tokens(item, self.tokenizer)
                 if whole > left:
-                    self.is_short = True
                     self.fates.append(ItemFate(origin, position, content, "over_budget"))
                     self._leave(layer_id, places[position], "over_budget", item)
                     continue
@@ -396,19 +312,6 @@ class _Offers:
 
     def usage(self) -> tuple[LayerTokens, ...]:
         """Return the allocation, use and yield of every layer."""
-        taken, allocations = self._used, self._budgets.allocations
-        if not taken and not allocations:
-            return ()
-        key = (id(allocations), id(self.tokenizer), *taken.items())
-        known = _USAGES.get(key)
-        if known is None:
-            # Emptied as a whole: an entry holds what it is known by, which would otherwise stay alive here.
-            if len(_USAGES) >= _MAX_USAGES:
-                _USAGES.clear()
-            known = _USAGES[key] = allocations, self.tokenizer, self._usage()
-        return known[2]
-
-    def _usage(self) -> tuple[LayerTokens, ...]:
         taken, nothing = self._used, (0, 0)
         rows: list[LayerTokens] = []
         left = len(taken)

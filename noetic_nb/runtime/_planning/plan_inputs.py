@@ -40,12 +40,7 @@ _Limits: TypeAlias = tuple[tuple[str, float, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """The inputs of `plan_turn` for one recorded call.
-
-    `limits` are the least and the most tokens of each layer, `allocated` what each was given, `suffixes` the layers that may be
-    sent behind the history. `summary` stands for history
-    that is left out, with ``overflow="summarize"``.
-    """
+    """The inputs of `plan_turn` for one recorded call; `summary` stands for history that is left out."""
 
     log: ItemView
     limits: _Limits
@@ -72,6 +67,8 @@ class PlanInputs:
     ) -> TurnPlan:
         """Plan the call again; arguments that are not given stay as they were.
 
+        See docs/behaviour/runtime.md, "Planning a call again".
+
         Parameters
         ----------
         budgets : mapping, optional
@@ -94,10 +91,6 @@ class PlanInputs:
         ------
         NoeticConfigError
             ``UNKNOWN_LAYER_REFERENCE``, ``INVALID_BUDGET``, ``INVALID_PROJECTION``, ``INVALID_BUDGET_INPUT``.
-
-        References
-        ----------
-        .. [1] docs/behaviour/runtime.md, "Planning a call again".
         """
         limits = self._limits({} if budgets is None else _as_budgets(budgets))
         policy = self._policy(total, reserve, overflow, window, order)
@@ -111,10 +104,7 @@ class PlanInputs:
     def held(
         self, layer_id: str, *, budgets: Mapping[str, Any] | None = None, total: float | None = None
     ) -> RecallEntry | None:
-        """Return the part of a layer's offer that these budgets admit: a plan with them sends no other items of it.
-
-        None for what is not held to a share: a summary, and what offered nothing.
-        """
+        """Return the part of a layer's offer that these budgets admit; None for a summary, and if nothing was offered."""
         limits = self._limits({} if budgets is None else budgets)
         policy = self._policy(total, None, None, RECORDED, None)
         entry = next((entry for entry in self.offers if entry.layer_id == layer_id), None)
@@ -183,7 +173,11 @@ class PlanInputs:
         if given == self.allocated.get(entry.layer_id, math.inf):
             return entry
         if entry.text is not None:
-            return _held_text(entry, entry.text, given, self.tokenizer)
+            (item,) = (*entry.items, *entry.dropped)
+            text = text_that_fits(entry.text, given, self.tokenizer)
+            if not text:
+                return entry._replace(items=(), dropped=(_with_text(item, entry.text),), places=(0,))
+            return entry._replace(items=(_with_text(item, text),), dropped=(), places=())
         items = all_items(entry)
         kept = places_that_fit([content_tokens(item, self.tokenizer) for item in items], given)
         left = tuple(sorted({*range(len(items))}.difference(kept)))
@@ -223,7 +217,6 @@ def _with_tokens(policy: ProjectionPolicy, total: float | None, reserve: float |
 def _split(
     limits: _Limits, suffixes: tuple[str, ...], total: float, reserve: float, system: float
 ) -> tuple[tuple[MemoryLayer, ...], BudgetPlan]:
-    """Return layers of these limits and their shares."""
     layers = tuple([_layer(layer_id, low, high, layer_id in suffixes) for layer_id, low, high in limits])
     split = allocate_budgets(layers, total_budget=total, system_prompt_tokens=system, response_reserve=reserve)
     return layers, split
@@ -247,25 +240,13 @@ def all_items(entry: RecallEntry) -> list[Item]:
     return [dropped[at] if at in dropped else next(kept) for at in range(len(entry.items) + len(dropped))]
 
 
-def _held_text(entry: RecallEntry, text: str, budget: float, tokenizer: Tokenizer) -> RecallEntry:
-    (item,) = (*entry.items, *entry.dropped)
-    kept = text_that_fits(text, budget, tokenizer)
-    if not kept:
-        return entry._replace(items=(), dropped=(_with_text(item, text),), places=(0,))
-    return entry._replace(items=(_with_text(item, kept),), dropped=(), places=())
-
-
 def _with_text(item: Item, text: str) -> Item:
     (part,) = item["content"]
     return item if part["text"] == text else Item({**item, "content": freeze([{**part, "text": text}])})
 
 
 def plan_inputs(view: ViewAssembled, prepared: RequestPrepared, log: ItemView, tokenizer: Tokenizer) -> PlanInputs:
-    """Return the inputs of the plan of a recorded call.
-
-    `prepared` is the last event of that kind of its execution before the view, `log` its log at that moment, `tokenizer` the one
-    that counted its tokens.
-    """
+    """Return the inputs of the plan of a recorded call, from its view, the last `prepared` event, and the log at that moment."""
     layers = {layer_id for layer_id, _, _ in prepared.limits}
     offers = _recorded_offers(view)
     policy = ProjectionPolicy(
@@ -331,11 +312,7 @@ def _text_of(item: Item) -> str:
 
 
 class ItemChange(NamedTuple):
-    """An item that only one of two plans sends, or of a text the part that only one of them sends.
-
-    `position` is its place in the log, or among all that the layer ``layer:<id>`` offered; `reason` is why the other plan leaves
-    it out.
-    """
+    """An item, or the part of a text, that only one of two plans sends: its place in the log or offer, and the `reason`."""
 
     origin: str
     position: int

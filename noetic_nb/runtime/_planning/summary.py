@@ -40,11 +40,7 @@ async def summarised(
     plan: TurnPlan,
     replan: Callable[[tuple[RecallEntry, ...]], TurnPlan],
 ) -> TurnPlan:
-    """Return a plan in which a developer message stands for the history that it leaves out.
-
-    `plan`, the view without a summary, is returned as it is where nothing is left out or no summary can be made. The
-    policy may name another model to write it; `replan` makes the plan again with further entries.
-    """
+    """Return a plan with a summary of the history that `plan` leaves out, made again by `replan`; else `plan` itself."""
     limit = int(policy.view_budget(plan.system + plan.tools) * SUMMARY_SHARE)
     kept = policy.window_size or 0
     last = max(0, len(ctx.item_log) - kept)

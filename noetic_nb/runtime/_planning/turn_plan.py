@@ -24,8 +24,6 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_
 class SentItems(ItemSequence):
     """The items of one request: stretches of the log and items between them. Nothing is copied of a long history."""
 
-    __slots__ = ("_parts",)
-
     def __init__(self, *parts: Sequence[Item]) -> None:
         self._parts = parts
 
@@ -243,5 +241,4 @@ def log_stretches(items: Sequence[Item], log: ItemView) -> tuple[LogStretch, ...
 
 
 def of_stretches(parts: Iterable[LogStretch], log: Sequence[Item]) -> tuple[Item, ...]:
-    """Return the items that stretches stand for."""
     return tuple([item for part in parts for item in (part.written or log[part.start : part.stop])])

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.items import ItemLog, dump_item
+from noetic_nb.items import ItemLog
 from noetic_nb.items._item_checks import kept_problem
 from noetic_nb.memory import ExecutionContext, resolve_scope_key
 from noetic_nb.memory.scope import ScopeIds
@@ -23,7 +23,7 @@ from noetic_nb.runtime._context.step_errors import not_saved, note_saved
 from noetic_nb.runtime._durability.checkpoints import Checkpoints, as_checkpoints
 from noetic_nb.runtime._durability.corruption import is_damage
 from noetic_nb.runtime._durability.snapshot import Snapshot, cut_off, joined, mark, newer, unsaved
-from noetic_nb.runtime._durability.thread_log import Part, PartHead, origins_data, part_key, thread_prefix
+from noetic_nb.runtime._durability.thread_log import Part, part_data, part_key, thread_prefix
 from noetic_nb.runtime._durability.thread_writer import ThreadWriter
 from noetic_nb.runtime._threads.memory_view import MemoryView
 from noetic_nb.runtime._threads.thread import Message, Thread
@@ -35,10 +35,6 @@ _log: Final = safe_logger("noetic_nb")
 
 
 def durable_threads(engine: Engine, harness: Runner, checkpoints: bool | Checkpoints) -> DurableThreads:
-    """Return the threads of a harness that keeps checkpoints.
-
-    Raises `NoeticConfigError` ``INVALID_OPTION`` for what is neither True nor `Checkpoints`.
-    """
     return DurableThreads(engine, harness, as_checkpoints(checkpoints, engine.stack))
 
 
@@ -54,10 +50,7 @@ class DurableThreads(Threads):
         self.checkpoints = checkpoints
         self.store = checkpoints.threads
 
-    # -- turns ----------------------------------------------------------------------------------------------------
-
     def run(self, thread: Thread, messages: Sequence[Message]) -> Awaitable[AgentReply]:
-        """Run one turn, on the log as it is in storage."""
         return super().run(thread, messages) if self._is_up_to_date(thread) else self._run_read(thread, messages)
 
     async def _run_read(self, thread: Thread, messages: Sequence[Message]) -> AgentReply:
@@ -98,7 +91,6 @@ class DurableThreads(Threads):
     async def execution(
         self, thread_id: str, resource_id: str | None, limits: Limits | None, state: Mapping[str, Any] | None
     ) -> AsyncIterator[RunningExecution]:
-        """Hold one execution of a thread open; its log is written after each of its steps."""
         async with self._held(thread_id) as thread:
             await self._ready(thread)
         record: TurnRecorder | None = None
@@ -171,13 +163,8 @@ class DurableThreads(Threads):
             else "It continued without the items that this turn logged; `await harness.clear_checkpoint(...)` forgets that.",
         )
 
-    # -- reading --------------------------------------------------------------------------------------------------
-
     def _is_up_to_date(self, thread: Thread) -> bool:
-        """Tell whether a thread certainly has all that is saved of it, as nearly always, without waiting for storage.
-
-        One of which memory holds nothing is read with that.
-        """
+        """Tell whether a thread certainly has all that is saved of it, as nearly always, without waiting for storage."""
         writer, memory = thread.writer, self.store.memory
         if thread.thread_id in self.stale:
             return False
@@ -190,7 +177,6 @@ class DurableThreads(Threads):
         return writer.lost is None and (self.store.lacks(keys) if memory is None else memory.lacks(keys))
 
     async def _ready(self, thread: Thread) -> None:
-        """See to it that a thread has all that is saved of it."""
         with _reading(thread):
             await self.cleared(thread.thread_id)
             if thread.writer is None:
@@ -210,11 +196,7 @@ class DurableThreads(Threads):
                 return
 
     async def _load(self, thread: Thread) -> None:
-        """Read a thread for the first time.
-
-        Raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH``, or ``THREAD_EXISTS`` for one that was begun anew
-        while another is saved.
-        """
+        """Read a thread for the first time."""
         writer = ThreadWriter(self.store, thread.thread_id, self._states)
         parts = list(await self.store.read(thread.thread_id))
         items = joined(writer, parts)
@@ -235,10 +217,7 @@ class DurableThreads(Threads):
         thread.writer = writer
 
     async def _catch_up(self, thread: Thread, writer: ThreadWriter) -> None:
-        """Read the items that another harness has added; nothing is lost where this one has added items meanwhile.
-
-        Raises `NoeticError` ``state_conflict`` where both have added to the thread.
-        """
+        """Read the items that another harness has added; nothing is lost where this one has added items meanwhile."""
         if writer.lost is not None:
             raise writer.lost
         try:
@@ -265,8 +244,6 @@ class DurableThreads(Threads):
             if writer.lost is not None:
                 raise
             _log.warning("Thread %r could not be compared with what is saved. %s", thread.thread_id, exc)
-
-    # -- by name --------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def _held(self, thread_id: str) -> AsyncIterator[Thread]:
@@ -317,10 +294,8 @@ class DurableThreads(Threads):
         await write_together(store.storage, {}, delete=[key for key in await store.keys(thread_id) if key != first])
         writer, log = ThreadWriter(store, thread_id, self._states), thread.log.fork()
         if len(log):
-            head = PartHead(
-                thread_id, 0, 0, 0, thread.resource_id, origins_data(log, 0), {}, self._engine.clock.now_ms()
-            )
-            await write_together(store.storage, {first: head.dump([dump_item(item) for item in log])})
+            part = part_data(self.context_of(thread_id), (0, 0, 0), log.items, {})
+            await write_together(store.storage, {first: part})
             writer.parts, writer.items = 1, len(log)
         else:
             await write_together(store.storage, {}, delete=[first])
@@ -328,7 +303,6 @@ class DurableThreads(Threads):
         thread.writer = writer
 
     async def _executions(self, thread_id: str) -> list[str]:
-        """Return the executions of a thread that have a snapshot."""
         keys = [key for key in await self.store.storage.list("execution:") if key.endswith(":snapshot")]
         found = []
         for key in keys:
@@ -410,7 +384,6 @@ class _SavedThread(NamedTuple):
     thread_id: str
 
     async def load(self) -> tuple[ExecutionContext, ItemLog] | None:
-        """Read the thread where nobody has so far."""
         thread = self.threads.thread(self.thread_id)
         if thread.writer is not None:
             return None
@@ -418,11 +391,9 @@ class _SavedThread(NamedTuple):
         return self.threads.hook_context(self.thread_id), self.threads.thread(self.thread_id).log
 
     async def has(self, thread_id: str) -> bool:
-        """Tell whether a thread of this name is in storage."""
         return await self.threads.store.has(thread_id)
 
     async def states(self, places: Mapping[str, int | None]) -> dict[str, Any]:
-        """Return states of layers by where they are saved."""
         return await self.threads.store.states(self.thread_id, places)
 
 

@@ -47,10 +47,7 @@ class SavedThread(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LayerMemory:
-    """The state of one layer on a thread.
-
-    `size` is the characters of the state as JSON, `tokens` its estimate; `changes` are the writes that are remembered.
-    """
+    """The state of one layer on a thread: its size in characters of JSON and in tokens, and its remembered writes."""
 
     layer_id: str
     slot: float
@@ -63,7 +60,6 @@ class LayerMemory:
 
     @property
     def changed_in_turn(self) -> int | None:
-        """The turn of the last change that is remembered."""
         return self.changes[-1].turn if self.changes else None
 
 
@@ -121,8 +117,6 @@ class MemoryView:
     def turns(self) -> tuple[int, ...]:
         """The turns one can rewind to."""
         return self._history.turns(self.thread_id)
-
-    # -- looking --------------------------------------------------------------------------------------------------
 
     async def layers(self) -> tuple[LayerMemory, ...]:
         """Return the state of every layer on this thread, in slot order."""
@@ -203,8 +197,6 @@ class MemoryView:
         return LayerMemory(
             layer.id, float(layer.slot), layer.scope, key, state, len(text), self._engine.tokenizer(text), changes
         )
-
-    # -- changing -------------------------------------------------------------------------------------------------
 
     async def edit(self, layer_id: str, state: Any) -> None:
         """Replace a layer's state; None clears it. It takes effect with the next hook, or the next turn.
@@ -317,8 +309,6 @@ class MemoryView:
             now = self._engine.clock.now_ms()
             self._engine.sink.emit(state_changed(where, now, layer.id, hook, kept))
 
-    # -- going back -----------------------------------------------------------------------------------------------
-
     async def rewind(self, turn: int, *, thread_id: str | None = None) -> str:
         """Open a fork of this thread as it was at the end of a turn, to run on from there. The thread itself stays.
 
@@ -412,8 +402,6 @@ class MemoryView:
             return
         await _write(target, state)
         self._note(layer, fork.where, "rewind", state, target.scope_key)
-
-    # -- showing --------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         ids = ", ".join(layer.id for layer in self._engine.stack.layers)

@@ -20,11 +20,6 @@ from noetic_nb.memory.scope import ScopeIds
 # What is looked at of one state: the size of a larger one is that of its first values, so many times as there are more.
 _MOST_VALUES: Final = 10_000
 _CONTAINERS: Final = (dict, list, tuple)
-_TEXTS: Final = frozenset({str})
-_SMALL: Final = frozenset({int, float, bool, type(None)})
-# Bytes of a text beside its characters where these take one each, and of most numbers.
-_TEXT: Final = getsizeof("")
-_NUMBER: Final = getsizeof(1)
 
 
 def size_of(state: Any) -> int:
@@ -42,37 +37,20 @@ def size_of(state: Any) -> int:
     size = large = looked_at = left_out = 0
     while waiting and looked_at < _MOST_VALUES:
         value = waiting.pop()
-        if id(value) in seen:
-            continue
-        looked_at += 1
         if not isinstance(value, _CONTAINERS):
             size += getsizeof(value)
+        elif id(value) in seen:
             continue
-        seen.add(id(value))
-        is_large = len(value) > _MOST_VALUES
-        if is_large:  # by itself: what is left out is like the values in it, not like it
-            large += getsizeof(value)
         else:
-            size += getsizeof(value)
-        for inside in (value, value.values()) if isinstance(value, dict) else (value,):
-            if is_large:
-                left_out += len(inside) - _MOST_VALUES
-            elif _TEXTS.issuperset(map(type, inside)) and all(map(str.isascii, inside)):
-                # As the keys of nearly all states, and most lists in them: without a step of this loop for each.
-                size += _TEXT * len(inside) + sum(map(len, inside))
-                looked_at += len(inside)
-                continue
-            for inner in islice(inside, _MOST_VALUES) if is_large else inside:
-                kind = type(inner)
-                if kind is str:
-                    # To ask for the size of a text costs several times as much as for its length, which says it as well.
-                    size += _TEXT + len(inner) if inner.isascii() else getsizeof(inner)
-                elif kind in _SMALL:
-                    size += _NUMBER
-                else:
-                    waiting.append(inner)
-                    continue
-                looked_at += 1
+            seen.add(id(value))
+            if len(value) > _MOST_VALUES:  # by itself: what is left out is like the values in it, not like it
+                large += getsizeof(value)
+            else:
+                size += getsizeof(value)
+            for inside in (value, value.values()) if isinstance(value, dict) else (value,):
+                waiting += islice(inside, _MOST_VALUES)
+                left_out += max(0, len(inside) - _MOST_VALUES)
+        looked_at += 1
     return large + size * (looked_at + len(waiting) + left_out) // looked_at
 
 
@@ -84,18 +62,10 @@ MAX_TURNS: Final = 1_000
 MAX_BYTES: Final = 64 * 1024 * 1024
 # When there are more, so much is forgotten at once that it need not be done again with the next write.
 _KEPT: Final = 7 / 8
-# States of one layer in one scope grow slowly: one in so many is measured at least, and those before it are taken to be like it.
-_MEASURED: Final = 8
-# So many layers and scopes may have states that wait to be measured, and not for more than this part of all the bytes.
-_MOST_WAITING: Final = 64
-_WAITING: Final = 1 / 8
 
 
 class StateChange(NamedTuple):
-    """A layer's state as it was written: by which hook or function, in which turn of which thread.
-
-    `hook` is ``"edit"`` for a change made by hand, ``"rewind"`` for one carried into a fork.
-    """
+    """A layer's state as it was written, in which turn, by which `hook`: also ``"edit"`` by hand, ``"rewind"`` into a fork."""
 
     layer_id: str
     scope_key: str
@@ -111,10 +81,7 @@ class StateChange(NamedTuple):
 
 
 class TurnEnd(NamedTuple):
-    """Where a turn ended: the items of its log, the last write then, and where the layers' states of then are saved.
-
-    `order` is None for a turn of another process, `places` for one that is not saved.
-    """
+    """Where a turn ended: the items of its log, its last write (None in another process), its saved `places`."""
 
     items: int
     order: int | None
@@ -122,13 +89,7 @@ class TurnEnd(NamedTuple):
 
 
 class Written:
-    """The writes of one layer in one scope: rows, made into a `StateChange` when they are read.
-
-    A row is where it was written, by which hook, when, its number among all writes, the state, and its size in bytes: 0 of
-    the newest ones, which are not measured yet.
-    """
-
-    __slots__ = ("is_dropped", "key", "measured_at", "rows", "size", "unmeasured")
+    """The writes of one layer in one scope, as rows: where, hook, time, number among all writes, state, size in bytes."""
 
     def __init__(self, key: tuple[str, str]) -> None:
         self.key = key
@@ -137,28 +98,6 @@ class Written:
         """Whether it is forgotten, so that nothing is to be added any more."""
         # A list, as most have a few rows and a deque begins with room for 64.
         self.rows: list[list[Any]] = []
-        self.unmeasured = 0
-        # How many may be: room is kept for them.
-        self.measured_at = 1
-        # Of the state that was measured last.
-        self.size = 0
-
-    def measure(self) -> int:
-        """Measure the newest state; those before it that were not measured are as large as it, or as the last one that was.
-
-        Returns the bytes that have come to be known.
-        """
-        count = min(self.unmeasured, len(self.rows))
-        self.unmeasured, self.measured_at = 0, 1
-        if not count:
-            return 0
-        newest = self.rows[-1][4]
-        before, self.size = self.size, size_of(newest)
-        between = max(before, self.size)
-        for row in islice(reversed(self.rows), 1, count):
-            row[5] = between
-        self.rows[-1][5] = self.size
-        return self.size + between * (count - 1)
 
 
 def state_changed(where: Where, now_ms: float, layer_id: str, hook: str, kept: Any) -> LayerStateChanged:
@@ -192,14 +131,8 @@ class StateHistory:
         self._order = 0
         # Of which layers and scopes the first writes were forgotten: what they were then is not known any more.
         self._shortened: set[tuple[str, str]] = set()
-        # Bytes of all states that are remembered and measured; for how many more there is room that are not, as far as one can
-        # tell.
+        # Bytes of all states that are remembered.
         self._bytes = 0
-        self._waiting: list[Written] = []
-        self._may_wait = MAX_BYTES * _WAITING
-        # By layer, how large a state of a scope may be that is not known: as the last ones were, and a new layer's as large
-        # as can be.
-        self._sizes: dict[str, int] = {}
 
     def note(self, layer_id: str, scope_key: str, where: Where, hook: str, kept: Any) -> None:
         """Note one write, given a copy of the state that nobody writes into."""
@@ -219,49 +152,23 @@ class StateHistory:
 
     def add(self, written: Written, where: Where, hook: str, kept: Any) -> float:
         """Note one write of a layer in one scope; returns when that was, in milliseconds."""
-        rows, unmeasured = written.rows, written.unmeasured + 1
+        rows, size = written.rows, size_of(kept)
         if len(rows) == MAX_CHANGES:
             self._shortened.add(written.key)
             self._bytes -= rows.pop(0)[5]
         order = self._order = self._order + 1
         now = self._clock.now_ms()
-        rows.append([where, hook, now, order, kept, 0])
-        written.unmeasured = unmeasured
-        if unmeasured >= written.measured_at:
-            self._wait(written)
-        return now
-
-    def _wait(self, written: Written) -> None:
-        """Let the next states of a layer wait to be measured, as many as there is room for; measure, where there is none."""
-        waiting = self._waiting
-        if written.unmeasured == 1:
-            waiting.append(written)
-            guess = written.size or self._sizes.get(written.key[0], MAX_BYTES)
-            most = min(_MEASURED, int(self._may_wait / max(1, guess)))
-            if most > 1 and len(waiting) < _MOST_WAITING:
-                self._may_wait -= most * guess
-                written.measured_at = most
-                return
-        self._measure()
-
-    def _measure(self) -> None:
-        """Measure the writes since the last time, which takes as long as to copy them, and forget the excess."""
-        for written in self._waiting:
-            self._bytes += written.measure()
-            layer_id = written.key[0]
-            self._sizes[layer_id] = max(written.size, self._sizes.get(layer_id, 0) * 7 // 8)
-        self._waiting.clear()
-        self._may_wait = MAX_BYTES * _WAITING
+        rows.append([where, hook, now, order, kept, size])
+        self._bytes += size
         if self._bytes > MAX_BYTES:
             self._forget_oldest()
+        return now
 
     def _drop(self, key: tuple[str, str]) -> None:
         """Forget all writes of a layer in one scope."""
         written = self._written.pop(key)
         written.is_dropped = True
-        rows = written.rows
-        self._bytes -= sum([row[5] for row in rows])
-        rows.clear()  # it may be among those that wait to be measured
+        self._bytes -= sum([row[5] for row in written.rows])
 
     def _forget_oldest(self) -> None:
         """Forget the oldest writes of all, but for the newest of each layer and scope."""
@@ -274,10 +181,9 @@ class StateHistory:
 
     def turn_ended(self, thread_id: str, turn: int, items: int, places: Mapping[str, int | None] | None = None) -> None:
         """Note where a turn of a thread ended: how many items its log had, and which write was the last."""
-        self._note_end(thread_id, turn, tuple.__new__(TurnEnd, (items, self._order, places)))
+        self._note_end(thread_id, turn, TurnEnd(items, self._order, places))
 
     def turn_read(self, thread_id: str, turn: int, items: int, places: Mapping[str, int | None]) -> None:
-        """Note where a turn ended that was read from storage."""
         self._note_end(thread_id, turn, TurnEnd(items, None, places))
 
     def _note_end(self, thread_id: str, turn: int, end: TurnEnd) -> None:
@@ -304,7 +210,6 @@ class StateHistory:
 
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
         """Return copies of the writes of a layer in one scope that are remembered, oldest first."""
-        self._measure()
         found = [change._replace(state=deep_copy(change.state)) for change in self._changes(layer_id, scope_key)]
         return tuple(found[::-1])
 
@@ -314,11 +219,9 @@ class StateHistory:
         return None if last is None else last.state
 
     def end_of(self, thread_id: str, turn: int) -> TurnEnd | None:
-        """Return where a turn ended."""
         return self._ends.get(thread_id, {}).get(turn)
 
     def turns(self, thread_id: str) -> tuple[int, ...]:
-        """Return the turns of a thread whose end is known."""
         return tuple(self._ends.get(thread_id, ()))
 
     def is_forgotten(self, layer_id: str, scope_key: str) -> bool:

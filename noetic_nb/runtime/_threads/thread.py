@@ -44,7 +44,6 @@ class Message:
     """When it began to wait for the turn before it; None where it did not."""
 
     def take(self) -> Sequence[Mapping[str, Any]]:
-        """Return the items, which are part of a turn from now on."""
         self.taken = True
         return self.items
 

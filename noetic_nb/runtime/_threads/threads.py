@@ -90,10 +90,7 @@ class Threads:
         return thread
 
     def known(self, thread_id: str) -> None:
-        """Check that a thread is there, where any is; raises `NoeticConfigError` ``UNKNOWN_THREAD``.
-
-        A misspelt id would else be answered with an empty conversation.
-        """
+        """Refuse an unknown thread where any is known: a misspelt id would be answered with an empty conversation."""
         there = [name for name in self.by_id if name not in self._looked_at or self._is_used(name)]
         if there and thread_id not in there:
             names = ", ".join(map(repr, sorted(there)[:10]))
@@ -105,7 +102,6 @@ class Threads:
         return thread.busy or thread.turn > 0 or len(thread.log) > 0
 
     def drop(self, thread_id: str) -> None:
-        """Forget a thread."""
         self.by_id.pop(thread_id, None)
         self._history.forget(thread_id)
         # The engine outlives its threads: without this a server would keep something of every thread there ever was.
@@ -127,8 +123,6 @@ class Threads:
         self.resting(thread_id)
         self.drop(thread_id)
         return True
-
-    # -- items without a turn -------------------------------------------------------------------------------------
 
     def seed(self, thread_id: str, given: Any, replace: bool) -> AddedItems:
         """Begin a thread with items; see `AgentHarness.seed`."""

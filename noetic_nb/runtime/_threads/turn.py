@@ -17,7 +17,7 @@ from noetic_nb.runtime._config.config import Limits, exceeded
 from noetic_nb.runtime._context.context import Runner
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.keeping import keeper_of
-from noetic_nb.runtime._context.messages import Announce, TurnInput, append_input, log_items, query_of, warn_if_redacted
+from noetic_nb.runtime._context.messages import TurnInput, append_input, log_items, query_of, warn_if_redacted
 from noetic_nb.runtime._context.protocols import TurnRecorder
 from noetic_nb.runtime._context.reply import AgentReply
 from noetic_nb.runtime._context.running_execution import RunningExecution
@@ -55,7 +55,6 @@ def new_context(
     execution_id: str | None = None,
     harness: Runner,
 ) -> RunningExecution:
-    """Return the context of a new root execution."""
     return RunningExecution(
         engine.ids.new("execution") if execution_id is None else execution_id,
         thread_id,
@@ -187,11 +186,12 @@ async def _begin(engine: Engine, ctx: RunningExecution, turn: _Turn, items: Sequ
     if ctx.turn == 1 and turn.first:  # seeded outside of any turn, so that no reply has said it yet
         warn_if_redacted(ctx, ctx.item_log, "The conversation that the thread began with")
 
-    announce: Announce | None = None
-    if engine.sink is not None:
-
-        def announce(logged: Sequence[Item]) -> None:
-            _started(engine, ctx, turn, logged)
+    def announce(logged: Sequence[Item]) -> None:
+        if engine.sink is not None:
+            stop, query = turn.first + len(logged), query_of(logged)
+            news = () if ctx.kept is None else keeper_of(engine).news(engine, ctx)
+            about = (turn.turn_id, turn.first, stop, query, ctx.resource_id, turn.waited_ms, news)
+            engine.sink.emit(TurnStarted(ctx.where, engine.clock.now_ms(), *about))
 
     if engine.stack.layers:
         hook_ctx = engine.hook_context(ctx)
@@ -227,30 +227,8 @@ def _log_answer(engine: Engine, ctx: RunningExecution, turn: _Turn) -> None:
         log_items(engine, ctx, [assistant_message(text, ids=engine.ids)], "model")
 
 
-def _started(engine: Engine, ctx: RunningExecution, turn: _Turn, logged: Sequence[Item]) -> None:
-    if engine.sink is not None:
-        stop = turn.first + len(logged)
-        engine.sink.emit(
-            TurnStarted(
-                ctx.where,
-                engine.clock.now_ms(),
-                turn.turn_id,
-                turn.first,
-                stop,
-                query_of(logged),
-                ctx.resource_id,
-                turn.waited_ms,
-                () if ctx.kept is None else keeper_of(engine).news(engine, ctx),
-            )
-        )
-
-
 async def close_execution(engine: Engine, ctx: RunningExecution, outcome: ExecutionEnd) -> Stop | None:
-    """Complete and dispose the layers, always; returns a stop that one of them asked for at the end.
-
-    Every hook in here has its own limit, so the whole is bounded; a cancellation that arrives meanwhile waits until the
-    state is written.
-    """
+    """Complete and dispose the layers, always, each hook within its limit; returns a stop that one of them asked for."""
     if engine.handles and ctx.id in engine.handles:
         from noetic_nb.runtime._execution.handle import end_handles  # loaded with the first step that was started
 
@@ -322,7 +300,7 @@ def _reply(ctx: RunningExecution, turn: _Turn) -> AgentReply:
         reason = None
     elif meta is not None:
         reason = meta.finish_reason
-    fields = (
+    return AgentReply(
         text,
         items,
         ctx.tokens,
@@ -335,7 +313,6 @@ def _reply(ctx: RunningExecution, turn: _Turn) -> AgentReply:
         ctx.tree.warnings,
         None if ctx.record is None else ctx.record.turn.problem is None,
     )
-    return tuple.__new__(AgentReply, fields)  # in half the time of a call of its class
 
 
 def _completed(engine: Engine, ctx: RunningExecution, turn: _Turn, reply: AgentReply) -> None:

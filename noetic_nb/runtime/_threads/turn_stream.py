@@ -17,17 +17,8 @@ from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeAlias, 
 
 from msgspec import structs
 
+from noetic_nb import events as ev
 from noetic_nb._core.arguments import ArgumentError
-from noetic_nb.events import (
-    EventSink,
-    ItemsAppended,
-    LayerStateChanged,
-    MemoryTraceSpan,
-    ModelCalled,
-    RunEvent,
-    TextRetracted,
-    Where,
-)
 from noetic_nb.items import Item
 from noetic_nb.items._build import output_texts
 from noetic_nb.models._client import ModelDelta
@@ -98,7 +89,7 @@ class _Reply:
 class _Harness(Protocol):
     """The parts of a harness that a stream needs."""
 
-    def subscribe(self, sink: EventSink) -> Callable[[], None]:
+    def subscribe(self, sink: ev.EventSink) -> Callable[[], None]:
         """Send every event to a sink; returns a function that ends this."""
         ...
 
@@ -114,7 +105,7 @@ class _Answer:
 
     stream: TurnStream[Any]
     number: int
-    where: Where
+    where: ev.Where
     is_held: bool
     """Whether its pieces and the events around them wait until it stands."""
     shows_text: bool
@@ -124,7 +115,6 @@ class _Answer:
     is_open: bool = True
 
     def add(self, delta: ModelDelta) -> None:
-        """Take a piece."""
         if delta.kind == "text":
             self.text.append(delta.text)
             if self.shows_text:
@@ -135,11 +125,9 @@ class _Answer:
                 self.stream.put("reasoning", delta.text)
 
     def stood(self) -> None:
-        """Note that the answer stands; its items are logged next."""
         self.stream.standing = self
 
     def take_back(self) -> None:
-        """Note that the answer does not stand."""
         if self.is_open:
             self.is_open = False
             self.stream.close(self, stands=False)
@@ -172,34 +160,24 @@ class _Held:
 
     answers: int = 0
     was_rejected: bool = False
-    events: list[RunEvent] = field(default_factory=list)
+    events: list[ev.RunEvent] = field(default_factory=list)
 
 
-def _without_text(event: RunEvent) -> RunEvent | None:
+def _without_text(event: ev.RunEvent) -> ev.RunEvent | None:
     """Return an event about a rejected answer without anything that may hold its text; None where nothing is left."""
-    if isinstance(event, ModelCalled):
+    if isinstance(event, ev.ModelCalled):
         return structs.replace(event, items=(), logprobs=())
-    if isinstance(event, MemoryTraceSpan):
+    if isinstance(event, ev.MemoryTraceSpan):
         # The type stays: unlike message and stack it cannot quote the answer.
         return structs.replace(event, attributes=None, notes=(), error=event.error and "withheld", error_stack=None)
-    return None if isinstance(event, LayerStateChanged) else event
-
-
-def _thoughts(items: Iterable[Item]) -> str:
-    """Return the reasoning text of a response, in the order in which it is streamed."""
-    found = [item for item in items if item["type"] == "reasoning"]
-    return "".join([delta.text for delta in deltas_of(found)])
+    return None if isinstance(event, ev.LayerStateChanged) else event
 
 
 class TurnStream(Generic[Piece]):
     """A turn to follow; made by `AgentHarness.stream`.
 
-    Leaving an iterator early does not stop the turn: `AgentHarness.cancel` does, and so does a cancellation of the last
-    reader, as by the stop button.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runtime.md, "Streams".
+    Leaving an iterator early does not stop the turn: `AgentHarness.cancel` does, and so does a cancellation of the last reader,
+    as by the stop button. See docs/behaviour/runtime.md, "Streams".
     """
 
     def __init__(
@@ -281,7 +259,7 @@ class TurnStream(Generic[Piece]):
             del self._held[answer.where.execution_id]
             self._put_events(held.events, held.was_rejected)
 
-    def _put_events(self, events: Iterable[RunEvent], is_rejected: bool) -> None:
+    def _put_events(self, events: Iterable[ev.RunEvent], is_rejected: bool) -> None:
         for event in events:
             shown = _without_text(event) if is_rejected else event
             if shown is not None:
@@ -294,18 +272,18 @@ class TurnStream(Generic[Piece]):
         if not text and not thoughts:
             return
         now = 0.0 if self._ctx is None else self._ctx.engine.clock.now_ms()
-        self.put("events", TextRetracted(answer.number, text, answer.where, now))
+        self.put("events", ev.TextRetracted(answer.number, text, answer.where, now))
         if self._is_live:
             for name, taken in (("text", text), ("reasoning", thoughts)):
                 if taken:
-                    self.put(name, TextRetracted(answer.number, taken, answer.where, now))
+                    self.put(name, ev.TextRetracted(answer.number, taken, answer.where, now))
 
-    def emit(self, event: RunEvent) -> None:
+    def emit(self, event: ev.RunEvent) -> None:
         """Take an event of the harness; those of other turns are left out."""
         where = event.where
         if self._ctx is None or where.turn != self._ctx.turn or where.thread_id != self._ctx.thread_id:
             return
-        if isinstance(event, ItemsAppended):
+        if isinstance(event, ev.ItemsAppended):
             answer = self.standing
             if answer is not None and where.execution_id == answer.where.execution_id:
                 self.standing = None
@@ -317,7 +295,7 @@ class TurnStream(Generic[Piece]):
             self.put("events", event)
         else:
             held.events.append(event)
-        if isinstance(event, ItemsAppended) and where.depth == 0:
+        if isinstance(event, ev.ItemsAppended) and where.depth == 0:
             for item in event.items:
                 self.put("items", item)
 
@@ -327,7 +305,8 @@ class TurnStream(Generic[Piece]):
         self.close(answer, stands=True)
         if answer.is_held:
             # What was judged: a client may stream more than its response holds.
-            self._put_judged("reasoning", answer.reasoning, _thoughts(items))
+            found = [item for item in items if item["type"] == "reasoning"]
+            self._put_judged("reasoning", answer.reasoning, "".join([delta.text for delta in deltas_of(found)]))
         answer.reasoning = []  # thoughts of an answer that stands are not taken back, even where its text is
         written, logged = "".join(answer.text), "".join(output_texts(items))
         if self._ctx is None or answer.where.execution_id != self._ctx.id:
@@ -352,11 +331,6 @@ class TurnStream(Generic[Piece]):
         if text:
             self.put("text", text)
 
-    def _start(self) -> asyncio.Task[AgentReply]:
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._whole())
-        return self._task
-
     async def _whole(self) -> AgentReply:
         unsubscribe = self._harness.subscribe(self)
         try:
@@ -378,7 +352,9 @@ class TurnStream(Generic[Piece]):
     @contextmanager
     def _reading(self) -> Iterator[asyncio.Task[AgentReply]]:
         """Follow the turn, which is shielded: a reader may give up, and the turn is still there for the others."""
-        task = self._start()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._whole())
+        task = self._task
         self._readers += 1
         try:
             yield task
@@ -418,7 +394,7 @@ class TurnStream(Generic[Piece]):
         return self._read("items")
 
     @property
-    def events(self) -> AsyncIterator[RunEvent | TextRetracted]:
+    def events(self) -> AsyncIterator[ev.RunEvent | ev.TextRetracted]:
         """Everything that happens in the turn, without the text of answers that were rejected."""
         return self._read("events")
 

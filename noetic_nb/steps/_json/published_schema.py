@@ -70,7 +70,6 @@ class _Generator(GenerateJsonSchema):
     """Writes a reference for a value that JSON cannot hold."""
 
     def callable_schema(self, schema: Any) -> JsonSchemaValue:
-        """Return the mark of a reference to a function."""
         return {_MARK: "fn"}
 
     def is_instance_schema(self, schema: Any) -> JsonSchemaValue:
@@ -84,10 +83,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def _described(cls: type[BaseModel]) -> dict[str, str]:
-    """Return the text below each field of a record in its source.
-
-    pydantic can do that itself (``use_attribute_docstrings``), but reads the source of every record at import then.
-    """
+    """Return the text below each field of a record; pydantic would read the source of every record at import."""
     found: dict[str, str] = {}
     # Base classes first, so that the words of a subclass win.
     for base in reversed(cls.__mro__):

@@ -113,7 +113,6 @@ class _Lines:
     parts: list[str] = field(default_factory=list)
 
     def add(self, piece: str) -> list[str]:
-        """Return the lines that are complete now."""
         first, *others = piece.split("\n")
         self.parts.append(first)
         if not others:

@@ -34,10 +34,7 @@ _KEYS: Final = frozenset({"kind", "options", "placement"})
 
 
 def dump_built_in(made: BuiltIn, where: str, dump: Convert) -> dict[str, Any]:
-    """Return a built-in layer as JSON data; `dump` writes functions, schemas and plain values.
-
-    Raises `NoeticConfigError` as `dump` does, for an option that has no JSON form.
-    """
+    """Return a built-in layer as JSON data; `dump` writes functions, schemas and plain values."""
     options = {
         name: _dumped_option(name, value, f"{where}.options.{name}", dump) for name, value in made.options.items()
     }
@@ -72,10 +69,7 @@ def _rule(given: Any, where: str, dump: Convert) -> Any:
 
 
 def load_built_in(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> MemoryLayer:
-    """Return the layer that JSON data describe; `resolve` replaces references by the named objects.
-
-    Raises `NoeticConfigError` ``UNKNOWN_LAYER_KIND`` or ``INVALID_LAYER_OPTION``, and as the layer's function does.
-    """
+    """Return the layer that JSON data describe; `resolve` replaces references by the named objects."""
     kind, options = data["kind"], data.get("options", {})
     make = _maker(kind)
     if not isinstance(options, Mapping) or data.keys() - _KEYS:
@@ -147,6 +141,8 @@ MAX_DEPTH: Final = 150
 def dump_step(step: Step, registry: Registry | None = None) -> dict[str, Any]:
     """Return a step as JSON data, in camelCase and without fields that have their default value.
 
+    See docs/behaviour/steps.md, "Steps as JSON".
+
     Parameters
     ----------
     step : Step
@@ -159,10 +155,6 @@ def dump_step(step: Step, registry: Registry | None = None) -> dict[str, Any]:
     NoeticConfigError
         ``UNREGISTERED_FUNCTION``, ``UNREGISTERED_TOOL``, ``UNREGISTERED_LAYER``, ``UNREGISTERED_CODEC``, saying where;
         ``NOT_JSON`` for arguments that are no JSON data; ``INVALID_STEP`` for a step that contains itself.
-
-    References
-    ----------
-    .. [1] docs/behaviour/steps.md, "Steps as JSON".
 
     Examples
     --------
@@ -268,10 +260,7 @@ def load_step(data: Mapping[str, Any] | str, registry: Registry | None = None) -
 
 
 def resolved(value: Any, registry: Registry, *, depth: int = 0) -> Any:
-    """Return data with every reference replaced by the named object.
-
-    Raises `NoeticConfigError` for an unknown name, and for data nested more than 150 deep, as cyclic data is.
-    """
+    """Return data, at most 150 deep, with every reference replaced by the named object."""
     if depth > MAX_DEPTH:
         raise NoeticConfigError(
             "INVALID_STEP", f"This is nested more than {MAX_DEPTH} deep.", hint="Is it cyclic? Use a loop step instead."

@@ -101,7 +101,6 @@ def child_nodes(node: Node) -> list[Node]:
 def invalid(
     what: str, given: object = None, *, code: str = "WORKFLOW_VALIDATION_FAILED", hint: str = "", **facts: Any
 ) -> NoeticConfigError:
-    """Return the error for a document that is not valid."""
     hint = hint or "Compare it with the reference of workflow documents."
     return NoeticConfigError(code, what, **({} if given is None else {"given": given}), hint=hint, **facts)
 
@@ -371,6 +370,8 @@ def load_workflow(
 ) -> Step:
     """Return the step a workflow document describes.
 
+    See docs/behaviour/steps.md, "Workflow documents".
+
     Parameters
     ----------
     document : mapping or str
@@ -389,10 +390,6 @@ def load_workflow(
     NoeticConfigError
         ``INVALID_WORKFLOW_SOURCE``, ``WORKFLOW_VALIDATION_FAILED``, ``UNKNOWN_NODE_KIND``, ``UNKNOWN_TOOL_REFERENCE``,
         ``UNKNOWN_UNTIL_PREDICATE``, ``WORKFLOW_CYCLE``, ... each naming the node.
-
-    References
-    ----------
-    .. [1] docs/behaviour/steps.md, "Workflow documents".
 
     Examples
     --------
