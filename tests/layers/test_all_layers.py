@@ -276,7 +276,7 @@ def test_a_block_is_cut_inside_its_tags_and_a_list_behind_a_line() -> None:
     ],
 )
 def test_a_number_out_of_range_is_refused_by_its_name(name: str, option: str, given: Any) -> None:
-    with pytest.raises(NoeticConfigError, match=f"`{option}` is ") as caught:
+    with pytest.raises(NoeticConfigError, match=f"`{option}` (is|must be) ") as caught:
         made(name, **{option: given})
 
     assert (caught.value.code, caught.value.given) == ("INVALID_LAYER_OPTION", given)
