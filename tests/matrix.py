@@ -26,7 +26,9 @@ def sampled(cases: Iterable[Any], keep: int, start: int = 0) -> list[Any]:
     return [every[place] for place in sorted(places)]
 
 
-def matrix(name: str, cases: Iterable[Any], keep: int, start: int = 0, ids: Any = None) -> Callable[[Any], Any]:
+def matrix(
+    name: str | tuple[str, ...], cases: Iterable[Any], keep: int, start: int = 0, ids: Any = None
+) -> Callable[[Any], Any]:
     """Mark a test that runs for each case; for cases given by name, the names are the ids and the test gets the values."""
     if isinstance(cases, Mapping):
         names = sampled(cases, keep, start)

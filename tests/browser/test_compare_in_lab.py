@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_contained, assert_readable, at_width
+from tests.matrix import matrix
 
 Open = Callable[..., Any]
 
@@ -34,7 +34,7 @@ SCENES = {
 }
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@matrix("scene", list(SCENES), keep=3)
 def test_a_comparison_is_readable_in_both_themes_and_at_every_width(
     notebook: Open, cells_of: Open, shot: Open, looks: Open, scene: str
 ) -> None:

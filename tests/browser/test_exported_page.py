@@ -18,6 +18,7 @@ from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_contained, assert_readable
 from tests.browser.lab import ROOT
+from tests.matrix import matrix
 from tests.widgets.views import RUN_VIEWS
 
 VIEWS = [*(f"{view.__name__}(run)" for view in RUN_VIEWS), "RuleEditor(rules)"]
@@ -141,7 +142,7 @@ def page_with_scripts(browser: Any) -> Iterator[Any]:
     context.close()
 
 
-@pytest.mark.parametrize("options", [(), ("--ExecutePreprocessor.store_widget_state=False",)])
+@matrix("options", [(), ("--ExecutePreprocessor.store_widget_state=False",)], keep=1)
 @pytest.mark.parametrize("width", [1400, 420])
 def test_exported_pictures_need_neither_scripts_nor_network(
     pictures: Callable[..., Path],
@@ -177,7 +178,7 @@ def test_exported_pictures_need_neither_scripts_nor_network(
     assert NO_PICTURE.search(page.locator("main").inner_text()) is None
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("options", "scheme", "ground"),
     [
         (("--theme", "dark"), "light", "rgb(17, 17, 17)"),
@@ -185,6 +186,7 @@ def test_exported_pictures_need_neither_scripts_nor_network(
         (("--template", "basic"), "dark", "rgb(18, 18, 18)"),
         (("--template", "basic"), "light", "rgb(255, 255, 255)"),
     ],
+    keep=2,
 )
 def test_an_export_is_readable_in_both_themes_also_without_scripts(
     looks: Callable[..., Path],

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import expect
+
+from tests.matrix import matrix
 
 Open = Callable[..., Any]
 
 
-@pytest.mark.parametrize("scene", ["demo_run", "hostile_run", "Run"])
+@matrix("scene", ["demo_run", "Run", "hostile_run"], keep=2)
 def test_ledger_is_readable_in_both_themes_and_at_every_width(
     notebook: Open, cells_of: Open, looks: Open, scene: str
 ) -> None:

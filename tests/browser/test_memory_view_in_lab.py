@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_contained, assert_readable
+from tests.matrix import matrix
 
 Open = Callable[..., Any]
 
@@ -23,7 +23,7 @@ selection = Selection()
 """
 
 
-@pytest.mark.parametrize("scene", ["memory_run", "hostile_run", "Run", "long"])
+@matrix("scene", ["memory_run", "Run", "long", "hostile_run"], keep=2)
 def test_memory_is_readable_in_both_themes_and_at_every_width(
     notebook: Open, cells_of: Open, looks: Open, scene: str
 ) -> None:

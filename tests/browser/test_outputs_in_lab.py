@@ -15,6 +15,7 @@ from playwright.sync_api import expect
 from tests.browser.appearance import assert_readable
 from tests.browser.lab import ROOT, wait_for
 from tests.browser.window import LIVE, NO_ANSWER
+from tests.matrix import matrix
 
 Open = Callable[..., Any]
 # JupyterLab reports that a saved widget has no model, and that a kernel ended by the test answers no more; the page itself shows
@@ -139,7 +140,7 @@ def test_two_prices_in_a_line_are_no_formula(notebook: Open, cells_of: Open) -> 
         opened.kernel.run("one.close(); two.close()")
 
 
-@pytest.mark.parametrize("part", ["draw", "take", "render"])
+@matrix("part", ["draw", "take", "render"], keep=1)
 def test_a_fault_in_the_page_is_shown_and_logged_and_is_no_empty_box(notebook: Open, part: str) -> None:
     from tests.browser.test_selection_in_lab import PROBE
 

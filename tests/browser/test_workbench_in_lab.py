@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.lab import wait_for
+from tests.matrix import matrix
 
 Open = Callable[..., Any]
 
@@ -22,7 +22,7 @@ run = replay(datasets.airline_run(26), rules=rules)
 """
 
 
-@pytest.mark.parametrize("scene", ["demo_run", "hostile_run", "Run"])
+@matrix("scene", ["demo_run", "Run", "hostile_run"], keep=2)
 def test_workbench_is_readable_in_both_themes_and_at_every_width(
     notebook: Open, cells_of: Open, looks: Open, scene: str
 ) -> None:

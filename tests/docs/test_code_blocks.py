@@ -22,6 +22,7 @@ from nbclient import NotebookClient
 
 from noetic_nb.cli.main import main
 from tests.docs.site_modules import ROOT
+from tests.matrix import matrix
 from tests.notebooks.shown import TIMEOUT_S, shown, with_a_kernel
 
 PAGES: Final = [
@@ -139,7 +140,7 @@ def test_a_page_runs_as_one_notebook(page: str, tmp_path: Path) -> None:
         assert any(SHOWS_A_VIEW[page] in text for text in texts)
 
 
-@pytest.mark.parametrize("page", [page for page in PYTHON if any(block.shows_results for block in python_of(page))])
+@matrix("page", [page for page in PYTHON if any(block.shows_results for block in python_of(page))], keep=4)
 def test_a_page_that_shows_results_runs_as_a_script(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(NEEDS.get(page, "nbclient"))
     monkeypatch.chdir(tmp_path)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.paying_agent import LIMIT
+from tests.matrix import matrix
 
 ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("NOETIC_NB_KILLS", "3"))
@@ -48,7 +49,7 @@ class Process:
 
 
 @pytest.mark.kill
-@pytest.mark.parametrize("key", ["key", ""], ids=["key", "no key"])
+@matrix("key", {"key": "key", "no key": ""}, keep=1)
 def test_a_limit_holds_over_kills_while_the_model_words_its_calls_anew(tmp_path: Path, key: str) -> None:
     path, dice, kills, paid, warned = tmp_path / "agent.db", random.Random(), 0, [], []
     for turn in range(max(1, KILLS // 4)):

@@ -12,6 +12,7 @@ import noetic_nb as nn
 from noetic_nb.events import SteeringDecided
 from noetic_nb.lab import backtest
 from noetic_nb.testing import drive_loop
+from tests.matrix import matrix
 
 DONE: Final[list[Any]] = []
 LIMITS: Final = {"before_tool_call": 50.0, "after_model_call": 50.0}
@@ -276,7 +277,7 @@ def test_a_long_text_is_read_while_the_loop_goes_on() -> None:
     assert ticks > FREE
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("condition", "runs"),
     [
         ("tool.args.a.exists(x, x < 0)", True),
@@ -284,6 +285,7 @@ def test_a_long_text_is_read_while_the_loop_goes_on() -> None:
         ("origins(tool.args.a).exists(o, o == 'tool:search')", True),
         ("origin(tool.args.a) == 'model'", False),
     ],
+    keep=2,
 )
 def test_a_condition_about_many_values_is_evaluated_elsewhere(condition: str, runs: bool) -> None:
     rules = nn.RuleBook()

@@ -9,6 +9,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from functools import cache
 from html import escape
+from itertools import product
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ def test_every_public_figure_is_here() -> None:
     assert [name for name in current if f"`{name}(" not in page or f"plots.{name}(" not in script] == []
 
 
-@every_figure
+@matrix("name", sorted(FIGURES), keep=8)
 def test_the_same_input_draws_the_same(name: str) -> None:
     first, second = (FIGURES[name](ax=fresh()) for _ in range(2))
 
@@ -179,11 +180,11 @@ def test_a_theme_that_is_given_wins_and_is_the_ground_of_an_own_figure(name: str
     assert to_hex(on_white.figure.get_facecolor()) == "#ffffff"
 
 
-@every_figure
-@pytest.mark.parametrize(("layout", "width"), [("constrained", 85 / 25.4), ("constrained", 14.0), (None, 4.2)])
-def test_everything_is_inside_the_figure_and_the_legend_outside_of_the_data(
-    name: str, width: float, layout: Any
-) -> None:
+@matrix(
+    "case", list(product(sorted(FIGURES), [("constrained", 85 / 25.4), ("constrained", 14.0), (None, 4.2)])), keep=17
+)
+def test_everything_is_inside_the_figure_and_the_legend_outside_of_the_data(case: Any) -> None:
+    name, (layout, width) = case
     axes = FIGURES[name](ax=fresh(width, max(2.56, width / 2), layout=layout))
     axes.figure.draw_without_rendering()  # type: ignore[union-attr]  # places everything
 

@@ -14,6 +14,7 @@ from noetic_nb.items import assistant_message, input_message
 from noetic_nb.runs import Recorder
 from noetic_nb.runs._requests.model_calls import Calls
 from noetic_nb.testing import SeededIds, drive_loop
+from tests.matrix import matrix
 
 PACKAGE = str(Path(nn.__file__).parent)
 EARLY, LATE = 150, 1_500
@@ -119,7 +120,7 @@ def steered(turns: int, is_read: bool) -> tuple[nn.AgentHarness, nn.RuleBook]:
     return harness, rules
 
 
-@pytest.mark.parametrize("is_read", [False, True])
+@matrix("is_read", [True, False], keep=1)
 def test_steering_of_a_thread_costs_what_is_new(is_read: bool) -> None:
     """Of the calls before, a turn reads nothing where no rule looks at them."""
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests import forked_workers
 from tests.forked_workers import TASKS, Reader
+from tests.matrix import matrix
 
 ROOT = Path(__file__).parents[2]
 LEADER = """
@@ -78,7 +79,7 @@ def run(folder: Path, *options: str, **files: str) -> str:
 
 
 @pytest.mark.skipif(not TASKS.exists(), reason="no forks on this system")
-@pytest.mark.parametrize("start", ["", THREAD], ids=["forked", "new as the leader has threads"])
+@matrix("start", {"forked": "", "new as the leader has threads": THREAD}, keep=1)
 def test_workers_are_as_new(tmp_path: Path, start: str) -> None:
     said = run(tmp_path, conftest=LEADER + start, test_them=TESTS)
 

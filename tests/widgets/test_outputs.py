@@ -18,6 +18,7 @@ from noetic_nb.widgets.base import _display as cells
 from noetic_nb.widgets.base import _display as display
 from noetic_nb.widgets.base import _page_thread as weakly
 from noetic_nb.widgets.base._reading_thread import at_cell_end
+from tests.matrix import several
 from tests.widgets.scenes import demo_run, short_run, turn
 from tests.widgets.views import RUN_VIEWS, VIEWS, comms, watching
 
@@ -251,6 +252,7 @@ def test_a_cell_that_shows_a_view_again_updates_its_newest_outputs_only(page: Pa
 
 
 @pytest.mark.usefixtures("little_to_collect")
+@pytest.mark.matrix
 @pytest.mark.parametrize("make", VIEWS)
 def test_views_that_are_dropped_without_closing_leave_nothing(make: Any) -> None:
     run = short_run()
@@ -258,7 +260,7 @@ def test_views_that_are_dropped_without_closing_leave_nothing(make: Any) -> None
     gc.collect()
     before, threads = comms(), threading.active_count()
 
-    for _ in range(200):
+    for _ in range(several(50, 200)):
         make(run)
     gc.collect()
 
@@ -268,6 +270,7 @@ def test_views_that_are_dropped_without_closing_leave_nothing(make: Any) -> None
 
 
 @pytest.mark.usefixtures("little_to_collect")
+@pytest.mark.matrix
 @pytest.mark.parametrize("make", VIEWS)
 def test_opening_and_closing_many_times_leaves_no_memory_behind(make: Any) -> None:
     run = short_run()
@@ -278,10 +281,10 @@ def test_opening_and_closing_many_times_leaves_no_memory_behind(make: Any) -> No
         gc.collect()
         return len(gc.get_objects())
 
-    open_and_close(20)
-    after_few = open_and_close(20)
+    open_and_close(10)
+    after_few = open_and_close(10)
 
-    assert open_and_close(200) < after_few + 100
+    assert open_and_close(several(60, 200)) < after_few + several(30, 100)
 
 
 @pytest.mark.usefixtures("little_to_collect")
