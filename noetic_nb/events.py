@@ -81,7 +81,7 @@ class TurnStarted(Event, frozen=True, tag="turn_started"):
     query: str
     resource_id: str | None = None
     waited_ms: Number | None = None
-    """How long the first of its messages had waited for other turns; None where none had to."""
+    """How long the first of its messages had waited for other turns; None if none had to."""
     memory: tuple[MemoryTexts, ...] = ()
     """By scope, the layers that remember, and what their memories were made from before the run."""
 
@@ -132,7 +132,7 @@ class RequestPrepared(Event, frozen=True, tag="request_prepared"):
     suffixes: tuple[str, ...] = ()
     """Layers with ``placement="suffix"``, which another order sends behind the history."""
     tokenizer_error: Number | None = None
-    """How far its requests are off reported usage on average, relative; None where nobody has measured it."""
+    """How far its requests are off reported usage on average, relative; None if nobody has measured it."""
     counter: Data | None = None
     """Of a counter that learns: its base, the model, and the factors by which it counts now; None for all others."""
 
@@ -187,7 +187,7 @@ class ViewAssembled(Event, frozen=True, tag="view_assembled"):
     unsent: tuple[UnsentOffer, ...] = ()
     """What layers offered and was not sent, in their order."""
     projection: tuple[LogStretch, ...] | None = None
-    """What layers made of the history, in its order; None where they left it as it is."""
+    """What layers made of the history, in its order; None if they left it as it is."""
     appended: tuple[Item, ...] = ()
     """What was sent behind the log and is not logged: a request to continue."""
     texts: tuple[str, ...] = ()
@@ -195,13 +195,13 @@ class ViewAssembled(Event, frozen=True, tag="view_assembled"):
     kept: tuple[int, ...] = ()
     """Places before the window that are sent all the same: system messages."""
     duration_ms: Number | None = None
-    """How long the call took to plan; None where nobody knows."""
+    """How long the call took to plan; None if nobody knows."""
 
 
 class ModelCalled(Event, frozen=True, tag="model_called", repr_omit_defaults=True):
     """One model call ended, well or not. `items` is its answer: the tape of a replay.
 
-    `duration_ms`, `cost` (US dollars), `cached_tokens`, `cache_write_tokens` and `reasoning_tokens` are None where nobody
+    `duration_ms`, `cost` (US dollars), `cached_tokens`, `cache_write_tokens` and `reasoning_tokens` are None if nobody
     knows them. The counts are parts of each other as in `models.Usage`.
     """
 
@@ -231,7 +231,7 @@ class ModelCalled(Event, frozen=True, tag="model_called", repr_omit_defaults=Tru
 class ToolCalled(Event, frozen=True, tag="tool_called"):
     """A tool call was settled: run, failed, or kept from running. `args` are the arguments that the tool got, as JSON data.
 
-    `duration_ms` is None where nobody knows it.
+    `duration_ms` is None if it is unknown.
     """
 
     name: str
@@ -243,13 +243,13 @@ class ToolCalled(Event, frozen=True, tag="tool_called"):
     status: Word[Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown", "cancelled"]]
     error: str | None = None
     raw_args: FreeData = None
-    """What the model wrote, as parsed JSON; None where it was no JSON, or nobody knows."""
+    """What the model wrote, as parsed JSON; None if it was no JSON, or nobody knows."""
     place: Whole | None = None
     """Where it stands among the calls of its execution tree, by the order of decision; None in runs of others."""
     behind: tuple[int, ...] = ()
     """The places before it of calls that had not ended when its decision began."""
     error_type: str | None = None
-    """The class of the error, or the kind where it is one of this library; None where there was none, or nobody knows."""
+    """The class of the error, or the kind where it is one of this library; None if there was none, or nobody knows."""
 
 
 class ToolProgress(Event, frozen=True, tag="tool_progress"):
@@ -273,13 +273,13 @@ class SteeringDecided(Event, frozen=True, tag="steering_decided"):
     duration_ms: Number
     outcome: str | None = None
     enforced: bool = True
-    """Whether it was acted on; False where a call was judged after it had been made."""
+    """Whether it was acted on; False if a call was judged after it had been made."""
     faults: tuple[tuple[str, str], ...] = ()
     """Each rule that could not be evaluated, and why: ``unparseable`` for a judge, else the error."""
     matched: tuple[str, ...] = ()
-    """The parts of the response that the rules decided on; empty where nobody knows them."""
+    """The parts of the response that the rules decided on; empty if nobody knows them."""
     rules_ms: tuple[tuple[str, Number], ...] = ()
-    """Each rule that was evaluated, in order, and how long it took, waiting for its judge included; empty where nobody knows."""
+    """Each rule that was evaluated, in order, and how long it took, waiting for its judge included; empty if nobody knows."""
 
 
 class RegulatorSaw(Event, frozen=True, tag="regulator_saw"):
@@ -306,7 +306,7 @@ class RegulatorDecided(Event, frozen=True, tag="regulator_decided"):
     stops: bool = False
     thresholds: Thresholds = field(default_factory=FrozenDict)
     enforced: bool = True
-    """Whether it was acted on; False where it was decided after the fact."""
+    """Whether it was acted on; False if it was decided after the fact."""
 
 
 class LayerStateChanged(Event, frozen=True, tag="layer_state_changed"):
@@ -318,7 +318,7 @@ class LayerStateChanged(Event, frozen=True, tag="layer_state_changed"):
 
 
 class RuleChanged(Event, frozen=True, tag="rule_changed"):
-    """A rule book moved to a new version; `old` and `new` are the texts of the rule, None where it did not exist."""
+    """A rule book moved to a new version; `old` and `new` are the texts of the rule, or None if it did not exist."""
 
     rule_id: str
     change: Word[Literal["add", "replace", "remove", "enable", "disable", "move", "undo"]]
@@ -357,7 +357,7 @@ class WarningRaised(Event, frozen=True, tag="warning_raised"):
 class TurnCompleted(Event, frozen=True, tag="turn_completed"):
     """A turn ended. Tokens and cost are those of the turn, judges and layers included.
 
-    `duration_ms` and tokens are None where nobody knows them, `cost` where it called models and no price is known.
+    `duration_ms` and tokens are None if nobody knows them, `cost` where it called models and no price is known.
     """
 
     turn_id: str
@@ -373,7 +373,7 @@ class TurnCompleted(Event, frozen=True, tag="turn_completed"):
     stopped: Data | None = None
     finish_reason: Word[Literal["stop", "tool_calls", "length", "content_filter"]] | None = None
     storage_ms: Number | None = None
-    """How long the turn waited for storage: states that were loaded and written, and checkpoints; None where nobody knows."""
+    """How long the turn waited for storage: states that were loaded and written, and checkpoints; None if nobody knows."""
 
 
 class StepStarted(Event, frozen=True, tag="step_started"):
@@ -415,7 +415,7 @@ class ChildStarted(Event, frozen=True, tag="child_started"):
 class ChildEnded(Event, frozen=True, tag="child_ended"):
     """A child execution ended (`where` is its own), with its result. `returned` are states its parent's layers merged.
 
-    `cost` is None where it called models and no price is known.
+    `cost` is None if it called models and no price is known.
     """
 
     parent_id: str
@@ -440,7 +440,7 @@ class LayersDropped(Event, frozen=True, tag="layers_dropped"):
 class ContextCompacted(Event, frozen=True, tag="context_compacted"):
     """A part of the context was replaced by a shorter one: later calls get `items` in its place; the log keeps all.
 
-    Counts are None where nobody knows them.
+    Counts are None if nobody knows them.
     """
 
     by: str
@@ -454,7 +454,7 @@ class ContextCompacted(Event, frozen=True, tag="context_compacted"):
     opaque: bool = False
     """Whether only the provider can read the items in their place."""
     replaced: tuple[tuple[int, int], ...] = ()
-    """Stretches of the log that were replaced, as first place and place behind the last; empty where nobody knows."""
+    """Stretches of the log that were replaced, as first place and place behind the last; empty if nobody knows."""
     trigger: str | None = None
     """Its cause, such as ``auto`` or ``manual``."""
     model: str | None = None

@@ -72,7 +72,7 @@ it, on public runs of gpt-4.1: docs/studies/token_counts.md."""
 
 
 def known_error(tokenizer: Tokenizer) -> float | None:
-    """Return the error that a tokenizer is known to have, relative, None where nobody has measured it.
+    """Return the error that a tokenizer is known to have, relative, or None if nobody has measured it.
 
     Examples
     --------

@@ -20,7 +20,7 @@ class ArgumentError(NoeticConfigError, TypeError):
 
 
 def closest(name: object, known: Iterable[str]) -> str:
-    """Return the sentence that a misspelt name deserves, empty where nothing is like it."""
+    """Return the sentence that a misspelt name deserves, or empty if nothing is like it."""
     names = {one.casefold(): one for one in known}
     import difflib  # only ever wanted for an error message
 

@@ -50,7 +50,7 @@ class Work:
         self._next = time.monotonic() + FIRST_AFTER
         self.done = 0
         self.cut: str | None = None
-        """What an interrupt left: the result of the first `done` things. None where all are done."""
+        """What an interrupt left: the result of the first `done` things. None if all are done."""
 
     def each(self, things: Iterable[T]) -> Iterator[T]:
         """Yield things; each counts as done when the next one is asked for."""

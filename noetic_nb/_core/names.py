@@ -38,13 +38,13 @@ def skeleton(name: str) -> str:
 
 
 def looks_alike(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that another one could be taken for, None where there is none or it is that name."""
+    """Return the known name that another one could be taken for, or None if there is none or it is that name."""
     wanted = skeleton(name)
     return next((other for other in known if other != name and skeleton(other) == wanted), None)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant, None where none is near."""
+    """Return the known name that was probably meant, or None if none is near."""
     import difflib  # only ever wanted for an error message
 
     known = list(known)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the loop that is running in this thread, None where there is none."""
+    """Return the loop that is running in this thread, or None if there is none."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -42,7 +42,7 @@ class ShellResult:
     Attributes
     ----------
     exit_code : int or None
-        0 for success; None where the command was stopped because its time was over.
+        0 for success; None if the command was stopped because its time was over.
     stdout, stderr : str
         What it wrote; bytes that are no UTF-8 are replaced.
     timed_out : bool

@@ -114,7 +114,7 @@ class _RecordView:
 
 
 def _reading(name: str, doc: str, read: Callable[[Any], Any] = lambda value: value) -> Any:
-    """Return a property that reads one field of the record, None where it has no such field."""
+    """Return a property that reads one field of the record, or None if it has no such field."""
 
     def get(view: _RecordView) -> Any:
         value = getattr(view._record, name, None)

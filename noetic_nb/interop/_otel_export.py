@@ -159,7 +159,7 @@ class OTelExporter:
     # What every span has
 
     def _wire(self, event: ev.RunEvent) -> list[Any] | None:
-        """Return an event as data, with its number; None where all that it says are texts, and these are left out."""
+        """Return an event as data, with its number; None if all that it says are texts, and these are left out."""
         self._count += 1
         blank = _WITHOUT_TEXTS.get(type(event))
         if not self._content:

@@ -20,7 +20,7 @@ KNOWN_FIELDS: Final = frozenset({
     "id", "type", "status", "role", "content", "callId", "name", "arguments", "output", "summary", "serverCallId",
     "text", "annotations", "logprobs", "refusal", "imageUrl", "detail", "fileData", "fileId", "fileUrl", "filename",
 })  # fmt: skip
-"""Fields of items and content parts that read None where they are absent."""
+"""Fields of items and content parts that read None if they are absent."""
 
 
 def camel(name: str) -> str:
@@ -142,7 +142,7 @@ def thaw(value: Any) -> Any:
 
 
 def frozen_or_none(value: Any) -> Any:
-    """Return data as frozen JSON data, None where it is none: NaN, or objects that code passed."""
+    """Return data as frozen JSON data, or None if it is none: NaN, or objects that code passed."""
     try:
         return freeze(value)
     except ItemValidationError:

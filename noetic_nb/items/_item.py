@@ -71,7 +71,7 @@ _known_tally: Final = Item._tally.__get__  # type: ignore[attr-defined]
 
 
 def _kept(read: Any, item: Item) -> Any:
-    """Return the facts remembered of an item, None where there are none."""
+    """Return the facts remembered of an item, or None if there are none."""
     try:
         return read(item)
     except AttributeError:
@@ -79,7 +79,7 @@ def _kept(read: Any, item: Item) -> Any:
 
 
 def known_tokens(item: Item) -> int | None:
-    """Return the tokens of an item by the estimate, None where nobody has counted them yet."""
+    """Return the tokens of an item by the estimate, or None if nobody has counted them yet."""
     known: int | None = _kept(_known_tokens, item)
     return known
 

@@ -36,7 +36,7 @@ class MalformedItem(ItemValidationError):
 
 
 def problem_of(item: Item) -> str | None:
-    """Return why an item is not as its type must be, None where it is."""
+    """Return why an item is not as its type must be, or None if it is."""
     try:
         logged_item(item)
     except MalformedItem as exc:

@@ -291,7 +291,7 @@ def _holds(node: Any, wanted: Callable[[dict[str, Any]], bool]) -> bool:
 
 
 def without_json_form(schema: Any) -> str | None:
-    """Return the part of a core schema that has no JSON form, None where all has."""
+    """Return the part of a core schema that has no JSON form, or None if all has."""
     parts: Any = schema
     if type(schema) is dict:
         parts = schema.values()

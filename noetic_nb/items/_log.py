@@ -219,7 +219,7 @@ class ItemView(ItemSequence):
         return start - self._start
 
     def latest_user(self) -> int | None:
-        """Return where the newest user message of this view is, None where there is none; O(log n)."""
+        """Return where the newest user message of this view is, or None if there is none; O(log n)."""
         users = self._store.users
         found = bisect_left(users, self._stop) - 1
         return users[found] - self._start if found >= 0 and users[found] >= self._start else None

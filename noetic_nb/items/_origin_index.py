@@ -270,7 +270,7 @@ class OriginIndex:
         return None if found is None else self._sources[found]
 
     def first(self, value: Any) -> Origin | None:
-        """Return the first author of a value, None where there is none."""
+        """Return the first author of a value, or None if there is none."""
         source = self.first_source(value)
         return None if source is None else origin_in(source, value)
 

@@ -97,7 +97,7 @@ _IBAN_PART: Final = re.compile(r"[a-z0-9]{1,4}")
 
 
 def number_mark(text: str) -> str | None:
-    """Return a plain number in its one form, ``1e3`` as ``#1000``; None where it is none."""
+    """Return a plain number in its one form, ``1e3`` as ``#1000``; None if it is none."""
     if len(text) > MAX_DIGITS:
         return None
     try:

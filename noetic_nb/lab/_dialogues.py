@@ -16,13 +16,13 @@ class Evidence(NamedTuple):
     Attributes
     ----------
     item : str or None
-        The id of the message that says it; None where nobody has marked one.
+        The id of the message that says it; None if nobody has marked one.
     value : str or None
-        The words that count; None where they are not marked.
+        The words that count; None if they are not marked.
     owner : tuple of str
-        The names of whom it is true, such as a name and "my sister"; empty where they are not marked.
+        The names of whom it is true, such as a name and "my sister"; empty if they are not marked.
     attribute : tuple of str
-        Words of which a statement has at least one where it is about this; empty where they are not marked.
+        Words of which a statement has at least one where it is about this; empty if they are not marked.
     """
 
     item: str | None
@@ -39,7 +39,7 @@ class Question(NamedTuple):
     text, kind : str
         What is asked, and the kind under which it is counted.
     evidence : tuple of Evidence
-        All that must have been sent; empty where nothing that holds was said, as for what was deleted or never told.
+        All that must have been sent; empty if nothing that holds was said, as for what was deleted or never told.
     outdated : tuple of Evidence
         What held before, or was deleted: a wrong answer now.
     needs : tuple of Evidence
@@ -64,7 +64,7 @@ class Dialogue:
     """A dialogue: its sessions, a thread each, belong to one resource and hold messages, calls and outputs of tools, with ids.
 
     Questions are asked in the last session, each for itself: none is logged. Dialogues are told apart by `name`. `dates_ms` has
-    the time at which each session begins, None where it is not known; empty where none is.
+    the time at which each session begins, or None if it is not known; empty if none is.
     """
 
     name: str

@@ -128,7 +128,7 @@ class Trial:
         return tuple([rule.id for rule in self.rules.applicable(call.point, tool) if rule.id in self.without_judge])
 
     def at_once(self, call: RecordedCall) -> TrialResult | None:
-        """Return the result of rules that await nothing, which takes no loop; None where there is something to await."""
+        """Return the result of rules that await nothing, which takes no loop; None if there is something to await."""
         if self.needs_loop:
             return None
         coroutine = self.evaluate(call)

@@ -84,7 +84,7 @@ def load_trajectories(path: str | PathLike[str], *, name: str = "airline", max_b
     Returns
     -------
     list of Run
-        In the order of the file. ``meta`` has ``source``, ``domain`` (the name), ``model`` (None where nobody knows it),
+        In the order of the file. ``meta`` has ``source``, ``domain`` (the name), ``model`` (None if it is unknown),
         ``index``, ``task_id``, ``trial``, ``reward``, ``outcome`` (True for the full reward), ``task`` (what the simulated user
         wanted), ``policy`` (the system prompt) and ``estimated``. Durations and costs were not recorded and are None.
 
@@ -126,7 +126,7 @@ def load_tau2(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> list[
     list of Run
         In the order of the files. Only the agent's calls are tool calls; those of the user's own tools are in
         ``meta["unmapped"]``, with their turn. Other ``meta``: ``source``, ``domain``, ``model``, ``task_id`` and ``trial`` (None
-        where the file has lost them), ``reward``, ``outcome`` (True for the full reward, None where there is none), ``policy``,
+        where the file has lost them), ``reward``, ``outcome`` (True for the full reward, or None if there is none), ``policy``,
         and ``estimated``, the fields that are no measurement. Tokens, costs and times are the recorded ones where there are
         any; what nobody knows is None.
 
@@ -160,7 +160,7 @@ def load_agentdojo(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
     list of Run
         In the order of the file, or of the paths. ``meta`` has ``source``, ``domain`` and ``suite`` (the suite), ``model`` (the
         pipeline), ``task_id`` and ``user_task``, ``injection_task``, ``attack`` (bool), ``attack_type``, ``attack_succeeded``
-        (None where nothing was attacked), ``outcome`` (whether the user's task was done) and ``policy`` (the system prompt).
+        (None if nothing was attacked), ``outcome`` (whether the user's task was done) and ``policy`` (the system prompt).
 
     Raises
     ------
@@ -330,7 +330,7 @@ def agentdojo(suite: str, n: int | None = None) -> list[Run]:
     Returns
     -------
     list of Run
-        ``meta["attack_succeeded"]`` is None where nothing was attacked.
+        ``meta["attack_succeeded"]`` is None if nothing was attacked.
 
     Raises
     ------

@@ -229,7 +229,7 @@ class _Keeping:
 
 
 def _told(name: Any, given: Any) -> list[tuple[str, str]]:
-    """Return facts as pairs: the subject of each, empty where it has none, and the fact."""
+    """Return facts as pairs: the subject of each, or empty if it has none, and the fact."""
     told: list[tuple[str, str]] = []
     for one in (None,) if isinstance(given, str) else given:
         pair: Any = ("", one) if isinstance(one, str) else one

@@ -174,7 +174,7 @@ async def _summary(p: params.CompleteParams, summarise: Summarise | None, model:
 
 
 def _of_this_execution(log: Sequence[Item]) -> list[Item]:
-    """Return the items from the last user message on, which began this execution, or all where there is none."""
+    """Return the items from the last user message on, which began this execution, or all if there is none."""
     for position in range(len(log) - 1, -1, -1):
         if log[position].get("role") == "user" and log[position]["type"] == "message":
             return list(log[position:])

@@ -39,7 +39,7 @@ class PlanProblem(ValueError):
 
 
 def slug_problem(name: str) -> str | None:
-    """Return the fault of the name of a workflow, None where there is none."""
+    """Return the fault of the name of a workflow, or None if there is none."""
     if len(name) <= _SLUG_CHARS and _SLUG.fullmatch(name):
         return None
     return (
@@ -100,7 +100,7 @@ def references(document: Mapping[str, Any]) -> list[str]:
 def cycle_in(
     start: Mapping[str, Any], workflows: Mapping[str, Mapping[str, Any]], *, clear: set[str] | None = None
 ) -> list[str] | None:
-    """Return names that refer to each other in a circle, None where there is none; names in `clear` lead into none."""
+    """Return names that refer to each other in a circle, or None if there is none; names in `clear` lead into none."""
     clear = set() if clear is None else clear
 
     def walk(document: Mapping[str, Any], path: list[str]) -> list[str] | None:
@@ -385,7 +385,7 @@ def _unknown(name: str, state: dict[str, Any]) -> str:
 
 
 def _not_ready(state: dict[str, Any]) -> str | None:
-    """Return why a plan cannot be carried out yet, None where it can."""
+    """Return why a plan cannot be carried out yet, or None if it can."""
     if not state["prd"]:
         return "Not done: the requirements are missing; write them with update_prd."
     if state["planTree"] is None:

@@ -144,7 +144,7 @@ def regulator_of(layer: MemoryLayer) -> Regulator | None:
 
 
 def factory_of(layer: MemoryLayer) -> RegulatorFactory | None:
-    """Return the factory of a layer of `regulation`, None where it has none."""
+    """Return the factory of a layer of `regulation`, or None if it has none."""
     given = getattr(getattr(layer.hooks.recall, "__self__", None), "given", None)
     return None if isinstance(given, Regulator) else given
 
@@ -255,7 +255,7 @@ class _Regulation:
         )
 
     def task(self, ctx: ExecutionContext) -> Regulator:
-        """Return the regulator of a thread, forked from the template where there is none yet."""
+        """Return the regulator of a thread, forked from the template if there is none yet."""
         # By thread: what is counted belongs to a task, and a task is a thread, of one person.
         key = resolve_scope_key("resource", ctx)
         found = self.home(ctx).tasks.get((ctx.thread_id, key))

@@ -22,7 +22,7 @@ class Exercise:
     answer : str
         The name that the answer has in the notebook; a class is graded by it.
     examine : callable
-        Takes the answer and returns what is wrong with it in one or two sentences, None where it is right. It tries cases that
+        Takes the answer and returns what is wrong with it in one or two sentences, or None if it is right. It tries cases that
         the notebook does not show, and may be async.
     hints : tuple of str
         Told one more with each try that is wrong, from the second on.
@@ -50,7 +50,7 @@ class Verdict:
     is_right : bool
         Whether every case came out as it must.
     why : str
-        What is wrong, empty where nothing is.
+        What is wrong, or empty if nothing is.
     hints : tuple of str
         Those told so far.
 

@@ -57,7 +57,7 @@ async def _examined(exercise: Exercise, answer: Any) -> str | None:
 
 
 def examined(exercise: Exercise, answer: Any) -> str | None:
-    """Return the fault of an answer, None where it is right; counts no try."""
+    """Return the fault of an answer, or None if it is right; counts no try."""
     return run_sync(_examined(exercise, answer))
 
 
@@ -74,7 +74,7 @@ def check(exercise: str, answer: Any) -> Verdict:
     Returns
     -------
     Verdict
-        True where the answer is right. An error of the answer is said there and not raised.
+        True if the answer is right. An error of the answer is said there and not raised.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S, progress: Progres
     pandas.DataFrame
         A row for each notebook, by the name of its file: a column for each exercise that any of them asks, with ``"right"``,
         ``"not yet"`` or ``"missing"``; how many are ``right``; and the ``error`` of a notebook that cannot be read or run to
-        its end, or has a cell that is no Python, empty where there is none. Cells that raise do not end a notebook.
+        its end, or has a cell that is no Python, or empty if there is none. Cells that raise do not end a notebook.
         ``attrs["stopped"]`` says why rows are missing, or is None.
 
     Raises

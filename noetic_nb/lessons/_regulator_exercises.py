@@ -55,7 +55,7 @@ def best_threshold(good: Sequence[int], failed: Sequence[int], allowed: float) -
     """Return the threshold that stops most failed runs and at most the allowed share of the good ones.
 
     Runs are given as their numbers of calls; one is stopped where it reaches the threshold, one of the numbers of `failed`.
-    None where every threshold that stops a failed run stops too many good ones. It is the "split" of
+    None if every threshold that stops a failed run stops too many good ones. It is the "split" of
     docs/behaviour/lab.md, "Thresholds from outcomes".
     """
     # Each candidate is a failed run, so a lower one stops more of them: the lowest that is legal is the best.

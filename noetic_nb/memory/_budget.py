@@ -256,7 +256,7 @@ class ProjectedHistory(NamedTuple):
 
 
 def latest_user(history: Sequence[Item]) -> int | None:
-    """Return where the newest user message of a history is, None where there is none."""
+    """Return where the newest user message of a history is, or None if there is none."""
     if isinstance(history, ItemView):
         return history.latest_user()
     for position in range(len(history) - 1, -1, -1):
@@ -318,7 +318,7 @@ def _tail_start(
 
 
 def must_send(history: Sequence[Item], tokenizer: Tokenizer = estimate_tokens) -> int:
-    """Return the tokens of the latest user message, which no layer's item may take; 0 where there is none."""
+    """Return the tokens of the latest user message, which no layer's item may take; 0 if there is none."""
     user = latest_user(history)
     return 0 if user is None else _counts(history, tokenizer)(user)
 

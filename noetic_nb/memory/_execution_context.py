@@ -90,7 +90,7 @@ def compacted(note: Compacted) -> None:
 
 
 def noted(notes: HookNotes) -> tuple[dict[str, TraceValue] | None, tuple[Mapping[str, Any], ...]]:
-    """Return the attributes among some notes, None where there are none, and the events."""
+    """Return the attributes among some notes, or None if there are none, and the events."""
     attributes = dict([note for note in notes if isinstance(note, tuple)])
     return attributes or None, tuple([note for note in notes if isinstance(note, Mapping)])
 
@@ -156,7 +156,7 @@ class ExecutionContext:
     step_number : int
         Steps dispatched so far.
     call_model : callable, optional
-        ``await call_model(HookModelRequest(...))``; None where no model is configured.
+        ``await call_model(HookModelRequest(...))``; None if no model is configured.
     token_usage : Usage
         Tokens spent so far in this execution.
     cost : float
@@ -164,7 +164,7 @@ class ExecutionContext:
     tokenize : callable
         From text to tokens.
     read_layer_state : callable
-        A copy of the current state of another layer, by its id; None where it has none.
+        A copy of the current state of another layer, by its id; None if it has none.
     turn : int
         Number of the turn in its thread, 1 for the first; 0 outside of turns.
     clock, ids : Clock, Ids
@@ -176,16 +176,16 @@ class ExecutionContext:
     sink : EventSink, optional
         Where a layer may record what it did.
     fs : fsspec filesystem, folder or URL, optional
-        The agent's files: ``fs.cat_file("a.md")``, ``fs.ls("")``; None where the harness was given none.
+        The agent's files: ``fs.cat_file("a.md")``, ``fs.ls("")``; None if the harness was given none.
     shell : Shell, optional
-        Runs commands: ``await shell.run("ls")``; None where the harness was given none.
+        Runs commands: ``await shell.run("ls")``; None if the harness was given none.
     home : object
         The storage of the harness: what a layer keeps in the process it keeps for each apart, as other agents have threads of
         the same names.
     past_calls : callable
         The tool calls of the whole execution tree so far, as `PastCall`.
     known_tools : callable
-        The JSON Schemas of the tools that the agent may be offered, by name, as `known_tools(is_over)`; None where functions
+        The JSON Schemas of the tools that the agent may be offered, by name, as `known_tools(is_over)`; None if functions
         choose them and none has been offered yet. At the end of an execution, `is_over`, those that were offered count.
 
     Examples

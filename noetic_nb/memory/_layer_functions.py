@@ -28,7 +28,7 @@ class BuiltIn:
     args: tuple[Any, ...]
     named: Mapping[str, Any]
     placement: Literal["prefix", "suffix"] | None = None
-    """Where its user put it, None where that is as the function has it."""
+    """Where its user put it, or None if that is as the function has it."""
 
     @property
     def kind(self) -> str:

@@ -381,7 +381,7 @@ class LayerStack:
         Returns
         -------
         dict of str to Exception, or None
-            As `dispose`; None where there is something to wait for, and nothing was done.
+            As `dispose`; None if there is something to wait for, and nothing was done.
         """
         if (
             not _ENDING.isdisjoint(self.hooks)

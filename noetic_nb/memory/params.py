@@ -198,7 +198,7 @@ class BeforeToolCallParams(_BeforeToolCall):
     tool_args : mapping
         What the tool will get, as JSON data: validated, coerced, defaults filled in, by the keys of its schema.
     raw_args : object
-        What the model wrote, as parsed JSON; None where nobody knows, as for most imported runs.
+        What the model wrote, as parsed JSON; None if nobody knows, as for most imported runs.
     so_far : SteeringDecision
         What the layers before this one decided together.
     provenance : callable or None
@@ -225,7 +225,7 @@ class BeforeToolCallParams(_BeforeToolCall):
 
     @property
     def raw_args(self) -> Any:
-        """The arguments as the model wrote them, as parsed JSON; None where they are not known."""
+        """The arguments as the model wrote them, as parsed JSON; None if they are not known."""
         return own_copy(self[8])
 
     @property

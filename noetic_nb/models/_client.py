@@ -151,7 +151,7 @@ CUT_OFF: Final = frozenset({"length", "content_filter"})
 class ModelResponse(NamedTuple):
     """A model's answer. `cost` is in US dollars, None when unknown.
 
-    `finish_reason` says why it ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``, or None where the
+    `finish_reason` says why it ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``, or None if the
     client does not know. What a client gives in other words is read by `finish_reason_of`.
     """
 

@@ -1,6 +1,6 @@
 """The errors of model clients, made in one place so that a scripted fault looks exactly like a real one.
 
-Every one carries `usage` and `cost`: what the provider had charged when it failed, zero and None where it did not say.
+Every one carries `usage` and `cost`: what the provider had charged when it failed, zero and None if it did not say.
 A failed call still costs money, and whoever keeps the books needs the figures. What the SDK raises is translated here and
 then dropped, not chained: it holds the request with its headers, and its message may repeat the key.
 """

@@ -75,7 +75,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str | None:
-        """Return the key itself, None where there is none."""
+        """Return the key itself, or None if there is none."""
         return self._value
 
     def __repr__(self) -> str:

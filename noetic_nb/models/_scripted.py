@@ -159,7 +159,7 @@ class ScriptedModel:
 
     @property
     def remaining(self) -> int | None:
-        """Lines not yet performed, over all lists; None where only functions answer, which never run out."""
+        """Lines not yet performed, over all lists; None if only functions answer, which never run out."""
         parts = [*self._parts.values()] if self._only is None else [self._only]
         lists = [part for part in parts if part.function is None]
         return sum(len(part.lines) - part.position for part in lists) if lists else None

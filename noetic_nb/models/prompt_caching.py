@@ -135,7 +135,7 @@ packaged conversations of a retail desk with gpt-4.1, of August 2025, held again
 
 @cache
 def cache_rules(model: str) -> CacheRules | None:
-    """Return how the provider of a model caches prompts, None where it does not say so precisely, or is not known.
+    """Return how the provider of a model caches prompts, or None if it does not say so precisely, or is not known.
 
     A name may have its provider in front (``openai/gpt-4o``), or `SIMULATED`.
     See docs/behaviour/models.md, "Caching of prompts".

@@ -46,7 +46,7 @@ MEAN: Final = 0.016
 
 
 class PairNumbers(NamedTuple):
-    """The turns of a pair in words, and of both sides the context in tokens and the cost in US dollars, None where not known.
+    """The turns of a pair in words, and of both sides the context in tokens and the cost in US dollars, or None if not known.
 
     `differences` is the number of rows that differ, None of a pair that nobody has looked at.
     """

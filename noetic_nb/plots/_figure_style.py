@@ -78,7 +78,7 @@ class ShownAxes(Axes):
     """Axes of a figure that pyplot does not know; a notebook shows the figure."""
 
     in_dark: Callable[[], Axes] | None = None
-    """Draws the same for a dark page; None where the ground was chosen."""
+    """Draws the same for a dark page; None if the ground was chosen."""
     about: str = ""
     """What the figure shows, for a reader who does not see it."""
 

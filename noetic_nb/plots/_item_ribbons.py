@@ -75,7 +75,7 @@ def ribbon_scene(
 
 
 def _columns(stretch: tuple[int, int], shown: Sequence[int], part: range, size: int) -> tuple[int, int] | None:
-    """Return the first column of a stretch of calls and the one behind its last, None where none of it is drawn."""
+    """Return the first column of a stretch of calls and the one behind its last, or None if none of it is drawn."""
     first = max(bisect_left(shown, stretch[0]), part.start)
     stop = min(bisect_right(shown, stretch[1]), part.stop)
     return None if stop <= first else ((first - part.start) // size, (stop - 1 - part.start) // size + 1)

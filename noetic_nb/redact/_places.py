@@ -129,7 +129,7 @@ def in_pair(name: str, value: str) -> bool:
 
 
 def beside_option(option: str, value: str) -> int | None:
-    """Return the start of the secret after an option of a command line, None where there is none."""
+    """Return the start of the secret after an option of a command line, or None if there is none."""
     if option in ("-u", "-U", "--user", "--proxy-user"):
         name, sign, rest = value.partition(":")
         return len(name) + 1 if sign and _worth(rest, "password") else None

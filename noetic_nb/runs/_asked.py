@@ -163,7 +163,7 @@ class AskedEvents(LabelledEvents):
         float or None
             The sum over the calls, those of children, judges and layers included, and over compactions that were billed apart.
             ``meta["cost"]`` of an imported run counts where its calls have no costs of their own. A call without one is priced by
-            its tokens, its model and its time; input that nobody says was cached has the full price. None where the price of a
+            its tokens, its model and its time; input that nobody says was cached has the full price. None if the price of a
             call is not known, or its tokens are estimated.
 
         Examples

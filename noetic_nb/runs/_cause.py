@@ -63,7 +63,7 @@ class CauseReader:
         self._lock = threading.RLock()  # a run is asked from several threads, and what has been read is kept
 
     def item_of(self, event: RunEvent, origin: Origin) -> Item | None:
-        """Return the item that an origin names, a layer's as well; None where the run does not have it."""
+        """Return the item that an origin names, a layer's as well; None if the run does not have it."""
         return self._items.get((event.where.thread_id, origin.item or ""))
 
     def decided(self, at: int) -> int:
@@ -73,7 +73,7 @@ class CauseReader:
             return self._decided.get(at, at)
 
     def call_of(self, thread_id: str, item: int) -> int | None:
-        """Return the place of the tool call that an item in the log of a thread asks for, None where it asks for none."""
+        """Return the place of the tool call that an item in the log of a thread asks for, or None if it asks for none."""
         events = self._run.events
         for at in range(len(events) - 1, -1, -1):
             event = events[at]

@@ -63,7 +63,7 @@ _LABELS: Final = (
     "attack_succeeded",
     "outcome",
 )
-"""What every run of somebody else's says of itself, None where nobody knows it."""
+"""What every run of somebody else's says of itself, or None if it is unknown."""
 
 
 def conversation_events(

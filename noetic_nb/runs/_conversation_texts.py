@@ -163,7 +163,7 @@ def clean_meta(meta: Mapping[str, Any], redaction: Redaction) -> Mapping[str, An
 
 
 def said(items: Sequence[Item]) -> str | None:
-    """Return the text of messages, None where there is nothing but empty text in them."""
+    """Return the text of messages, or None if there is nothing but empty text in them."""
     messages = [item for item in items if item["type"] == "message"]
     text = "".join(map(item_text, messages))
     # A picture, too, says something.
@@ -180,7 +180,7 @@ def reads_as_error(output: str) -> bool:
 
 
 def read_object(text: str) -> Mapping[str, Any] | None:
-    """Return the arguments that a text holds, frozen; None where it holds none."""
+    """Return the arguments that a text holds, frozen; None if it holds none."""
     return _known_object(text) if len(text) <= _SHORT_ARGUMENTS else _parsed_object(text)
 
 

@@ -210,7 +210,7 @@ def with_labels_of(made: T, run: GrowingEvents) -> T:
 
 
 def outcome_of(run: LabelledEvents, name: str) -> Any:
-    """Return the outcome of a run by its name, a label on which raters agree or a key of meta; None where they differ."""
+    """Return the outcome of a run by its name, a label on which raters agree or a key of meta; None if they differ."""
     labels = labels_in(run)
     if not any(label.name == name and label.target == (None,) * 4 for label in labels):
         return run.meta.get(name)

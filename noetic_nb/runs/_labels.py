@@ -362,7 +362,7 @@ def in_force(labels: Iterable[Label]) -> list[Label]:
 
 
 def agreed_value(labels: Sequence[Label], name: str) -> Value | None:
-    """Return the label of a whole run: that of the consensus, else the one that all raters gave; None where they differ."""
+    """Return the label of a whole run: that of the consensus, else the one that all raters gave; None if they differ."""
     about = [label for label in labels if label.name == name and label.target == (None,) * 4]
     decided = [label for label in about if label.by == CONSENSUS]
     values = {(type(label.value), label.value) for label in decided or about}

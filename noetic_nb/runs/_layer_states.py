@@ -57,7 +57,7 @@ class Track:
     of_children: dict[str, Write] = field(default_factory=dict)
 
     def at_end_of(self, turn: int) -> Write | None:
-        """Return the last write up to the end of a turn that was no child's; None where none is recorded."""
+        """Return the last write up to the end of a turn that was no child's; None if none is recorded."""
         write = self.newest
         while write is not None and write.event.where.turn > turn:
             write = write.last
@@ -91,7 +91,7 @@ class StateIndex:
         return found
 
     def take(self, event: RunEvent, _seq: int | None = None, _call: int | None = None) -> Track | None:
-        """Read one event; returns the track it belongs to, the first of several, None where it says nothing of a state."""
+        """Read one event; returns the track it belongs to, the first of several, or None if it says nothing of a state."""
         track = self._read(event)
         if track is not None:
             self.turn = event.where.turn

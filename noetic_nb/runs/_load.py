@@ -174,7 +174,7 @@ class RunFile:
     numbers: list[int]  # the number of each event, in their order
     parts: list[Part]  # what was appended, in the order of the file; a change of meta is a part without events
     ends: list[int]
-    """Where the members of the file end, up to the last whole part; empty where it is not a file of one part each."""
+    """Where the members of the file end, up to the last whole part; empty if it is not a file of one part each."""
 
 
 def read_run(

@@ -19,7 +19,7 @@ _LEFT_OUT: Final = "Nothing: the part was left out."
 
 
 def size_words(event: ContextCompacted) -> str:
-    """Return the tokens before and after; empty where nobody knows them.
+    """Return the tokens before and after; empty if nobody knows them.
 
     Examples
     --------

@@ -250,7 +250,7 @@ class RunOrigins:
         self._seqs: list[int] | None = None
 
     def at(self, event: ev.SteeringDecided | ev.ToolCalled, seq: int) -> Provenance | None:
-        """Return where values come from, for a decision or call by its number; None where the run has let it go."""
+        """Return where values come from, for a decision or call by its number; None if the run has let it go."""
         place = place_of(self._run, seq, event)
         if place is None:
             return None

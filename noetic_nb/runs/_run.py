@@ -250,7 +250,7 @@ class Run(AskedEvents):
 
     @property
     def bundle(self) -> dict[str, Any] | None:
-        """The set-up of the run, as data: None where it is not known.
+        """The set-up of the run, as data: None if it is not known.
 
         ``config`` is what `load_config` reads, ``rules`` what a rule file holds (None without rules), as they are now;
         ``sources`` are the texts of Python rules by their ids, and ``notes`` those of `notes`. Functions, tools and layers of

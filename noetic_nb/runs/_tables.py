@@ -19,7 +19,7 @@ items          an item of the log          position, origin, item_id, type, role
                                            counter (what counted the tokens), sent_from, sent_until (the first and the
                                            last of the agent's model calls that sent it; missing where none did), fate
                                            (why the last call that had it in its log did not send it: budget, window,
-                                           summary, compaction, cleared; None where it did)
+                                           summary, compaction, cleared; None if it did)
 spans          a call of a layer's hook    layer_id, hook, duration_ms, status, allocated, used, yielded, item_count,
                                            error, depth
 tools          a settled tool call         tool_name, call_id, args (what the tool got), output, duration_ms, status,

@@ -44,11 +44,11 @@ class TurnSummary:
     stopped : mapping or None
         The decision that stopped it, in its plain form.
     input_tokens, output_tokens : int or None, tokens
-        Those of the turn, judges and layers included; None where nobody counted them.
+        Those of the turn, judges and layers included; None if nobody counted them.
     cost : float or None
-        US dollars, as far as prices are known; None where it called models and no price is.
+        US dollars, as far as prices are known; None if it called models and no price is.
     duration_ms : float or None
-        None while the turn runs, and where nobody knows it.
+        None while the turn runs, and if it is unknown.
     resource_id : str or None
         On whose behalf it ran.
     views : tuple of ViewAssembled
@@ -58,7 +58,7 @@ class TurnSummary:
     qualities : tuple of float
         The grades it was given, 0 to 1.
     finish_reason : str or None
-        Why the last answer ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``; None where not known.
+        Why the last answer ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``; None if not known.
     warnings : tuple of WarningRaised
         What went wrong and did not end it, in order.
     """

@@ -68,7 +68,7 @@ def counted_calls(run: Run, calibration: TokenCalibration) -> Iterator[CountedCa
 
 
 def _sent(request: RecordedRequest) -> Sequence[Item] | None:
-    """Return the items a call was sent, all of its log where its request is not in the run; None where items are missing."""
+    """Return the items a call was sent, all of its log where its request is not in the run; None if items are missing."""
     if request.view is None:
         return None if request.first or request.known is None else tuple(request.known)
     found = [sent.item for sent in request.items]

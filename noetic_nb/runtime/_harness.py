@@ -290,7 +290,7 @@ class AgentHarness(HarnessThreads):
         Returns
         -------
         bool
-            False where no turn was running.
+            False if no turn was running.
         """
         session = self._threads.by_id.get(thread_id)
         return session is not None and session.abort(reason)
@@ -405,7 +405,7 @@ class AgentHarness(HarnessThreads):
 
     @property
     def approve(self) -> Approve | None:
-        """The callback before a call that needs approval; None where such calls are denied at once."""
+        """The callback before a call that needs approval; None if such calls are denied at once."""
         return self._engine.approve
 
     def _subscribers_changed(self) -> None:

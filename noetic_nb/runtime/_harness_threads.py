@@ -220,7 +220,7 @@ class HarnessThreads:
         Returns
         -------
         bool
-            False where there was no such thread.
+            False if there was no such thread.
 
         Raises
         ------
@@ -283,7 +283,7 @@ class HarnessThreads:
         Returns
         -------
         bool
-            False where no such thread is saved.
+            False if no such thread is saved.
 
         Raises
         ------
@@ -301,7 +301,7 @@ class HarnessThreads:
         Returns
         -------
         bool
-            False where there was no such thread.
+            False if there was no such thread.
 
         Raises
         ------

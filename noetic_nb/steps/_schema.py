@@ -299,7 +299,7 @@ def _check_references(root: Any, registry: Any) -> None:
 
 
 def _problem(value: Any, validator: Any) -> str:
-    """Return why a value does not fit, empty where it does."""
+    """Return why a value does not fit, or empty if it does."""
     from jsonschema.exceptions import best_match
 
     try:

@@ -287,7 +287,7 @@ DESCRIBE: Final = "The model chooses by these words: write a docstring, and anno
 
 
 def lacking(tool: Tool) -> str:
-    """Return the gaps in the definition of a tool, for the model, as a sentence; empty where it tells all it should."""
+    """Return the gaps in the definition of a tool, for the model, as a sentence; empty if it tells all it should."""
     properties = tool.spec.parameters.get("properties")
     fields = properties.items() if isinstance(properties, Mapping) else ()
     untyped = [name for name, field in fields if isinstance(field, Mapping) and not field.keys() & _TYPED]
@@ -374,5 +374,5 @@ class ToolSet:
         return self._offered
 
     def find(self, name: object) -> Tool | None:
-        """Return the tool of a name in either form, None where there is none."""
+        """Return the tool of a name in either form, or None if there is none."""
         return self._by_name.get(name) if isinstance(name, str) else None

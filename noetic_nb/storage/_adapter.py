@@ -132,7 +132,7 @@ class ScopedStorage:
         return await self.storage.get(self.prefix + key)
 
     async def get_text(self, key: str) -> str | None:
-        """Return the JSON text under a key of this namespace, None where there is none: cheaper to compare than the value."""
+        """Return the JSON text under a key of this namespace, or None if there is none: cheaper to compare than the value."""
         read = getattr(self.storage, "get_text", None)
         if read is None:
             return None

@@ -155,7 +155,7 @@ class SQLiteStorage:
         return await self._read(lambda reader: reader.get_text(key))
 
     async def get_version(self, key: str) -> int | None:
-        """Return the version of a key, None where it is missing; its value is not read."""
+        """Return the version of a key, or None if it is missing; its value is not read."""
         db.check_key(key)
         self._writer.check_open()
         return await self._read(lambda reader: reader.get_version(key))

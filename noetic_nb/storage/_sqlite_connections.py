@@ -138,7 +138,7 @@ class Writer:
             raise NoeticError("storage_failed", what, hint=hint, path=self._path)
 
     def _write_here(self, job: Job) -> bool:
-        """Commit a job now; False where that did not work at once, be it that another process is writing."""
+        """Commit a job now; False if that did not work at once, be it that another process is writing."""
         start = perf_counter()
         try:
             self._transaction([job])()

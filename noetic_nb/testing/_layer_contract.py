@@ -219,7 +219,7 @@ class _Trial:
         await self._variables_around_hooks(before)
 
     async def conversation(self) -> bool:
-        """Hold a conversation; False where the layer cannot even begin."""
+        """Hold a conversation; False if the layer cannot even begin."""
         log = ItemLog()
         for number in range(TURNS):
             if not await self._turn(self.stack, "a", log, number, is_last=number == TURNS - 1):

@@ -119,7 +119,7 @@ class _Trial:
         return await self._answer("complete()", self.watch.call("complete", call))
 
     async def _answer(self, what: str, call: Awaitable[Any]) -> Any:
-        """Wait for an answer; `_NO_ANSWER` where there is none, noted unless the client failed as it may."""
+        """Wait for an answer; `_NO_ANSWER` if there is none, noted unless the client failed as it may."""
         try:
             return await limited(call, LIMIT_S)
         except NoeticError as exc:

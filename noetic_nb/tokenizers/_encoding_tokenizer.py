@@ -105,7 +105,7 @@ def pieces(text: str, most: int = MAX_PIECE) -> Iterable[str]:
 
 
 def _last_safe(text: str, start: int, end: int) -> int | None:
-    """Return the last place to cut after `start` and not behind `end`, None where there is none."""
+    """Return the last place to cut after `start` and not behind `end`, or None if there is none."""
     low = end
     # From behind, in ever longer steps: most texts have one within a few words.
     for reach in (128, 1024, end - start):
@@ -129,7 +129,7 @@ class EncodingTokenizer:
     name : str
         Of the encoding.
     known_error : float or None
-        Mean of the absolute relative error of a whole request against reported usage; None where it was not measured.
+        Mean of the absolute relative error of a whole request against reported usage; None if it was not measured.
     framing : Framing
         What is added around texts.
     """

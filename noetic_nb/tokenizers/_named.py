@@ -75,7 +75,7 @@ def get(name: str) -> Tokenizer:
     -------
     callable
         From text to tokens, with ``name`` and ``known_error``: the mean absolute relative error of a whole request against
-        the usage that was reported, on public runs; None where nobody has measured it.
+        the usage that was reported, on public runs; None if nobody has measured it.
 
     Raises
     ------

@@ -21,12 +21,12 @@ class Reconciled(NamedTuple):
 
     @property
     def unexplained(self) -> int | None:
-        """Reported tokens that no part of the plan accounts for, negative where less was billed; None where nobody knows."""
+        """Reported tokens that no part of the plan accounts for, negative where less was billed; None if nobody knows."""
         return None if self.reported is None else self.reported - self.planned
 
     @property
     def error(self) -> float | None:
-        """How far planned is off, relative to reported: -0.1 is a tenth too low; None where nobody knows."""
+        """How far planned is off, relative to reported: -0.1 is a tenth too low; None if nobody knows."""
         return None if not self.reported else self.planned / self.reported - 1
 
 

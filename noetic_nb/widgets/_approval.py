@@ -60,7 +60,7 @@ class Place(Protocol):
     """Where questions may be asked instead of below the cell."""
 
     def ask(self, words: QuestionWords) -> Asked | None:
-        """Ask; None where nobody would see it."""
+        """Ask; None if nobody would see it."""
         ...
 
 

@@ -372,7 +372,7 @@ def _finding(path: str, kind: str, level: str, text: str) -> dict[str, str]:
 
 
 def _data(path: str) -> Any:
-    """Return a file as JSON data, None where it is none."""
+    """Return a file as JSON data, or None if it is none."""
     try:
         with regular_file(path) as file:
             return json.loads(file.read())

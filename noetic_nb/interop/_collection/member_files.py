@@ -166,7 +166,7 @@ class Members:
         return str(path) if self.base is None else path.relative_to(self.base).as_posix()
 
     def path_of(self, key: Key) -> Path | None:
-        """Return the file of a run, None where it has none."""
+        """Return the file of a run, or None if it has none."""
         if key[0] == _IN_MEMORY:
             return None
         return Path(key[0]) if self.base is None else self.base / key[0]

@@ -112,7 +112,7 @@ class Expression:
         raise _invalid(f"{word!r} is not a {kind}", self.text, PYTHON.get(word, hint))
 
     def values(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Return the value for each row; None where it asks for a fact that nobody knows."""
+        """Return the value for each row; None if it asks for a fact that nobody knows."""
         for name, key in self._names:
             if key is not None and rows and not any(key in row[name] for row in rows):
                 keys = sorted({each for row in rows for each in row[name]})
@@ -241,7 +241,7 @@ class RunCollection(Sequence[Run]):
         return self._of([key for key in self._keys if key in found])
 
     def sort(self, by: str, *, descending: bool = False) -> RunCollection:
-        """Return the runs in the order of an expression, such as ``"cost"``; those where it is not known stand last."""
+        """Return the runs in the order of an expression, such as ``"cost"``; those without a value stand last."""
         values = Expression(by).values(self.rows())
         known = [(value, key) for value, key in zip(values, self._keys, strict=True) if value is not None]
         try:
@@ -287,7 +287,7 @@ class RunCollection(Sequence[Run]):
     def split(self, share: float = 0.5, *, by: str = "task", seed: int = 0) -> tuple[RunCollection, RunCollection]:
         """Return two parts by chance, about `share` of the runs in the first; no value of `by`, such as a task, is in both.
 
-        A run where it is not known stands for itself.
+        A run whose task is unknown stands for itself.
         """
         if not isinstance(share, int | float) or not 0 <= share <= 1:
             raise NoeticConfigError(

@@ -152,7 +152,7 @@ def _is_list(data: Any) -> bool:
 
 
 def _talk(data: Any) -> _Talk | None:
-    """Return the messages of a document or of a framework's object; None where there are none."""
+    """Return the messages of a document or of a framework's object; None if there are none."""
     if _is_list(data):
         return None if recognise(data) is None else (data, {})
     if isinstance(data, Mapping):

@@ -74,7 +74,7 @@ def _heads_sent(simulations: list[Any]) -> dict[int, dict[str, float | None]]:
 
 
 def _simulated_user(messages: list[dict[str, Any]]) -> dict[str, float] | None:
-    """Return the tokens and the cost of the model that played the user: no call of the agent. None where neither is known."""
+    """Return the tokens and the cost of the model that played the user: no call of the agent. None if neither is known."""
     sums: dict[str, float] = {}
     for message in messages:
         usage, cost = known_usage(message.get("usage"), "openai"), money(message.get("cost"))

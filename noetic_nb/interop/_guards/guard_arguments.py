@@ -33,7 +33,7 @@ class Bound(NamedTuple):
     """What the tool is called with: copies, but for what is the framework's and objects of other classes."""
     values: Mapping[str, Any]  # the judged arguments as Python values
     now: Callable[[], Any] | None = None
-    """Returns what `args` would be by now; None where nobody can change the values."""
+    """Returns what `args` would be by now; None if nobody can change the values."""
     call_id: str = ""
 
 

@@ -149,7 +149,7 @@ class _Feed:
             self._ctx = None
 
     def _context(self, query: str) -> ExecutionContext:
-        """Return the execution of this turn, begun where there is none."""
+        """Return the execution of this turn, begun if there is none."""
         if self._ctx is None:
             self._turn += 1
             self._ctx = ExecutionContext(

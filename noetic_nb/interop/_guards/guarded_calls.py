@@ -123,7 +123,7 @@ class Guard:
         self.names: set[str] = set()
         """The names of the guarded tools, as rules see them."""
         self.schemas: dict[str, Mapping[str, Any] | None] = {}
-        """The JSON Schemas of their arguments; None where a tool does not say."""
+        """The JSON Schemas of their arguments; None if a tool does not say."""
         # The ledger is in the run, and nobody recalls: no rows of the layer's own, and no verdict that comes later.
         layer = steering(rules, max_ledger_entries=0, on_error=on_error, timeouts=timeouts, late_verdicts=False)
         layers: list[MemoryLayer] = [layer]
@@ -248,7 +248,7 @@ class GuardedCall:
         )
 
     async def refused(self) -> bool:
-        """Decide; True where the call must not be made, nor may it where this raises, as with ``MISSING_CALL_MODEL``."""
+        """Decide; True if the call must not be made, nor may it where this raises, as with ``MISSING_CALL_MODEL``."""
         guard, tree, bound = self._guard, self._tree, self._bound
         try:
             if tree.stop is not None:

@@ -177,7 +177,7 @@ def warn_of_unknown_targets(guard: Guard, tools: Iterable[Any]) -> None:
 
 
 def _described(tool: Any) -> tuple[str, Mapping[str, Any] | None]:
-    """Return the name of a tool and the JSON Schema of its arguments, None where it does not say."""
+    """Return the name of a tool and the JSON Schema of its arguments, or None if it does not say."""
     while isinstance(tool, functools.partial):
         tool = tool.func
     if isinstance(tool, Tool):

@@ -44,7 +44,7 @@ class History:
         return self._read
 
     def _new(self) -> list[Any] | None:
-        """Return the messages behind the last answer as they were written; None where that is not known."""
+        """Return the messages behind the last answer as they were written; None if that is not known."""
         raw = self._raw
         if self._read is not None or raw is None:
             return None
@@ -126,7 +126,7 @@ class Dialect:
 
 
 def counted(span: Span, numbers: Mapping[str, Sequence[str]]) -> dict[str, int] | None:
-    """Return the numbers of tokens that are known, each by the first of its attributes; None where none is."""
+    """Return the numbers of tokens that are known, each by the first of its attributes; None if none is."""
     about = span.attributes
     found: dict[str, int] = {}
     for number, names in numbers.items():

@@ -50,7 +50,7 @@ class Call:
 
 @dataclass(slots=True)
 class Result:
-    """The result of a tool; `failed` is None where it is not known."""
+    """The result of a tool; `failed` is None if it is not known."""
 
     call_id: str | None
     name: str | None
@@ -249,7 +249,7 @@ def _block(part: Any) -> Text | Call | Result | Other:
 
 
 def _wrapped(part: Mapping[str, Any], kind: str | None) -> Text | Call | Result | Other | None:
-    """Return a block that stands below a key that names its kind; None where it does not."""
+    """Return a block that stands below a key that names its kind; None if it does not."""
     if not _CALL_KEYS.isdisjoint(part):
         return _call(part.get("toolUse") or part.get("function_call") or part.get("functionCall") or part) or Other(
             part

@@ -100,7 +100,7 @@ class CheckUse:
                 yield from ((str(key), value) for key, value in found.items())
 
     def is_passed(self) -> bool | None:
-        """Return whether a guardrail let the action pass, None where its span does not say."""
+        """Return whether a guardrail let the action pass, or None if its span does not say."""
         for name, value in self._values():
             if isinstance(value, bool) and name in (*_PASSED, *_STOPPED):
                 return value if name in _PASSED else not value

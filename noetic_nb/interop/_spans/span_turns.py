@@ -190,7 +190,7 @@ class TurnWriter:
         return self.now
 
     def duration(self, span: Span) -> float | None:
-        """Return how long a span took, in milliseconds; None where its times do not say."""
+        """Return how long a span took, in milliseconds; None if its times do not say."""
         if span.start_ns is None or span.end_ns is None or span.end_ns < span.start_ns:
             return None
         return (span.end_ns - span.start_ns) / _NS_PER_MS

@@ -188,7 +188,7 @@ def _message(value: Mapping[str, Any], role: str) -> dict[str, Any]:
 
 
 class Answer(NamedTuple):
-    """The messages of an answer, why it ended, and the model that gave it, None where that is not said; its other choices."""
+    """The messages of an answer, why it ended, and the model that gave it, or None if that is not said; its other choices."""
 
     messages: list[dict[str, Any]] | None
     finish: str | None = None

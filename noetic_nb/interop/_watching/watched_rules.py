@@ -179,7 +179,7 @@ class _Unenforced:
 
 
 def _finished(deciding: Coroutine[Any, Any, Any]) -> bool:
-    """Run an evaluation that has nothing to wait for; False where it has."""
+    """Run an evaluation that has nothing to wait for; False if it has."""
     try:
         deciding.send(None)
     except StopIteration:

@@ -86,7 +86,7 @@ _SIGNS: Final[tuple[tuple[MessageFormat, Callable[[Any], bool]], ...]] = (
 
 
 def recognise(messages: Sequence[Any]) -> MessageFormat | None:
-    """Return the format of messages, None where they are of none."""
+    """Return the format of messages, or None if they are of none."""
     for name, sign in _SIGNS:
         if any(_shows(sign, message) for message in messages):
             return name

@@ -214,7 +214,7 @@ def native(format: str, value: object) -> dict[str, Any]:
 
 
 def native_form(item: Mapping[str, Any], format: str) -> Any:
-    """Return the provider's form of an item, as plain data; None where the item is not of this format."""
+    """Return the provider's form of an item, as plain data; None if the item is not of this format."""
     found = item.get("native")
     return thaw(found.get("value")) if isinstance(found, Mapping) and found.get("format") == format else None
 

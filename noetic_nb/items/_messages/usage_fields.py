@@ -30,7 +30,7 @@ class UsageFields:
 
 
 def known_usage(value: object, source: str) -> dict[str, int] | None:
-    """Return the tokens that a message counts, by the names of `models.Usage`; None where nothing was counted.
+    """Return the tokens that a message counts, by the names of `models.Usage`; None if nothing was counted.
 
     Examples
     --------

@@ -54,7 +54,7 @@ class Comparison:
     a, b : Run
         The runs.
     rows : tuple of (int, str, object, object)
-        Number of the pair of turns, what is compared, and both sides; None where one has no such thing.
+        Number of the pair of turns, what is compared, and both sides; None if one has no such thing.
     """
 
     a: Run
@@ -145,7 +145,7 @@ def compare(
     a, b : Run, iterable of Run, or Evaluation
         Any runs: recorded, loaded, imported, replayed; or what `lab.evaluate` returned for two rule books.
     metrics : mapping of str to callable, optional
-        For lists: functions of a run that return a number, or None where it is not known.
+        For lists: functions of a run that return a number, or None if it is not known.
     by : str or callable
         For lists and evaluations: runs that belong together, for the intervals. ``"task"``; ``"run"`` where each run is a task of
         its own; or a function of a run. There is no interval where the task is not known.
@@ -253,7 +253,7 @@ Turn = TypeVar("Turn", bound=TurnLike)
 
 
 def turn_pairs(a: Iterable[Turn], b: Iterable[Turn]) -> Iterator[tuple[Turn | None, Turn | None]]:
-    """Yield the turns that belong together, thread after thread; None where one side has no counterpart."""
+    """Yield the turns that belong together, thread after thread; None if one side has no counterpart."""
     threads: list[dict[str, list[Turn]]] = [{}, {}]
     for place, turns in enumerate((a, b)):
         for turn in turns:

@@ -31,7 +31,7 @@ class Difference(NamedTuple):
 
     ``p`` is that of the sign test: how often as many tasks, or more, lean to one side where neither side is better. Trust it
     rather than the interval where there are few tasks.
-    The means up to where replays are known are None where all runs are known to their ends.
+    The means up to where replays are known are None if all runs are known to their ends.
     """
 
     metric: str

@@ -66,9 +66,9 @@ class Calibration:
     Attributes
     ----------
     detector : str or None
-        The detector that was chosen; None where it is off.
+        The detector that was chosen; None if it is off.
     threshold : float or None
-        Its threshold: a run whose score reaches it is stopped. None where it is off.
+        Its threshold: a run whose score reaches it is stopped. None if it is off.
     verdict : {"on", "no evidence", "evidence against"}
         On where a detector was chosen. Evidence against: no detector has an area of 0.7 or more, which is called acceptable, in
         its interval over all tasks.

@@ -129,7 +129,7 @@ class _Spent:
     """By what is saved: from each call to the end, then 0; not a number where one of the calls does not know."""
     ends_ms: float
     t_ms: tuple[float, ...]
-    """When each event was; empty where that was not measured."""
+    """When each event was; empty if that was not measured."""
 
     def left(self, seq: int) -> tuple[float, float, float]:
         """Return tokens, cost and seconds after a place."""

@@ -176,7 +176,7 @@ def _judged(by_traces: Any, by_state: Any, answer: str, before: Any, after: Any,
 
 
 def _path(data: Any, mark: str, before: tuple[Any, ...] = ()) -> tuple[Any, ...]:
-    """Return the path to the text that holds a mark; empty where there is none."""
+    """Return the path to the text that holds a mark; empty if there is none."""
     inner: Any = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     for key, value in inner:
         if isinstance(value, str) and mark in value:

@@ -439,7 +439,7 @@ def links_of(environment: Environment, samples: Mapping[str, Sequence[CallTool]]
 
 
 def _made(tools: Mapping[str, Any], call: CallTool) -> str | None:
-    """Return the result of a call as text; None where it fails."""
+    """Return the result of a call as text; None if it fails."""
     tool = tools[call.name]
     try:
         return str(tool.render(tool.execute(**tool.bind(tool.read(call.arguments)).values)))

@@ -315,7 +315,7 @@ class FirstFailure(NamedTuple):
     reason : str
         The kind of evidence: ``"a rule broken"``, ``"an argument of no origin"``, ``"an argument that does not fit"``,
         ``"contradicts a result"``, ``"in the way of a later call"``, ``"the user objects"``, ``"an error ignored"``,
-        ``"a repeated call"``, ``"a write before a read"``, ``"no answer"``, ``"an error"``; where there is none of these,
+        ``"a repeated call"``, ``"a write before a read"``, ``"no answer"``, ``"an error"``; if there is none of these,
         ``"the user changes the wish"``.
     evidence : str
         What is seen there, in words; secrets replaced.
@@ -346,7 +346,7 @@ def first_failure(run: Run, *, rules: Any = None, tools: Any = None) -> FirstFai
     Returns
     -------
     FirstFailure or None
-        The earliest step with evidence: a call, a text of the agent, or words of the user. None where there is none, which says
+        The earliest step with evidence: a call, a text of the agent, or words of the user. None if there is none, which says
         nothing about the run.
 
     Raises

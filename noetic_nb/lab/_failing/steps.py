@@ -141,7 +141,7 @@ class Thread:
 
 
 def parsed(text: str) -> Any:
-    """Return a result as data, None where it is no JSON object or list."""
+    """Return a result as data, or None if it is no JSON object or list."""
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:

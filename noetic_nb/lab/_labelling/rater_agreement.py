@@ -241,7 +241,7 @@ def disagreements(collection: Run | Iterable[Run], name: str) -> pandas.DataFram
     -------
     pandas.DataFrame
         One row a target: ``run_id``, ``thread_id``, ``turn``, ``call``, ``item``, and a column with the value of each rater,
-        missing where there is none. A target with a consensus is not listed.
+        missing if there is none. A target with a consensus is not listed.
 
     Raises
     ------

@@ -37,7 +37,7 @@ class Loss(NamedTuple):
     item: Item
     """The item in which it stood last."""
     asked_later: int | None
-    """The first turn, from that of the call on, in which a person asked for it or named it; None where none did."""
+    """The first turn, from that of the call on, in which a person asked for it or named it; None if none did."""
     kind: FactKind
     position: int
     """The place of the item in the log."""
@@ -72,7 +72,7 @@ class Retelling(NamedTuple):
 
 
 class Losses(tuple[Loss, ...]):
-    """The lost facts, in the order of the log; empty where none was lost.
+    """The lost facts, in the order of the log; empty if none was lost.
 
     Attributes
     ----------
@@ -257,7 +257,7 @@ class _Question(NamedTuple):
     turn: int
     texts: FoldedTexts
     words: tuple[frozenset[str], ...]
-    """Its words with their senses; empty where it asks nothing."""
+    """Its words with their senses; empty if it asks nothing."""
     wanted: set[str]
     """Kinds of facts that it asks for; empty for all."""
     hints: set[str]

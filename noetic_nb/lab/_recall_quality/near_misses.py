@@ -201,7 +201,7 @@ def _missed(one: Considered, allocated: float, tokenizer: Tokenizer) -> list[_Mi
 
 
 def _floor(hit: Hit, least: float) -> float | None:
-    """Return the threshold that lets a hit in, None where the one of its layer does."""
+    """Return the threshold that lets a hit in, or None if the one of its layer does."""
     if hit.floor is not None:
         return hit.floor
     return hit.score if hit.score is not None and hit.score < least else None
@@ -213,7 +213,7 @@ def _beside(one: Considered, allocated: float) -> int:
 
 
 def _needed(one: Considered, lines: Sequence[str], allocated: float, tokenizer: Tokenizer) -> int | None:
-    """Return the tokens that admit the last of some lines; None where the allocation is enough."""
+    """Return the tokens that admit the last of some lines; None if the allocation is enough."""
     block = tokenizer(tagged(one.tag, "\n".join(lines)))
     for start in (block, block + one.beside):
         if start <= allocated and start < block + one.beside:

@@ -122,7 +122,7 @@ def is_command(said: str) -> bool:
 
 
 def _in_prose(text: str, start: int, programs: frozenset[str]) -> str:
-    """Return the command that begins there in a sentence, empty where none does: it ends before the words go on."""
+    """Return the command that begins there in a sentence, or empty if none does: it ends before the words go on."""
     stop, bare, count = start, 0, 0
     for match in _WORD.finditer(text, start, start + LONGEST_COMMAND):
         word = match[0]

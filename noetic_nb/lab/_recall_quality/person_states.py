@@ -135,7 +135,7 @@ def _tokens(clause: str) -> tuple[list[str], list[str]]:
 
 
 def _tells_state(clause: str) -> bool | None:
-    """Tell whether a clause surely states a like, a habit or a state of a person, or a standing wish; None where it does not."""
+    """Tell whether a clause surely states a like, a habit or a state of a person, or a standing wish; None if it does not."""
     words, written = _tokens(clause)
     at = next((at for at, word in enumerate(words) if word not in WORDS["leads"]), len(words))
     whole = " ".join(words)

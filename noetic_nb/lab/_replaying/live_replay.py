@@ -70,7 +70,7 @@ class _Ids:
         self._number = 0
 
     def counted(self, item_id: Any) -> int | None:
-        """Return the number of an id, None where the source of the run did not count it."""
+        """Return the number of an id, or None if the source of the run did not count it."""
         part = _COUNTED.fullmatch(item_id) if isinstance(item_id, str) else None
         return int(part[2]) if part is not None and part[1] == self._prefix else None
 

@@ -340,7 +340,7 @@ class LayersAlong:
         )
 
     async def offer(self, execution_id: str, log: ItemLog) -> dict[str, RecallEntry] | None:
-        """Return the items that the layers offer for a call, None where its turn did not begin."""
+        """Return the items that the layers offer for a call, or None if its turn did not begin."""
         turn = self.turns.get(execution_id)
         if turn is None:
             return None
@@ -348,7 +348,7 @@ class LayersAlong:
         return {entry.layer_id: entry for entry in found}
 
     async def choose(self, execution_id: str, log: ItemView) -> tuple[ev.LogStretch, ...] | None:
-        """Return the history as the layers project it, None where that is all of it."""
+        """Return the history as the layers project it, or None if that is all of it."""
         shown = await self.stack.project_history(self.turns[execution_id].ctx, log)
         return None if shown is log else log_stretches(shown, log)
 

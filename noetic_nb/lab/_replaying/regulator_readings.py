@@ -192,7 +192,7 @@ class RegulatorReadings:
         return self._tape(self._reading(template)).decide_under(template.settings)
 
     def first_stop(self, regulator: Regulator | RegulatorTemplate) -> Redecided | None:
-        """Return the first decision that would have stopped a turn, None where there is none."""
+        """Return the first decision that would have stopped a turn, or None if there is none."""
         return next((moment for moment in self.decide(regulator) if moment.stops), None)
 
     def replay(self, regulator: Regulator | RegulatorTemplate | None = None) -> Run:
@@ -366,7 +366,7 @@ def replay_regulator(
     Returns
     -------
     Run
-        The recorded events with ``RegulatorSaw`` and ``RegulatorDecided`` where they would have been. ``stops`` is True where a
+        The recorded events with ``RegulatorSaw`` and ``RegulatorDecided`` where they would have been. ``stops`` is True if a
         circuit break ends a turn; one that comes between turns (a late grade) stops the next.
 
     Raises

@@ -64,7 +64,7 @@ def sent_tokens(view: ev.ViewAssembled) -> int:
 
 
 def tokens_of(turn: TurnSummary) -> int | None:
-    """Return the tokens that a turn took, in and out; None where nobody counted them."""
+    """Return the tokens that a turn took, in and out; None if nobody counted them."""
     if turn.input_tokens is None or turn.output_tokens is None:
         return None
     return turn.input_tokens + turn.output_tokens
@@ -81,13 +81,13 @@ def drops_of(view: ev.ViewAssembled) -> int:
 
 
 def costs_of(events: Iterable[ev.RunEvent]) -> float | None:
-    """Return the cost of the model calls, US dollars; None where the price of one is not known."""
+    """Return the cost of the model calls, US dollars; None if the price of one is not known."""
     costs = [event.cost for event in events if isinstance(event, ev.ModelCalled) and event.status == "ok"]
     return None if any(cost is None for cost in costs) else sum([cost or 0.0 for cost in costs])
 
 
 def summary(before: Run, after: Run, *, views_changed: bool) -> dict[str, Any]:
-    """Return the difference as JSON data; None where nobody knows a number, such as the cost of other requests."""
+    """Return the difference as JSON data; None if nobody knows a number, such as the cost of other requests."""
     old, new = tuple(before.events), tuple(after.events)
     return {
         name: {"before": count(old), "after": None if name == "cost" and views_changed else count(new)}
@@ -327,7 +327,7 @@ def _decisions_end(events: Sequence[ev.RunEvent], place: int) -> int:
 
 
 def _effect(event: ev.RunEvent) -> Any:
-    """Return the effect of a decision on the input of the model and tools, None where there is none."""
+    """Return the effect of a decision on the input of the model and tools, or None if there is none."""
     match event:
         case ev.SteeringDecided(outcome="late" | "late_fault") | ev.SteeringDecided(action="allow"):
             return None

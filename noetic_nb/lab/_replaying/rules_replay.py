@@ -142,7 +142,7 @@ class RulesInForce:
 
 
 def recorded_rules(run: Run) -> RulesInForce | None:
-    """Return the rules of a run: those of its agent in this process, or of its bundle; None where it does not have them."""
+    """Return the rules of a run: those of its agent in this process, or of its bundle; None if it does not have them."""
     edits = [(seq, event) for seq, event in enumerate(run.events) if isinstance(event, ev.RuleChanged)]
     for layer in getattr(run._config, "memory", ()):
         book = rulebook_of(layer)
@@ -196,7 +196,7 @@ def _versions(
 
 
 def _before(rules: tuple[Any, ...], change: RuleChange) -> tuple[Any, ...] | None:
-    """Return the rules before a change; None where their order is not known, which decides the first denial."""
+    """Return the rules before a change; None if their order is not known, which decides the first denial."""
     if change.old is None:
         return tuple([rule for rule in rules if rule.id != change.rule_id])
     if change.new is None and change.change == "undo":

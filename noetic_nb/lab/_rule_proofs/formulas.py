@@ -69,7 +69,7 @@ class Truth(NamedTuple):
 
 
 def _both(ones: Value, others: Value, combine: Callable[[Option, Option], Truth | None]) -> Value:
-    """Return the value of two values; `combine` returns None where the operation is not there for two kinds."""
+    """Return the value of two values; `combine` returns None if the operation is not there for two kinds."""
     true, false = [], []
     for one, other in itertools.product(ones, others):
         guard = all_of(one.guard, other.guard)

@@ -240,7 +240,7 @@ def _unknown(tool: str, seen: bool) -> str:
 
 
 def difference(old: Any, new: Any, *, tools: Any) -> Difference | None:
-    """Return a call that one rule book lets pass and the other does not; None where there is none.
+    """Return a call that one rule book lets pass and the other does not; None if there is none.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ class ListValue:
     length: Any
     items: tuple[Value, ...]
     rest: str | None = None
-    """None where `items` are all it has."""
+    """None if `items` are all it has."""
 
     def has(self, at: int) -> Any:
         """Return when there is a member at a place."""

@@ -49,7 +49,7 @@ class _Judged:
 
     run: Run
     kind: str | None
-    """The line of the table that it belongs to; None where an attack that failed left nothing solved."""
+    """The line of the table that it belongs to; None if an attack that failed left nothing solved."""
     denied_by: frozenset[str]
     succeeded: int
     """Tool calls that had succeeded."""

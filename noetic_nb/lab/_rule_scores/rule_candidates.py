@@ -259,7 +259,7 @@ def _writers(tool: str, arg: str, usual: Sequence[TriedCall]) -> Iterator[tuple[
 
 
 def _trust(origin: Origin) -> str | None:
-    """Return whom to trust with a value of this origin, None where that would be anybody."""
+    """Return whom to trust with a value of this origin, or None if that would be anybody."""
     match origin.kind:
         case "tool":
             return None if origin.field is None else f"{origin.name}.{origin.field}"

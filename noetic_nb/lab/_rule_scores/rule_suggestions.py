@@ -100,7 +100,7 @@ class Suggestion:
 
 @with_card(shown="as HTML")
 class Suggestions(tuple[Suggestion, ...]):
-    """The suggestions, best first; empty where none was found.
+    """The suggestions, best first; empty if none was found.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class Suggestions(tuple[Suggestion, ...]):
     refuted : tuple of Suggestion
         Rules chosen on the first half that failed on the other.
     reason : str
-        Why nothing was found; empty where something was.
+        Why nothing was found; empty if something was.
     """
 
     tried: int

@@ -48,7 +48,7 @@ def power(
     -------
     pandas.DataFrame
         ``tasks, trials, runs`` (of each of the two), ``power`` (the chance that the 95 % interval of the difference leaves out 0)
-        and ``detectable`` (the smallest difference with a power of 80 %, not a number where there is none).
+        and ``detectable`` (the smallest difference with a power of 80 %, not a number if there is none).
 
     Raises
     ------
@@ -139,10 +139,10 @@ class Count(NamedTuple):
     n, of : int
         Runs or calls that count, and all.
     rate, low, high : float
-        The share and the ends of its interval; not a number where there is none.
+        The share and the ends of its interval; not a number if there is none.
     clusters : int or None
         Clusters that the interval was made from, at most the smaller number of the two where user tasks and injection tasks are
-        crossed; their effective number where that is below ten. None where the task of a run is not known.
+        crossed; their effective number where that is below ten. None if the task of a run is not known.
 
     References
     ----------

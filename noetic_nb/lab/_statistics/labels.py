@@ -51,7 +51,7 @@ def runs_in(runs: Run | Iterable[Run]) -> tuple[Run, ...]:
 
 
 def labels_of(runs: Sequence[Run], outcome: Outcome, *, both: bool = False) -> list[bool | None]:
-    """Return the label of each run, None where nobody knows it; with `both` there must be good runs and failed ones."""
+    """Return the label of each run, or None if it is unknown; with `both` there must be good runs and failed ones."""
     labels = [_label(run, outcome) for run in runs]
     known = {label for label in labels if label is not None}
     if not known:
@@ -108,7 +108,7 @@ def groups_of(runs: Sequence[Run], by: By = "task") -> list[Hashable]:
 
 
 def clusters_of(runs: Sequence[Run], by: By = "task") -> list[Cluster | None]:
-    """Return the cluster of each run (user task and injection task), for intervals; None where nothing says the task."""
+    """Return the cluster of each run (user task and injection task), for intervals; None if nothing says the task."""
     if by == "task":
         return [_cluster(run) for run in runs]
     if by == "run":

@@ -127,14 +127,14 @@ class Job:
 
 @dataclass(slots=True)
 class Measured:
-    """One configuration: by metric its value on each run, None where it has none or failed."""
+    """One configuration: by metric its value on each run, or None if it has none or failed."""
 
     place: int
     values: dict[str, list[float | None]]
     failures: list[tuple[int, str | None, str]] = field(default_factory=list)
-    """Place of the run, metric (None where the run could not be made) and what went wrong."""
+    """Place of the run, metric (None if the run could not be made) and what went wrong."""
     known: dict[str, list[float | None]] = field(default_factory=dict)
-    """The values of the runs as far as they are known, by metric; empty where all are known to their ends."""
+    """The values of the runs as far as they are known, by metric; empty if all are known to their ends."""
     partly: int = 0
     """How many of the runs are known to some point only."""
     is_cut: bool = False

@@ -233,7 +233,7 @@ def sweep(
     runs : Run or iterable of Run
         What was recorded.
     metrics : mapping of str to callable
-        By name a function of a replayed run: a number, or None where it has none.
+        By name a function of a replayed run: a number, or None if it has none.
     n : int, optional
         Draw that many configurations, none of a grid twice. Then values may also be a distribution with ``rvs``, or a range
         ``{"low": 0.1, "high": 0.9}``.

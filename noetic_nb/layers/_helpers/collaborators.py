@@ -22,7 +22,7 @@ from noetic_nb.sync import awaited
 async def model_text(
     ctx: ExecutionContext, model: str, items: Sequence[Item], *, purpose: str, instructions: str | None = None
 ) -> str:
-    """Call a model for a layer and return its text; raises ``llm_failed``, with the verb `purpose`, where there is none."""
+    """Call a model for a layer and return its text; raises ``llm_failed``, with the verb `purpose`, if there is none."""
     if ctx.call_model is None:
         raise NoeticError("llm_failed", f"No model {model!r} to {purpose} with", hint="Pass a function instead.")
     response = as_response(await ctx.call_model(HookModelRequest(model, tuple(items), instructions)))
@@ -43,7 +43,7 @@ _MISTAKES: Final = (TypeError, ValueError, AttributeError, LookupError, NameErro
 
 
 def check_function(given: Any, option: str, takes: str, count: int = 1, *, code: str = CODE) -> None:
-    """Check that an option is a function of so many arguments, None where it is left out; `takes` names the arguments."""
+    """Check that an option is a function of so many arguments, or None if it is left out; `takes` names the arguments."""
     if given is None:
         return
     if not callable(given):
@@ -84,7 +84,7 @@ def check_model_name(given: Any, option: str = "model") -> None:
 
 
 def _unfit(function: Any, count: int = 1) -> str | None:
-    """Return why a function cannot be called with so many arguments, None where it can or nobody knows."""
+    """Return why a function cannot be called with so many arguments, or None if it can or nobody knows."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some functions written in C have none

@@ -15,7 +15,7 @@ def tagged(tag: str, body: str) -> str:
 
 
 def cut_block(tag: str, body: str, budget: float, tokenize: Tokenizer) -> str | None:
-    """Return the block, its body cut at the end where it must be; None where not even the tags fit."""
+    """Return the block, its body cut at the end where it must be; None if not even the tags fit."""
     whole = tagged(tag, body)
     if tokenize(whole) <= budget:
         return whole

@@ -376,7 +376,7 @@ def _shown(files: Mapping[str, Any], texts: Mapping[str, str], budget: float, to
 
 
 def _cut(before: list[str], heading: str, text: str, budget: float, tokenize: Tokenizer) -> str | None:
-    """Return a file's part with as many of its lines as fit, the first and the last of them; None where none fits."""
+    """Return a file's part with as many of its lines as fit, the first and the last of them; None if none fits."""
     lines = text.splitlines()
     # The fence is longer than any run of backticks inside, or the file could end it.
     longest = max((len(run) for run in re.findall("`+", text)), default=0)

@@ -14,7 +14,7 @@ from noetic_nb.memory import ExecutionContext, MemoryHooks, OnItemAppendParams, 
 AddTexts: TypeAlias = Callable[
     [Any, Sequence[str], ExecutionContext, str], Coroutine[Any, Any, "dict[str, Any] | None"]
 ]
-"""``await add(state, texts, ctx, hook)`` returns the result of the hook: ``{"state": ...}``, or None where nothing changes."""
+"""``await add(state, texts, ctx, hook)`` returns the result of the hook: ``{"state": ...}``, or None if nothing changes."""
 
 # An extractor is usually a model call, which may take a minute.
 GATHERING_TIMEOUTS_MS: Final[Mapping[str, float]] = {"store": 60_000, "on_item_append": 60_000}

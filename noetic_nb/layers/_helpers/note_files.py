@@ -298,7 +298,7 @@ def _key(path: str) -> str:
 
 
 def _known(files: Files, given: str) -> str:
-    """Return a path as its file, or the folders above it, are spelled already; raises `_Refused` where it is none."""
+    """Return a path as its file, or the folders above it, are spelled already; raises `_Refused` if it is none."""
     path = _path(given)
     parts = path.split("/")
     for depth in range(len(parts), 0, -1):

@@ -162,7 +162,7 @@ class LayerOrder:
     def idle_reason(
         self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None
     ) -> Literal["disabled", "uninitialised"] | None:
-        """Return why a layer, known by `layer_id` in this execution, does not take part, None where it does."""
+        """Return why a layer, known by `layer_id` in this execution, does not take part, or None if it does."""
         state, layer_id = self._state, layer_id or layer.id
         if state.has_disabled and state.is_disabled(execution_id, layer_id):
             return "disabled"
@@ -215,7 +215,7 @@ class HookRunner:
     def write(
         self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, state: Any, layer_id: str | None = None
     ) -> bool:
-        """Write the state of a hook's result, if any; False where it cannot be copied, as then nothing of the result counts."""
+        """Write the state of a hook's result, if any; False if it cannot be copied, as then nothing of the result counts."""
         return state is UNSET or state is None or self.put(ctx, layer, hook, state, layer_id) is None
 
     def put(
@@ -251,7 +251,7 @@ class HookRunner:
             self.storage_ended(ctx, start)
 
     def storage_began(self) -> float | None:
-        """Note that a turn begins to wait for storage; None where nobody follows the run, and no clock is read."""
+        """Note that a turn begins to wait for storage; None if nobody follows the run, and no clock is read."""
         return None if self.traces.sink is None else self.clock.monotonic_ms()
 
     def storage_ended(self, ctx: ExecutionContext, start: float | None) -> None:

@@ -27,7 +27,7 @@ CACHE_ENTRIES: Final = 1024
 
 Offer = TypeVar("Offer")
 Call: TypeAlias = Callable[[MemoryLayer, RecallParams], Awaitable[Offer | None]]
-"""Calls the recall hook of a layer; None where it offers nothing."""
+"""Calls the recall hook of a layer; None if it offers nothing."""
 _Key: TypeAlias = tuple[str, str]
 
 
@@ -51,7 +51,7 @@ class EventualRecalls(Generic[Offer]):
         self._live[ctx.execution_id] = ctx
 
     async def serve(self, layer: MemoryLayer, params: RecallParams, call: Call[Offer]) -> Offer | None:
-        """Return the last offer of a layer; its present offer where there is none yet."""
+        """Return the last offer of a layer; its present offer if there is none yet."""
         key = (resolve_scope_key(layer.scope, params.ctx), layer.id)
         # Noted even where a value is there: a refresh should use the newest query and log.
         self._last_params[key] = (layer, params)

@@ -97,7 +97,7 @@ class LayerStateStore:
             self.on_problem(execution_id, layer_id, hook, error)
 
     def get(self, execution_id: str, layer_id: str) -> Any:
-        """Return a layer's state, None where there is none."""
+        """Return a layer's state, or None if there is none."""
         return self._states.get(execution_id, {}).get(layer_id)
 
     def has(self, execution_id: str, layer_id: str) -> bool:

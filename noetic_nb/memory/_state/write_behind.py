@@ -77,7 +77,7 @@ class Target:
             self._seen = self._counts.get(self._key, 0)
 
     async def load(self) -> Any:
-        """Return the stored value, None where there is none, and take it as known."""
+        """Return the stored value, or None if there is none, and take it as known."""
         if self._memory is not None:
             return self.load_now()
         if self.is_versioned:

@@ -38,7 +38,7 @@ def column_size(turns: int) -> int:
 
 
 def spread(values: Iterable[float | None]) -> list[float] | None:
-    """Return the least, the greatest and the last of the known values; None where none is known.
+    """Return the least, the greatest and the last of the known values; None if none is known.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def marks_of(turns: Sequence[TurnSignals]) -> list[list[str]]:
 def falls(thread: ThreadSignals, turns: Sequence[TurnSignals]) -> list[list[Any]]:
     """Return brackets over windows of grades: first and last turn, the grades at its ends, its text, whether it broke.
 
-    The window of each of the last three breaks by quality; where there is none, the window that the regulator looks at now.
+    The window of each of the last three breaks by quality; if there is none, the window that the regulator looks at now.
     """
     broke = [mark.fall for turn in turns for mark in turn.marks if mark.fall is not None][-3:]
     if broke:

@@ -1,4 +1,4 @@
-"""How far a reply unanchored from its task, by any callable of one `DriftInput`; None where no score is defined."""
+"""How far a reply unanchored from its task, by any callable of one `DriftInput`; None if no score is defined."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class Numbering:
         self.calls = [*compress(self.calls, stays)]
 
     def place_of(self, seq: int) -> int | None:
-        """Return the place of an event by its number, None where it was dropped or has not been added."""
+        """Return the place of an event by its number, or None if it was dropped or has not been added."""
         place = bisect_left(self.seqs, seq)
         return place if place < len(self.seqs) and self.seqs[place] == seq else None
 
@@ -166,7 +166,7 @@ def placed(run: object, *kinds: type[Any]) -> list[tuple[int, Any]]:
 
 
 def place_of(run: object, seq: int, event: RunEvent | None = None) -> int | None:
-    """Return the index of an event in the run, by its sequence number; None where the run has let it go, or has another there."""
+    """Return the index of an event in the run, by its sequence number; None if the run has let it go, or has another there."""
     events = run.events  # type: ignore[attr-defined]  # of whatever holds a run
     numbers: Numbering | None = getattr(run, "_numbers", None)
     place = seq if numbers is None else numbers.place_of(seq)

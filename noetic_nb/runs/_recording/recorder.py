@@ -155,7 +155,7 @@ def record(
 
 
 def recorded(harness: Recordable) -> Run | None:
-    """Return the run that follows a harness, the newest of several; None where none does."""
+    """Return the run that follows a harness, the newest of several; None if none does."""
     runs = [sink.run for sink in getattr(harness, "sinks", ()) if isinstance(sink, Recorder)]
     return runs[-1] if runs else None
 

@@ -36,7 +36,7 @@ class Redecided:
 
     recorded: RegulatorDecided
     seq: int | None
-    """Place of the recorded decision among the events of the run; None where it was not recorded."""
+    """Place of the recorded decision among the events of the run; None if it was not recorded."""
     turn: int
     decision: decisions.Decision
     stops: bool  # whether a turn would be stopped here: a break stays one until the task is reset

@@ -48,7 +48,7 @@ def recorded_regulators(run: Any) -> list[Regulator]:
 
 
 def kept_regulator(run: Any, decided: ev.RegulatorDecided) -> Regulator | None:
-    """Return a regulator with the settings that a run keeps of the one that decided; None where it keeps none."""
+    """Return a regulator with the settings that a run keeps of the one that decided; None if it keeps none."""
     for person, settings in _kept(run, decided.layer_id):
         if _same_names(settings, decided.thresholds):
             return Regulator(person, as_recorded(settings, decided.thresholds))

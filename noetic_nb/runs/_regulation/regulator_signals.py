@@ -43,7 +43,7 @@ class DriftScores:
         """The kinds of what a regulator sees that are needed."""
 
     def take(self, event: ev.RegulatorSaw | ev.RegulatorDecided) -> Score | None:
-        """Read one event of the regulator; returns the score of the reply that it brought, None where it brought none."""
+        """Read one event of the regulator; returns the score of the reply that it brought, or None if it brought none."""
         if isinstance(event, ev.RegulatorDecided):
             return None if self.is_known else self._find(event)
         if event.event.get("kind") not in self.kinds:
@@ -142,7 +142,7 @@ class Signals:
     def take(
         self, event: ev.RunEvent, _seq: int | None = None, _call: int | None = None
     ) -> tuple[ThreadSignals, TurnSignals] | None:
-        """Read one event; returns the thread and the turn it changed, None where nothing changed."""
+        """Read one event; returns the thread and the turn it changed, or None if nothing changed."""
         kind = type(event)
         change = _CHANGES.get(kind)
         if change is None:

@@ -80,7 +80,7 @@ class TurnSignals(Struct, gc=False, eq=False):
     calls_in_a_row: int | None = None
     """Most calls of one tool in a row; of one call, where that is what the regulator looks at. None without calls."""
     thresholds: Mapping[str, Mapping[str, float]] = {}
-    """The numbers in force at its last decision; empty where they are not recorded."""
+    """The numbers in force at its last decision; empty if they are not recorded."""
     cap: float | None = None
     poor: float | None = None
     window: int | None = None
@@ -100,20 +100,20 @@ class TurnSignals(Struct, gc=False, eq=False):
 
     @property
     def tokens(self) -> int | None:
-        """Output tokens of this turn; None where nobody measured them."""
+        """Output tokens of this turn; None if nobody measured them."""
         return None if self.unmeasured else max(0, self.spent - self.before)
 
     @property
     def total(self) -> int | None:
-        """Output tokens of the task so far, as far as they are known; None where none are."""
+        """Output tokens of the task so far, as far as they are known; None if none are."""
         return None if self.unmeasured and not self.spent else self.spent
 
 
 @dataclass(slots=True)
 class ThreadSignals:
-    """One thread, oldest turn first; `cap` in output tokens, None where nothing caps them.
+    """One thread, oldest turn first; `cap` in output tokens, or None if nothing caps them.
 
-    The regulator calls a mean of the last `window` grades poor below `poor`; both are None where the run does not say.
+    The regulator calls a mean of the last `window` grades poor below `poor`; both are None if the run does not say.
     """
 
     thread: str

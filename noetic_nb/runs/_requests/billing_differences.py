@@ -40,7 +40,7 @@ class Billed(Struct, frozen=True, gc=False):
     view: ViewAssembled | None
     prepared: RequestPrepared | None
     least: int | None
-    """What was billed for a request of which this one has all, where that is more; None where there is none."""
+    """What was billed for a request of which this one has all, where that is more; None if there is none."""
 
     @property
     def usage(self) -> CallUsage:
@@ -89,7 +89,7 @@ class UsageIndex:
         self._before: dict[tuple[str, str], tuple[ViewAssembled, ModelCalled]] = {}
 
     def prepared(self, where: Where) -> RequestPrepared | None:
-        """Return the common part of the requests of an execution; None where the run does not have it."""
+        """Return the common part of the requests of an execution; None if the run does not have it."""
         return self._prepared.get((where.thread_id, where.execution_id))
 
     def take(self, event: RunEvent) -> CallUsage | None:

@@ -45,7 +45,7 @@ class ImportedRequests:
         self._sent[_key(event)] = [*head, RequestPart("history", body, 0)], sent[1]
 
     def parts(self, request: RecordedRequest) -> tuple[RequestPart, ...]:
-        """Return the parts of a request; empty where its model or its size is not known."""
+        """Return the parts of a request; empty if its model or its size is not known."""
         event, log = request.called, request.known
         if request.view is not None or event is None or log is None or not event.input_tokens or event.model == UNNAMED:
             return ()

@@ -35,7 +35,7 @@ class ContextCall(NamedTuple):
 
     @property
     def budget(self) -> tuple[float, float] | None:
-        """The budget and its reserve; None where there is no limit."""
+        """The budget and its reserve; None if there is no limit."""
         view = self.request.view
         return None if view is None or not isfinite(view.total) else (view.total, min(view.reserve, view.total))
 

@@ -86,7 +86,7 @@ class ItemLife:
 
     @property
     def fate(self) -> str | None:
-        """Why the last call that knew it did not send it; None where it did."""
+        """Why the last call that knew it did not send it; None if it did."""
         return None if self.sent and self.sent[-1][1] == self.last else self.dropped[-1][1] if self.dropped else None
 
 

@@ -43,7 +43,7 @@ class PartReuse(NamedTuple):
 class PrefixReuse:
     """The prefix that a request shares with the call before it, of the same model and thread. All amounts in tokens.
 
-    `cached` is predicted by `rules`, from all calls of the same model in the run; it is None where nothing is known of how the
+    `cached` is predicted by `rules`, from all calls of the same model in the run; it is None if nothing is known of how the
     model caches, as `rules` is. `written` is what the cache takes up where that has a price.
     """
 
@@ -55,7 +55,7 @@ class PrefixReuse:
     cached: int | None
     written: int
     broken_by: str | None
-    """The origin of the part at which the request ceases to be like the one before; None where it only goes on."""
+    """The origin of the part at which the request ceases to be like the one before; None if it only goes on."""
     is_first: bool  # whether there was no such call
     by_part: tuple[tuple[RequestPart, ...], Mapping[str, int]] = field(repr=False)
     """The parts of the request, and by origin what of them is shared."""
@@ -68,7 +68,7 @@ class PrefixReuse:
 
     @property
     def paid(self) -> float | None:
-        """Tokens at the price of ordinary input tokens, None where nothing is predicted."""
+        """Tokens at the price of ordinary input tokens, or None if nothing is predicted."""
         if self.rules is None or self.cached is None:
             return None
         rest = self.tokens - self.cached - self.written
@@ -205,7 +205,7 @@ class Desk(NamedTuple):
 
     @classmethod
     def of(cls, meta: Mapping[str, Any]) -> Desk | None:
-        """Return the caching that an imported run tells, None where it tells nothing."""
+        """Return the caching that an imported run tells, or None if it tells nothing."""
         sent_ms = meta.get("head_sent_ms", "")
         return cls(sent_ms) if isinstance(sent_ms, int | float | None) else None
 

@@ -183,7 +183,7 @@ class Call(Struct, gc=False, eq=False):
     """Which call of its turn it is, 1 for the first."""
     event: ev.ModelCalled
     view: ev.ViewAssembled | None
-    """What was sent; None where the run does not have it."""
+    """What was sent; None if the run does not have it."""
 
     @property
     def where(self) -> ev.Where:
@@ -233,7 +233,7 @@ class CallBook:
         """Of the texts around decisions; says itself that the run grows once pages follow."""
 
     def take(self, event: ev.RunEvent, seq: int, number: int | None = None) -> int | None:
-        """Read one event; returns the place in `calls` of the call that is new or has changed, None where none is.
+        """Read one event; returns the place in `calls` of the call that is new or has changed, or None if none is.
 
         `number` is the place among the agent's calls of the run, for a call of the agent.
         """
@@ -275,7 +275,7 @@ class CallBook:
         return outcome
 
     def of_decision(self, seq: int) -> int | None:
-        """Return the place in `calls` of the call that a decision belongs to, None where there is none."""
+        """Return the place in `calls` of the call that a decision belongs to, or None if there is none."""
         return self._of_decision.get(seq)
 
     def _call(self, event: ev.ModelCalled, seq: int, number: int) -> int:

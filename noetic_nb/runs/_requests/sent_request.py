@@ -28,7 +28,7 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens, tokenizer_name
 
 
 def tool_tokens(prepared: ev.RequestPrepared | None, total: int) -> tuple[tuple[str, int], ...]:
-    """Return the tools that a request offered with their tokens, which add up to `total`; empty where it is not known.
+    """Return the tools that a request offered with their tokens, which add up to `total`; empty if it is not known.
 
     What is billed around all definitions together is divided in proportion.
 
@@ -52,7 +52,7 @@ def _definition_tokens(tool: ev.OfferedTool, counter: Tokenizer) -> int:
 
 
 def counter_named(name: str) -> Tokenizer | None:
-    """Return the counter of an encoding, or of its stand-in; None where it is none or its vocabulary is not on this machine."""
+    """Return the counter of an encoding, or of its stand-in; None if it is none or its vocabulary is not on this machine."""
     if name != OFFLINE and name not in ENCODINGS:
         return None
     try:
@@ -62,7 +62,7 @@ def counter_named(name: str) -> Tokenizer | None:
 
 
 def prepared_counter(event: ev.RequestPrepared) -> Tokenizer | None:
-    """Return the counter of a request: an encoding, or factors learned then; None where it cannot be made again here."""
+    """Return the counter of a request: an encoding, or factors learned then; None if it cannot be made again here."""
     if event.counter is None:
         return counter_named(event.tokenizer)
     try:
@@ -72,7 +72,7 @@ def prepared_counter(event: ev.RequestPrepared) -> Tokenizer | None:
 
 
 def recorded_counter(events: Iterable[ev.RunEvent]) -> Tokenizer | None:
-    """Return the one encoding that counted all requests of a run, None where it was the default, another, or several."""
+    """Return the one encoding that counted all requests of a run, or None if it was the default, another, or several."""
     names = {event.tokenizer for event in events if isinstance(event, ev.RequestPrepared)}
     return counter_named(names.pop()) if len(names) == 1 else None
 
@@ -96,7 +96,7 @@ class SentItem(NamedTuple):
     """
 
     item: Item | None
-    """None where it was not recorded."""
+    """None if it was not recorded."""
     origin: str
     position: int | None
     """Its place in the log."""
@@ -129,16 +129,16 @@ class RecordedRequest:
 
     @property
     def instructions(self) -> str | None:
-        """System text; None where it was not recorded."""
+        """System text; None if it was not recorded."""
         return None if self.prepared is None else self.prepared.instructions
 
     @property
     def tools(self) -> tuple[ev.OfferedTool, ...] | None:
-        """Tools that were offered; None where they were not recorded."""
+        """Tools that were offered; None if they were not recorded."""
         return None if self.prepared is None else self.prepared.tools
 
     def log_item(self, position: int) -> Item | None:
-        """Return an item of the log as it was at that moment; None where it was not recorded."""
+        """Return an item of the log as it was at that moment; None if it was not recorded."""
         known = self.known
         at = position - self.first
         return known[at] if known is not None and 0 <= at < len(known) else None
@@ -207,7 +207,7 @@ class RecordedRequest:
         return absent_items(self.inputs, self.plan)
 
     def least_budget(self, absent: AbsentItem) -> LeastBudget | None:
-        """Return the smallest budget that would have admitted one of `absent`, None where none would; see `least_budget`."""
+        """Return the smallest budget that would have admitted one of `absent`, or None if none would; see `least_budget`."""
         return least_budget(self.inputs, absent)
 
     def event_of(self, plan: TurnPlan) -> ev.ViewAssembled:
@@ -230,7 +230,7 @@ class RecordedRequest:
 
     @cached_property
     def items(self) -> tuple[SentItem, ...]:
-        """The items of the request in the order sent, after the instructions; empty where the request is not in the run."""
+        """The items of the request in the order sent, after the instructions; empty if the request is not in the run."""
         view = self.view
         if view is None:
             return ()

@@ -44,7 +44,7 @@ class Shared(NamedTuple):
 
 
 def parts_of(request: RecordedRequest) -> tuple[RequestPart, ...]:
-    """Return the parts of a recorded request in the order sent; empty where the run does not have it."""
+    """Return the parts of a recorded request in the order sent; empty if the run does not have it."""
     view, prepared, known = request.view, request.prepared, request.known
     if view is None:
         return ()

@@ -210,7 +210,7 @@ class Block:
 
 
 def free_block(blocks: list[Block], start_ms: float, depth: int, name: str | None = None) -> Block:
-    """Return the first block in which nothing runs, a new one where there is none."""
+    """Return the first block in which nothing runs, a new one if there is none."""
     for block in blocks:
         if not block.open and block.until <= start_ms + OVERLAP_MS:
             return block
@@ -268,7 +268,7 @@ class Span(Struct, eq=False, gc=False):
     start_ms, end_ms : float
         From where to where it is drawn, by the run's clock; without one in the order of events.
     duration_ms : float or None
-        As measured; None where nobody knows it, and while it runs.
+        As measured; None if it is unknown, and while it runs.
     first, last : int
         The same in the order of events.
     follows : bool

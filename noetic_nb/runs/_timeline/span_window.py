@@ -160,7 +160,7 @@ class Windows:
         return span.first, max(span.first + 1, self.timeline.order if span.is_open else span.last)
 
     def lane_of(self, span: Span, wanted: Wanted = WHOLE) -> int | None:
-        """Return the number of the lane of a span; None where it is not wanted."""
+        """Return the number of the lane of a span; None if it is not wanted."""
         if not wanted.takes(span):
             return None
         at = 0

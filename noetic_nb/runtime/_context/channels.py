@@ -95,7 +95,7 @@ class Channels:
         await self._wait(channel, place, timeout_ms, guard)
 
     def _delivered(self, channel: Channel, state: _State, value: Any) -> bool:
-        """Hand a message over or keep it; False where a queue has no room for it."""
+        """Hand a message over or keep it; False if a queue has no room for it."""
         if channel.mode != "queue":
             if channel.mode == "value":
                 state.value = value

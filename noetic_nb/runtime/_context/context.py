@@ -166,12 +166,12 @@ class Context(ABC):
     @property
     @abstractmethod
     def fs(self) -> Any:
-        """The agent's files, a filesystem of fsspec: ``ctx.fs.cat_file("a.md")``; None where the harness was given none."""
+        """The agent's files, a filesystem of fsspec: ``ctx.fs.cat_file("a.md")``; None if the harness was given none."""
 
     @property
     @abstractmethod
     def shell(self) -> Shell | None:
-        """Runs commands: ``await ctx.shell.run("ls")``; None where the harness was given none."""
+        """Runs commands: ``await ctx.shell.run("ls")``; None if the harness was given none."""
 
     @property
     @abstractmethod
@@ -181,7 +181,7 @@ class Context(ABC):
     @property
     @abstractmethod
     def known_cost(self) -> float | None:
-        """US dollars spent, as far as prices are known; None where models were called and no price is."""
+        """US dollars spent, as far as prices are known; None if models were called and no price is."""
 
     @abstractmethod
     def abort(self, reason: str = ABORTED, *, error: BaseException | None = None) -> None:

@@ -90,7 +90,7 @@ class Keeper:
         return self._logged.get(ctx.thread_id, 0 if ctx.turn == 1 else len(ctx.item_log))
 
     async def _load(self, engine: Engine, ctx: RunningExecution, layer: MemoryLayer, place: _Place) -> bool:
-        """Read what others have kept since; False where storage fails."""
+        """Read what others have kept since; False if storage fails."""
         known = self._scopes[place]
         try:
             keys = [key for key in await self._storage.list(prefix_of(*place)) if key not in known.parts]

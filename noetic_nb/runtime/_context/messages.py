@@ -217,7 +217,7 @@ class TurnInput(str):
 
 
 def query_of(items: Iterable[Mapping[str, Any]]) -> str:
-    """Return the text of the last user message among items, empty where there is none."""
+    """Return the text of the last user message among items, or empty if there is none."""
     text = ""
     for item in items:
         if item.get("type") == "message" and item.get("role") == "user":

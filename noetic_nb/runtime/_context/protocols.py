@@ -31,7 +31,7 @@ class BegunCall:
     path: str
     """The step that makes it."""
     number: int | None
-    """Which call of this step it is, as its idempotency key says; None where the tool does not know that key."""
+    """Which call of this step it is, as its idempotency key says; None if the tool does not know that key."""
     place: Place
     """Where it stands in the history of the tree."""
     is_left: bool = False
@@ -79,7 +79,7 @@ class ExecutionRecorder(Protocol[C, S]):
         """Return whether a step ended before, and its output."""
 
     def step_done(self, step: S, definition: Step, output: StepValue) -> Awaitable[object] | None:
-        """Write that a step ended; returns an awaitable for that, None where nothing has to be awaited."""
+        """Write that a step ended; returns an awaitable for that, or None if nothing has to be awaited."""
 
     @property
     def put_off(self) -> Sequence[Any]:
@@ -227,7 +227,7 @@ class StepHandle(Protocol):
         """Wait for the step's output."""
 
     def cancel(self, reason: str = ...) -> bool:
-        """Abort the step; False where it had ended already."""
+        """Abort the step; False if it had ended already."""
 
 
 class FollowedAnswer(Protocol):
@@ -247,7 +247,7 @@ class TurnRecorder(Protocol):
     """Writes down a turn."""
 
     problem: Exception | None
-    """Once it has ended: why what it did is not in storage, None where it is. Set before that where a layer failed."""
+    """Once it has ended: why what it did is not in storage, or None if it is. Set before that where a layer failed."""
     raises: bool
     """Whether that is an error, and not a warning only."""
 

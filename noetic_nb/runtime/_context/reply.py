@@ -52,7 +52,7 @@ _MOST_TEXT: Final = 200
 class ReplyWarning(NamedTuple):
     """Something in a turn that did not end it and should be known.
 
-    `code` is stable, one of `WARNING_CODES`; `text` is a sentence for people, without secrets. `layer_id` is None where no
+    `code` is stable, one of `WARNING_CODES`; `text` is a sentence for people, without secrets. `layer_id` is None if no
     layer is concerned.
     """
 
@@ -97,7 +97,7 @@ class AgentReply(NamedTuple):
     `text` is the last assistant message of the turn, or the suggestion where the turn was stopped; `stopped` is the decision
     that stopped it, as plain data with a ``kind``, else None. `usage` and `cost` (US dollars) are those of the turn, judges,
     layers and children included. `output` is what the agent's step returned, the value where it has a schema. `finish_reason`
-    says why the model's last answer ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``; None where that is
+    says why the model's last answer ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``; None if that is
     not known, where no model was called, and where the turn was stopped. `saved` is whether the turn, its items and the states
     of its layers, is in the storage of checkpoints; None for a harness without checkpoints. `warnings` are records ``(code,
     text, layer_id, turn)`` of what went wrong and did not end the turn; see `ReplyWarning`. See docs/behaviour/runtime.md,

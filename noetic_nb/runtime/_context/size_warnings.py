@@ -57,7 +57,7 @@ _MOST_BYTES: Final = 4
 
 
 def is_small(characters: int | None) -> bool:
-    """Tell whether so many characters are below the limit; False where they were not counted."""
+    """Tell whether so many characters are below the limit; False if they were not counted."""
     return characters is not None and characters * _MOST_BYTES <= LIMIT_BYTES
 
 

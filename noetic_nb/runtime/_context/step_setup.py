@@ -156,7 +156,7 @@ class StepSetups:
         return found
 
     def known(self, is_over: bool = False) -> Mapping[str, Mapping[str, Any] | None] | None:
-        """Return the schemas of all tools that may be offered; None where functions choose them, until an execution `is_over`."""
+        """Return the schemas of all tools that may be offered; None if functions choose them, until an execution `is_over`."""
         root = self._root
         if root._known is None:
             root._known, root._is_open = root._listed()

@@ -338,7 +338,7 @@ async def _snapshot(
 
 
 def cut_off(writer: ThreadWriter, snapshot: Snapshot | None) -> Snapshot | None:
-    """Take over the turn that was under way when its process ended; None where the thread holds it already."""
+    """Take over the turn that was under way when its process ended; None if the thread holds it already."""
     if snapshot is None:
         return None
     # The next write removes its checkpoints: by then the thread holds what they hold.

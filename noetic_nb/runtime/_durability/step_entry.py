@@ -67,7 +67,7 @@ class StepRecord:
             del self.parent.below[self.frame]
 
     def at(self, frames: Iterable[str]) -> StepRecord:
-        """Return the step at the end of a path that begins here, made where there is none."""
+        """Return the step at the end of a path that begins here, made if there is none."""
         step = self
         for frame in frames:
             found = step.below.get(frame)
@@ -235,7 +235,7 @@ def spent_by(entry: Mapping[str, Any], level: int) -> tuple[Usage, float]:
 # From the end, as the calls of the last model call are among the newest items; by identity, which is cheaper than to
 # compare and mistakes no call for another.
 def _position(ctx: RunningExecution, item: Item) -> int | dict[str, Any]:
-    """Return where an item is in the log, or the item where it is not there."""
+    """Return where an item is in the log, or the item if it is missing."""
     for position in range(len(ctx.item_log) - 1, -1, -1):
         if ctx.item_log[position] is item:
             return position

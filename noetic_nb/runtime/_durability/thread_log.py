@@ -59,7 +59,7 @@ class Part:
     origins: Mapping[int, Origin] = field(default_factory=dict)
     """Who wrote items, by their place in the part, where it is not what their roles say."""
     states: Mapping[str, int | None] | None = None
-    """By layer, the number under which its state at the end of the part is; None where earlier versions kept none."""
+    """By layer, the number under which its state at the end of the part is; None if earlier versions kept none."""
 
 
 class ThreadStore:
@@ -79,7 +79,7 @@ class ThreadStore:
         self._lacks: Any = storage.lacks if "lacks" in its_own else None  # type: ignore[attr-defined]
 
     def lacks(self, keys: Sequence[str]) -> bool:
-        """Tell whether storage has none of some keys; False where it cannot tell at once, too."""
+        """Tell whether storage has none of some keys; False if it cannot tell at once, too."""
         return self._lacks is not None and bool(self._lacks(keys))
 
     async def read(self, thread_id: str) -> tuple[Part, ...]:

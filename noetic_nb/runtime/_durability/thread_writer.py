@@ -245,7 +245,7 @@ class ThreadWriter:
         return values, new
 
     async def keep_all(self, ctx: RunningExecution) -> Exception | None:
-        """Write all that a turn logged, as `keep` does, within a limit; returns why it is not in storage, None where it is."""
+        """Write all that a turn logged, as `keep` does, within a limit; returns why it is not in storage, or None if it is."""
         keeping = self.keep(ctx, len(ctx.item_log), ctx.turn)
         problem: Exception | None = None
         try:

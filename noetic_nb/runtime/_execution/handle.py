@@ -83,7 +83,7 @@ class Handle:
         Returns
         -------
         bool
-            False where it had ended already.
+            False if it had ended already.
         """
         if self.over or self._ctx is None:
             return False

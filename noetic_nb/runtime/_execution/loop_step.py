@@ -141,7 +141,7 @@ async def _on_error(step: LoopStep, error: NoeticError, ctx: RunningExecution) -
 
 
 async def _read_inbox(inbox: Channel, engine: Engine, step: LoopStep, ctx: RunningExecution) -> bool:
-    """Log a message of the loop's inbox as a developer message; False where there is none."""
+    """Log a message of the loop's inbox as a developer message; False if there is none."""
     if step.park_timeout_ms <= 0:
         message = ctx.try_recv(inbox)
     else:

@@ -252,7 +252,7 @@ async def steer_call(
     needs_approval: bool,
     provenance: Callable[[], Provenance] | None = None,
 ) -> CallEnd | None:
-    """Return how a call with these `values`, by now the JSON data `now()`, ended if it must not be made; None where it may."""
+    """Return how a call with these `values`, by now the JSON data `now()`, ended if it must not be made; None if it may."""
     decision, name = None, place.call.name
     if hook_ctx is not None and "before_tool_call" in engine.stack.hooks:
         decision = await engine.stack.before_tool_call(

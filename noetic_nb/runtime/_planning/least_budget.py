@@ -95,7 +95,7 @@ def absent_items(inputs: PlanInputs, plan: TurnPlan) -> tuple[AbsentItem, ...]:
 
 
 def least_budget(inputs: PlanInputs, absent: AbsentItem) -> LeastBudget | None:
-    """Return the smallest budget, window or maximum of a layer that would have admitted an item, None where none would."""
+    """Return the smallest budget, window or maximum of a layer that would have admitted an item, or None if none would."""
     if absent.origin == "history":
         return _Search(inputs, _HistoryItem(inputs, absent.position)).of_history()
     layer_id = absent.origin.removeprefix("layer:")

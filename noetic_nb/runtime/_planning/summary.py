@@ -58,7 +58,7 @@ async def summarised(
 
 
 def _entry(engine: Engine, text: str, limit: int) -> RecallEntry | None:
-    """Return a summary as a recalled item, cut to its limit; None where there is no room at all."""
+    """Return a summary as a recalled item, cut to its limit; None if there is no room at all."""
     block = cut_block(SUMMARY_ORIGIN, text, limit, engine.tokenizer)
     if block is None:
         return None
@@ -69,7 +69,7 @@ def _entry(engine: Engine, text: str, limit: int) -> RecallEntry | None:
 async def _text(
     engine: Engine, ctx: RunningExecution, policy: ProjectionPolicy, model: str, stop: int, ahead: int
 ) -> str:
-    """Return a summary that covers at least the first `stop` items, empty where it cannot be made."""
+    """Return a summary that covers at least the first `stop` items, or empty if it cannot be made."""
     cache = engine.summaries.setdefault(ctx.thread_id, {})
     covered = max(cache, default=0)
     if covered >= stop:

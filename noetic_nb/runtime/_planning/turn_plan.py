@@ -98,7 +98,7 @@ class TurnPlan(NamedTuple):
 
     @property
     def known_error(self) -> float | None:
-        """How far a request of this counter is off reported usage on average, relative; None where nobody has measured it."""
+        """How far a request of this counter is off reported usage on average, relative; None if nobody has measured it."""
         return known_error(self.tokenizer)
 
     def _card(self) -> Card:

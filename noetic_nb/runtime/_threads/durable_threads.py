@@ -257,7 +257,7 @@ class DurableThreads(Threads):
             thread.release(self.run)
 
     async def load(self, thread_id: str) -> bool:
-        """Read a thread from storage; False where none is saved."""
+        """Read a thread from storage; False if none is saved."""
         await self._settled(thread_id)
         known = self.by_id.get(thread_id)
         if known is not None and known.busy:
@@ -272,7 +272,7 @@ class DurableThreads(Threads):
             return is_saved
 
     async def forget(self, thread_id: str) -> bool:
-        """Delete a thread and its checkpoints; False where there was none."""
+        """Delete a thread and its checkpoints; False if there was none."""
         async with self._held(thread_id) as thread:
             with _reading(thread):
                 await self.cleared(thread_id)

@@ -214,7 +214,7 @@ class StateHistory:
         return tuple(found[::-1])
 
     def latest(self, layer_id: str, scope_key: str) -> Any:
-        """Return the state that was written last, the very object that is remembered; None where none is."""
+        """Return the state that was written last, the very object that is remembered; None if none is."""
         last = next(self._changes(layer_id, scope_key), None)
         return None if last is None else last.state
 
@@ -229,7 +229,7 @@ class StateHistory:
         return (layer_id, scope_key) in self._shortened
 
     def state_at(self, layer_id: str, scope_key: str, order: int) -> StateChange | None:
-        """Return the last write up to a moment, None where none is remembered."""
+        """Return the last write up to a moment, or None if none is remembered."""
         return next((change for change in self._changes(layer_id, scope_key) if change.order <= order), None)
 
 

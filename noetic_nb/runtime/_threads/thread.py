@@ -41,7 +41,7 @@ class Message:
     now: Callable[[], float] | None = None
     """The clock by which it waits."""
     queued_ms: float | None = None
-    """When it began to wait for the turn before it; None where it did not."""
+    """When it began to wait for the turn before it; None if it did not."""
 
     def take(self) -> Sequence[Mapping[str, Any]]:
         self.taken = True
@@ -144,7 +144,7 @@ class Thread:
             raise
 
     def abort(self, reason: str) -> bool:
-        """Cancel the turn that runs, or is about to; False where there is none."""
+        """Cancel the turn that runs, or is about to; False if there is none."""
         if self.ctx is not None:
             self.ctx.abort(reason)
             return True

@@ -80,7 +80,7 @@ class Threads:
         engine.stack.state.on_problem = self._warn
 
     def thread(self, thread_id: str) -> Thread:
-        """Return a thread, begun now where there is none; raises `NoeticConfigError` ``INVALID_THREAD``."""
+        """Return a thread, begun now if there is none; raises `NoeticConfigError` ``INVALID_THREAD``."""
         thread = self.by_id.get(thread_id)
         if thread is None:
             if not isinstance(thread_id, str) or not thread_id:
@@ -117,7 +117,7 @@ class Threads:
         return thread
 
     def close(self, thread_id: str) -> bool:
-        """Forget a thread in which nothing runs; False where there is none."""
+        """Forget a thread in which nothing runs; False if there is none."""
         if thread_id not in self.by_id:
             return False
         self.resting(thread_id)

@@ -164,7 +164,7 @@ class _Held:
 
 
 def _without_text(event: ev.RunEvent) -> ev.RunEvent | None:
-    """Return an event about a rejected answer without anything that may hold its text; None where nothing is left."""
+    """Return an event about a rejected answer without anything that may hold its text; None if nothing is left."""
     if isinstance(event, ev.ModelCalled):
         return structs.replace(event, items=(), logprobs=())
     if isinstance(event, ev.MemoryTraceSpan):

@@ -38,9 +38,9 @@ class PreparedRule:
 
     rule: SteeringRule
     evaluate: Callable[[Params, Bindings], Any] | None = None
-    """Returns an answer, or something to await; None where only a judge decides."""
+    """Returns an answer, or something to await; None if only a judge decides."""
     decide: Callable[[Params], SteeringDecision] | None = None
-    """The decision of a condition that is true; None where the rule returns decisions itself."""
+    """The decision of a condition that is true; None if the rule returns decisions itself."""
 
 
 class PreparedRules(NamedTuple):
@@ -122,7 +122,7 @@ class RuleSnapshot:
         return found
 
     def isolated(self, rule_id: str) -> str | None:
-        """Return where a rule runs, None where it runs inline or is not there any more."""
+        """Return where a rule runs, or None if it runs inline or is not there any more."""
         return next((rule.isolate for rule in self.rules if rule.id == rule_id), None)
 
     def __iter__(self) -> Iterator[SteeringRule]:
@@ -192,7 +192,7 @@ async def evaluate(
 ) -> Evaluation:
     """Evaluate the rules of a snapshot that apply at a point, in order.
 
-    ``judge_now(rule, judge, params, result)`` waits for a synchronous judge, and returns None where no verdict could be read;
+    ``judge_now(rule, judge, params, result)`` waits for a synchronous judge, and returns None if no verdict could be read;
     ``judge_later`` starts an asynchronous one in the background. `result` is filled in step by step, so that a caller that
     cancels the evaluation knows how far it came. `history` returns the calls so far as they stand, which rules read after
     one of them has awaited something. Raises `NoeticConfigError` ``MISSING_CALL_MODEL`` where a judge has to be consulted and

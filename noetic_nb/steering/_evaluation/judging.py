@@ -60,7 +60,7 @@ def parse_verdict(text: str) -> SteeringDecision | None:
     Returns
     -------
     SteeringDecision or None
-        None where the answer does not begin with ALLOW, DENY or GUIDE as a word of its own, in any case. What follows,
+        None if the answer does not begin with ALLOW, DENY or GUIDE as a word of its own, in any case. What follows,
         without leading colons and white space, is the guidance of a deny or a guide. These two may be marked, as in
         ``**DENY**``, and stand behind ``<think>...</think>``; an ALLOW may not.
 

@@ -288,7 +288,7 @@ class _PythonReader:
 
 
 KnownTools: TypeAlias = Mapping[str, Mapping[str, Any] | None]
-"""The JSON Schema of the arguments of each tool; None where it is not known."""
+"""The JSON Schema of the arguments of each tool; None if it is not known."""
 
 MOST_NAMES: Final = 12  # of a hundred tools nobody reads the names
 

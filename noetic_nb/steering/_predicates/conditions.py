@@ -65,7 +65,7 @@ class CelProcess:
         self._finalizer: Any = None
 
     def compile_error(self) -> str | None:
-        """Start the process and compile; returns the fault of the expression, None where there is none."""
+        """Start the process and compile; returns the fault of the expression, or None if there is none."""
         # In a thread, because a pipe cannot be read with a time limit on every system.
         reply: list[dict[str, Any]] = []
         thread = threading.Thread(target=lambda: reply.append(self._started()), daemon=True)
@@ -155,7 +155,7 @@ MAX_SEARCHED: Final = 200_000  # longer answers are not looked through: each ste
 
 
 def matched_text(condition: str, compile_cel: Callable[[str], Any]) -> Callable[[str], tuple[str, ...]] | None:
-    """Return a function that finds the text that a condition tests for in a response; None where it tests no text."""
+    """Return a function that finds the text that a condition tests for in a response; None if it tests no text."""
     finders = tuple(_finders(condition, compile_cel))
     if not finders:
         return None

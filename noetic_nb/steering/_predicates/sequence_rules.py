@@ -178,7 +178,7 @@ def misspelt_arguments(rule: SteeringRule, sequence: SequenceRule, schema: Mappi
 
 
 def _argument(args: Any, path: str) -> Any:
-    """Return an argument by its name or path, of every member where a list is on the way; None where it is not there."""
+    """Return an argument by its name or path, of every member where a list is on the way; None if it is not there."""
     if isinstance(args, Mapping):
         if path in args:
             return args[path]
@@ -191,7 +191,7 @@ def _argument(args: Any, path: str) -> Any:
 
 
 def has_argument(schema: Mapping[str, Any], path: str) -> bool:
-    """Tell whether arguments of a schema may have a value at a path, as rules read it; True where the schema does not say."""
+    """Tell whether arguments of a schema may have a value at a path, as rules read it; True if the schema does not say."""
     return _may_have(schema, path, schema.get("$defs") or {}, 0)
 
 

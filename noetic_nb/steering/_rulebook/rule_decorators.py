@@ -23,7 +23,7 @@ class RuleMethods(ABC):
 
     @abstractmethod
     def find(self, rule_id: str) -> SteeringRule | None:
-        """Return the rule of an id, None where there is none."""
+        """Return the rule of an id, or None if there is none."""
 
     @abstractmethod
     def put(self, rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:

@@ -157,7 +157,7 @@ class RuleBook(RuleMethods):
         return isinstance(rule_id, str) and self.find(rule_id) is not None
 
     def find(self, rule_id: str) -> SteeringRule | None:
-        """Return the rule of an id, None where there is none."""
+        """Return the rule of an id, or None if there is none."""
         return next((rule for rule in self._snapshot if rule.id == rule_id), None)
 
     def __getitem__(self, rule_id: str) -> SteeringRule:
@@ -277,7 +277,7 @@ class RuleBook(RuleMethods):
         return bool(self._past)
 
     def undo(self) -> RuleChange | None:
-        """Take the last change back, as a change of its own; None where there is nothing to take back."""
+        """Take the last change back, as a change of its own; None if there is nothing to take back."""
         with self._lock:
             if not self._past:
                 return None

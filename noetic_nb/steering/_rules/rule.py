@@ -253,7 +253,7 @@ class SteeringRule(_Frozen):
 
     @property
     def decider(self) -> Decider | None:
-        """The part that is evaluated first, to be matched by class; None where nothing decides and the rule has no opinion.
+        """The part that is evaluated first, to be matched by class; None if nothing decides and the rule has no opinion.
 
         Examples
         --------

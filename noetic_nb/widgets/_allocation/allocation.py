@@ -176,7 +176,7 @@ class TokenAllocation(PictureView):
         -------
         pandas.DataFrame
             ``call``, ``turn``, ``sent`` and ``reason`` of each call that knew the item: ``budget``, ``window``, ``summary``,
-            ``compaction``, ``cleared``, or None where it was sent.
+            ``compaction``, ``cleared``, or None if it was sent.
 
         Raises
         ------

@@ -36,7 +36,7 @@ FATES_SENT: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table behind the bars, in tokens as text; empty where a column does not apply."""
+    """A line of the table behind the bars, in tokens as text; empty if a column does not apply."""
 
     part: Part
     used: str = ""
@@ -138,7 +138,7 @@ def left_out_text(entry: LeftOut) -> str:
 
 
 def tools_text(call: CallShare) -> str:
-    """Return the tools with their tokens, the largest first; empty where the run does not have their definitions."""
+    """Return the tools with their tokens, the largest first; empty if the run does not have their definitions."""
     largest = sorted(call.offered, key=lambda tool: -tool[1])
     return f"Tools: {', '.join(f'{plain(name)} {count(tokens)}' for name, tokens in largest)}." if largest else ""
 

@@ -197,7 +197,7 @@ class AllocationReading(Reading):
         return caching_of(self._reuse[at], self.calls) if self._reuse else NO_CACHING
 
     def at_of(self, fields: dict[str, Any]) -> int | None:
-        """Return which drawn call someone chose; the first of the turn where only a turn was, None where there is none."""
+        """Return which drawn call someone chose; the first of the turn where only a turn was, or None if there is none."""
         call, turn, thread = fields["call"], fields["turn"], fields["thread_id"]
         if call is not None or turn is None:
             return self._by_call.get(call)

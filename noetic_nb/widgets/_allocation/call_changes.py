@@ -223,7 +223,7 @@ class OtherBudgets:
         return request.replan(budgets=given, **self._tokens)
 
     def view(self, request: RecordedRequest) -> ViewAssembled | None:
-        """Return the request as it would be sent, the very view where nothing can change; None where that is not known."""
+        """Return the request as it would be sent, the very view where nothing can change; None if that is not known."""
         view = request.view
         if view is None or request.missing:
             return None
@@ -239,7 +239,7 @@ class OtherBudgets:
         return is_whole and not is_less and not held
 
     def rows(self, requests: Sequence[RecordedRequest], parts: ContextParts, bands: Sequence[str]) -> dict[str, Any]:
-        """Return the tokens of each call by band, behind them the others; None where it is not known, and a sentence."""
+        """Return the tokens of each call by band, behind them the others; None if it is not known, and a sentence."""
         rows: list[list[int] | None] = []
         changes: list[tuple[int, int]] = []
         for request in requests:

@@ -172,7 +172,7 @@ class Entry:
 
     @property
     def action(self) -> str:
-        """The action; `NOT_DECIDED` where there is none."""
+        """The action; `NOT_DECIDED` if there is none."""
         return plain(self.event.action) if isinstance(self.event, SteeringDecided) else NOT_DECIDED
 
     @property

@@ -215,7 +215,7 @@ class LedgerReading(Reading):
     moment : Moment, optional
         Which part of the run is drawn.
     origins : callable, optional
-        Returns where the values of a call come from, None where nobody knows, for its decision and the ``seq`` of that.
+        Returns where the values of a call come from, or None if nobody knows, for its decision and the ``seq`` of that.
     rule_texts : callable, optional
         Returns the texts of the rules as they are now, by id.
     note : str

@@ -364,7 +364,7 @@ class MemoryReading(Reading):
 
 
 def base_of(track: Track, write: Write, against: Any) -> tuple[Write | None, str, str]:
-    """Return the state that a write is compared with, its name, and the text shown where there is none.
+    """Return the state that a write is compared with, its name, and the text shown if there is none.
 
     `against` is ``"turn"`` for the end of the turn before, the number of a turn for the end of that, and the write before else.
     """

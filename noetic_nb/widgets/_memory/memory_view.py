@@ -232,7 +232,7 @@ class MemoryView(PictureView):
         -------
         pandas.DataFrame
             ``thread_id, execution_id, turn, depth, layer_id, hook, t_ms, changed, state``; `state` is compact JSON without
-            secrets, None where it was cleared.
+            secrets, or None if it was cleared.
         """
         import pandas
 

@@ -175,7 +175,7 @@ def is_secret_change(before: Any, after: Any) -> bool:
 
 
 def counts_of(write: Write) -> tuple[int, int, int] | None:
-    """Return how much a write added, removed and changed; None where that is not known, or too much to be counted."""
+    """Return how much a write added, removed and changed; None if that is not known, or too much to be counted."""
     if write.last is None or not write.changed:
         return None
     if write.counts is None:

@@ -214,7 +214,7 @@ class Draft:
 
     @property
     def text(self) -> str:
-        """Source, condition or prompt; empty where the form has none."""
+        """Source, condition or prompt; empty if the form has none."""
         return self.values.get("text", "")
 
     def changed(self, values: Mapping[str, object]) -> Draft:

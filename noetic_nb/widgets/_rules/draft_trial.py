@@ -64,7 +64,7 @@ def trial_data(
 ) -> dict[str, Any]:
     """Return a trial as a page needs it: the runs, the table of `lab._rule_backtest`, and the decisions that differ.
 
-    `evaluations` are those of the rules in force and with the draft in its place; None where no run has a label.
+    `evaluations` are those of the rules in force and with the draft in its place; None if no run has a label.
     """
     summary = table.attrs["summary"]
     found = _found(runs, table, table[table["change"] != "unchanged"], evaluations)

@@ -65,7 +65,7 @@ class RuleHits:
         return sum(self._counts[rule_id].values()) if rule_id in self._counts else 0
 
     def words(self, rule_id: str) -> str:
-        """Return a rule's hits for people; empty where it has none."""
+        """Return a rule's hits for people; empty if it has none."""
         counts = self._counts.get(rule_id, Counter())
         return ", ".join(f"{counts[action]} {word}" for action, word in _WORDS.items() if counts.get(action))
 

@@ -233,7 +233,7 @@ class ShownCall(ShownRows):
 
     @property
     def difference(self) -> str:
-        """How the request differs from the other one, in one line; empty where it is not compared."""
+        """How the request differs from the other one, in one line; empty if it is not compared."""
         if self.against is None:
             return ""
         numbers = {kind: sum(found.change == kind for found in self.rows) for kind in CHANGE_MARKS}
@@ -241,7 +241,7 @@ class ShownCall(ShownRows):
         return f"{', '.join(words) or 'No difference'} against {title_of(self.against)}"
 
     def place_of(self, position: object) -> int:
-        """Return the place of the row of a log item, -1 where there is none."""
+        """Return the place of the row of a log item, -1 if there is none."""
         if isinstance(position, bool) or not isinstance(position, int):
             return -1
         return next((at for at, found in enumerate(self.rows) if found.own and found.row.position == position), -1)
@@ -257,7 +257,7 @@ class ShownCall(ShownRows):
         return self.budgets[key]
 
     def remedy(self, at: int) -> str:
-        """Return that in a sentence; empty for items that were sent, and where it is not known."""
+        """Return that in a sentence; empty for items that were sent, and if it is unknown."""
         found = self.rows[at]
         return budget_words(self.budget(at)) if found.own and found.row.absent is not None else ""
 

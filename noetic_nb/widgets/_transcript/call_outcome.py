@@ -135,7 +135,7 @@ class OutcomeLine:
     kind: str
     """``message`` (or another kind of item), ``call``, ``result``, ``steering``, ``regulator``, ``compaction``, ``fault``."""
     tone: str
-    """How it ended: an action of steering, ``stop``, ``warn``, ``error``, ``ok``; empty where that is not a question."""
+    """How it ended: an action of steering, ``stop``, ``warn``, ``error``, ``ok``; empty if that is not a question."""
     heading: str
     text: str = ""
     level: int = 0

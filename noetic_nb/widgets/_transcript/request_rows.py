@@ -28,7 +28,7 @@ class DiffRow:
     row: RequestRow
     change: Change = ""
     other: RequestRow | None = None
-    """The same item in the other request: sent or absent there; None where it has no such item."""
+    """The same item in the other request: sent or absent there; None if it has no such item."""
     own: bool = True
     """Whether `row` is of the compared request; False for what only the other one sent."""
 
@@ -165,7 +165,7 @@ class RequestRow:
 
 
 def unknown_of(request: RecordedRequest) -> str:
-    """Return in one sentence the parts of a request that the run does not have; empty where it has all.
+    """Return in one sentence the parts of a request that the run does not have; empty if it has all.
 
     Examples
     --------

@@ -289,7 +289,7 @@ class TranscriptReading(Reading):
         )
 
     def place_of(self, fields: dict[str, Any]) -> int | None:
-        """Return the place of the call that someone points at, None where it is none of those that are shown."""
+        """Return the place of the call that someone points at, or None if it is none of those that are shown."""
         calls = self.book.calls
         if fields["call"] is not None:
             return next((place for place, record in enumerate(calls) if record.number == fields["call"]), None)
@@ -306,7 +306,7 @@ class TranscriptReading(Reading):
         return of_turn[-1] if of_turn else None
 
     def current(self) -> ShownCall | None:
-        """Return the shown call and the call it is compared with, None where there is none yet."""
+        """Return the shown call and the call it is compared with, or None if there is none yet."""
         calls = len(self.book.calls)
         if not calls:
             return None
@@ -338,7 +338,7 @@ class TranscriptReading(Reading):
 
 
 def _sendable(thread_id: str) -> str | None:
-    """Return the id of a thread as a page selects by it; None where it is not text that a message can hold."""
+    """Return the id of a thread as a page selects by it; None if it is not text that a message can hold."""
     try:
         thread_id.encode()
     except UnicodeEncodeError:

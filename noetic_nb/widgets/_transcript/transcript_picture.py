@@ -62,7 +62,7 @@ def _text(text: object, whole: str = "", *, key: object = None) -> str:
 
 
 def entry_row(shown: ShownRows, entry: Entry, remedy: str | None, *, is_live: bool = True) -> dict[str, Any]:
-    """Return a listed entry as a row; `remedy` is None where it takes work to find, for which a page asks later."""
+    """Return a listed entry as a row; `remedy` is None if it takes work to find, for which a page asks later."""
     if isinstance(entry, Fold):
         kind = f'type="button" class="nn-t-more" tabindex="-1" data-fold="{entry.first}"'
         show = f"<button {kind}>Show them</button>" if is_live else ""
@@ -137,7 +137,7 @@ def _shortened(entries: Sequence[Entry], most: int) -> tuple[Sequence[Entry], in
 
 
 def static_html(call: ShownCall | None, empty: str = EMPTY) -> str:
-    """Return a call as HTML without scripts; `empty` where there is none."""
+    """Return a call as HTML without scripts; `empty` if there is none."""
     head = heading("Transcript")
     if call is None:
         return f'{head}<p class="nn-empty">{escape(empty)}</p>'
@@ -166,7 +166,7 @@ def _is_loud(lines: Sequence[OutcomeLine]) -> bool:
 
 
 def static_text(call: ShownCall | None, empty: str = EMPTY) -> str:
-    """Return a call as plain text; `empty` where there is none."""
+    """Return a call as plain text; `empty` if there is none."""
     if call is None:
         return f"Transcript. {empty}"
     lines = [f"Transcript. {title_of(call.record)}: {call.headline}"]

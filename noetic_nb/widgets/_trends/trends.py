@@ -386,7 +386,7 @@ class RegulatorTrends(PictureView):
         -------
         pandas.DataFrame
             A row for each decision: the columns of ``run.to_frame("decisions")`` that another decision changes, and ``was``,
-            ``was_reason``, ``was_stops`` as recorded (None and False where nothing was). `stops` is True where a turn would be
+            ``was_reason``, ``was_stops`` as recorded (None and False if nothing was). `stops` is True if a turn would be
             stopped; a break stops every later turn until the task is reset. ``seq`` is missing where nothing was recorded.
             ``attrs["bank"]`` has the `Count` of the bank's runs that would be stopped, ``failed`` and ``good``.
 

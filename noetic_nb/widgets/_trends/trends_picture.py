@@ -46,7 +46,7 @@ def _decisions(turns: Sequence[TurnSignals]) -> str:
 def static_html(
     empty: str, chart: ThreadChart | None, others: Sequence[str], over: Sequence[Mark] = (), more: Sequence[str] = ()
 ) -> str:
-    """Return the pictures of one thread as HTML without scripts, with its table below; `empty` where there is none."""
+    """Return the pictures of one thread as HTML without scripts, with its table below; `empty` if there is none."""
     head = heading("Regulator trends")
     if chart is None or not chart.turns:
         return f'{head}<p class="nn-empty">{escape(empty)}</p>'
@@ -66,7 +66,7 @@ def static_html(
 
 
 def static_text(empty: str, chart: ThreadChart | None) -> str:
-    """Return one thread as plain text; `empty` where there is none."""
+    """Return one thread as plain text; `empty` if there is none."""
     if chart is None or not chart.turns:
         return f"Regulator trends. {empty}"
     lines = [f"Regulator trends. {headline(chart.thread)}", "  turn  quality       mean  tokens so far"]

@@ -207,7 +207,7 @@ def outcome_of(found: Iterable[Redecided], thread_id: str, *, recorded: bool = F
 
 
 def sentence(now: Outcome, was: Outcome | None) -> str:
-    """Return how it would have gone, against how it went; `was` is None where nobody decided.
+    """Return how it would have gone, against how it went; `was` is None if nobody decided.
 
     Examples
     --------

@@ -66,7 +66,7 @@ class Questions:
         return asked
 
     def take(self, number: int, answer: str, reason: str = "") -> bool:
-        """Take an answer of a page: ``"once"``, ``"always"`` or ``"deny"``; False where the question is open no more."""
+        """Take an answer of a page: ``"once"``, ``"always"`` or ``"deny"``; False if the question is open no more."""
         asked = self._open.get(number)
         if asked is None:
             return False
@@ -172,7 +172,7 @@ class Conversation:
                 self._changed()
 
     async def stop(self) -> bool:
-        """Cancel the running turn; waiting messages go on with the next. False where none was running."""
+        """Cancel the running turn; waiting messages go on with the next. False if none was running."""
         stopped = await self.harness.cancel(self.thread_id, STOPPED)
         self.notify("plain", "Stopping: the turn ends at its next step." if stopped else "No turn is running.")
         return stopped

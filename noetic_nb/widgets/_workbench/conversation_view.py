@@ -135,7 +135,7 @@ class Talk:
         return {"thread_id": row.where.thread_id or None, "turn": row.where.turn, "decision": first}
 
     def chosen(self, fields: Mapping[str, Any]) -> int | None:
-        """Return the place of the row that someone points at, None where it is none."""
+        """Return the place of the row that someone points at, or None if it is none."""
         turn, thread = fields["turn"], fields["thread_id"]
         if turn is None:
             return None

@@ -60,7 +60,7 @@ class Causes:
         self._trials: tuple[Any, Trials] | None = None
 
     def seq_of(self, fields: Mapping[str, Any]) -> int | None:
-        """Return the number of the decision or call that is chosen, None where it is neither.
+        """Return the number of the decision or call that is chosen, or None if it is neither.
 
         `fields` are those of a `Selection`; an item in the log is a call where it asks for one.
         """

@@ -51,7 +51,7 @@ class Panel(NamedTuple):
     size: tuple[int, int]
     is_open: bool = False
     lacks: Callable[[Subject], str] = lambda _subject: ""
-    """Why it cannot be opened, empty where it can."""
+    """Why it cannot be opened, or empty if it can."""
     is_of_thread: bool = True
     """Whether it shows only the thread that was chosen. Rules are those of all threads."""
     has_any: Callable[[Any], bool] = lambda run: bool(run.events)

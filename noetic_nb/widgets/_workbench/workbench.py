@@ -158,7 +158,7 @@ class Workbench(PanelHost):
         return await self._conversation.say(text)
 
     async def stop(self) -> bool:
-        """Cancel the running turn; False where none was running. Waiting messages go on with the next turn."""
+        """Cancel the running turn; False if none was running. Waiting messages go on with the next turn."""
         return await self._conversation.stop()
 
     async def grade(self, quality: float) -> None:
@@ -180,7 +180,7 @@ class Workbench(PanelHost):
         return found
 
     def ask(self, words: QuestionWords) -> Asked | None:
-        """Ask for an approval inside; None where the workbench is not shown."""
+        """Ask for an approval inside; None if the workbench is not shown."""
         if self.comm is None or not self._places or self.reading.questions is None:
             return None
         return self.reading.questions.ask(words)

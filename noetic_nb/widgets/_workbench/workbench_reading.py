@@ -157,7 +157,7 @@ class ThreadNames:
                 self.take(event)
 
     def name(self, at: int) -> str | None:
-        """Return the name at a place; None, which means all threads, where there is none."""
+        """Return the name at a place; None, which means all threads, if there is none."""
         return self._names[at] if 0 <= at < len(self._names) else None
 
     def place(self, name: str | None) -> int | None:

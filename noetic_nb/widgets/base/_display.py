@@ -236,7 +236,7 @@ class DisplayMixin:
     _tells_when_drawn = False
     """Whether its page sends a message when it has drawn the view, as those of `store.show` do."""
     _waits_for = ""
-    """The event of the shell at which the static form is brought up to date; empty where it is."""
+    """The event of the shell at which the static form is brought up to date; empty if it is."""
     _timer: asyncio.TimerHandle | None = None
     _shown_on: asyncio.AbstractEventLoop | None = None
     """That of the cell that showed the view last."""
@@ -397,7 +397,7 @@ class DisplayMixin:
         return self.release_widget(self)
 
     def release_widget(self, *widgets: Any) -> bool:
-        """Close the comms of the given widgets, their layouts and their styles; False where that was done before."""
+        """Close the comms of the given widgets, their layouts and their styles; False if that was done before."""
         self._stop_waiting()
         if self.comm is None:  # type: ignore[attr-defined]  # of the widget this is mixed into
             return False

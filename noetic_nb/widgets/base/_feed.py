@@ -16,7 +16,7 @@ from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 
 
 def changes(before: Any, after: Any) -> dict[str, Any] | None:
-    """Return how JSON data became others, for a page that has the former; None where they are equal.
+    """Return how JSON data became others, for a page that has the former; None if they are equal.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class Reader(Protocol):
         ...
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event; returns a message about it, None where there is none."""
+        """Read one event; returns a message about it, or None if there is none."""
         ...
 
 
@@ -84,12 +84,12 @@ class Reading(ABC):
     """What reads the events where the view only asks for its answers: `take` with the event and its place."""
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event; returns the message with the changes, None where nothing changed."""
+        """Read one event; returns the message with the changes, or None if nothing changed."""
         answer = None if self.asks is None else self.asks.take(event, place.seq, place.call)
         return self.changed(answer) if answer else None
 
     def changed(self, answer: Any) -> dict[str, Any] | None:
-        """Take an answer of what it `asks`; returns the message with the changes, None where nothing changed."""
+        """Take an answer of what it `asks`; returns the message with the changes, or None if nothing changed."""
         return None
 
     def begin(self) -> None:
@@ -110,7 +110,7 @@ class Reading(ABC):
         return []
 
     def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
-        """Take a choice of `Selection`; returns a message for the pages, None where there is none."""
+        """Take a choice of `Selection`; returns a message for the pages, or None if there is none."""
         return None
 
     @abstractmethod
@@ -148,7 +148,7 @@ class Feed:
         self._over: set[str] = set()
 
     def take(self, event: RunEvent) -> dict[str, Any] | None:
-        """Hand over one event; returns the message of the reading, None where it has none."""
+        """Hand over one event; returns the message of the reading, or None if it has none."""
         call = None
         if isinstance(event, ModelCalled) and event.purpose == "agent":
             call = self._calls

@@ -83,7 +83,7 @@ class Moment:
         return self.until is None or where.turn <= self.until
 
     def missing(self, threads: Sequence[str], turns: Mapping[str, int]) -> str:
-        """Return a sentence about a thread or a turn that is not there, empty where it is, or where nothing is yet.
+        """Return a sentence about a thread or a turn that is not there, or empty if it is, or where nothing is yet.
 
         Examples
         --------

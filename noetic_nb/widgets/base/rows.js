@@ -15,18 +15,18 @@ function keyed(parent, rows, create, update) {
 }
 
 /**
- * Make the children of `host` the rows of the kernel, each with its `key` and its `html`. A row of a key that is there stays: with
+ * Make the children of `list` the rows of the kernel, each with its `key` and its `html`. A row of a key that is there stays: with
  * its focus, with what is marked, scrolled or opened in it, and with all that a script sets. `update` gets each node and its row.
  */
-function patchRows(host, rows, update = () => {}) {
-  const focused = [...host.children].indexOf(document.activeElement);
-  keyed(host, rows, ({ html }) => written(html), (node, row) => {
+function patchRows(list, rows, update = () => {}) {
+  const focused = [...list.children].indexOf(document.activeElement);
+  keyed(list, rows, ({ html }) => written(html), (node, row) => {
     if (node.row && node.html !== row.html) become(node, written(row.html));
     [node.row, node.html] = [row, row.html]; // a row may be written anew in place
     update(node, row);
   });
-  if (focused < 0 || host.contains(document.activeElement) || !rows.length) return;
-  const next = host.children[Math.min(focused, rows.length - 1)]; // another page of them: keys stay where they are
+  if (focused < 0 || list.contains(document.activeElement) || !rows.length) return;
+  const next = list.children[Math.min(focused, rows.length - 1)]; // another page of them: keys stay where they are
   put(next, { tabindex: 0 });
   next.focus({ preventScroll: true });
 }
