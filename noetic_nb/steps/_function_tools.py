@@ -101,8 +101,11 @@ def make_tool(
     for option, text in (("name", given), ("description", description)):
         if text is not None and not isinstance(text, str):
             raise NoeticConfigError(
-                "INVALID_TOOL", f"The {option} of a tool is text", given=text, hint=f"Pass {option}='...'."
+                "INVALID_TOOL", f"The {option} of a tool must be text", given=text, hint=f"Pass {option}='...'."
             )
+    for option, switch in (("needs_approval", needs_approval), ("inline", inline)):
+        if not isinstance(switch, bool):
+            raise NoeticConfigError("INVALID_TOOL", f"`{option}` must be True or False", given=switch)
     if not given.strip():
         raise NoeticConfigError(
             "EMPTY_TOOL_NAME", "A tool needs a non-blank name.", given=given, hint="Pass name='...'."

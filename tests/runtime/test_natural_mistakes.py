@@ -281,6 +281,13 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "spawn(config)": (lambda: nn.spawn("c", config()), "INVALID_STEP", "AgentConfig", "config.step"),  # type: ignore[arg-type]
     "fork([...])": (lambda: nn.fork([nn.react(model="m")]), "INVALID_ARGUMENTS", "LoopStep", "mode='all'"),  # type: ignore[call-arg,arg-type]
     "tool(name)": (lambda: nn.tool("search"), "INVALID_TOOL", "'search'", "tools=[search]"),  # type: ignore[call-overload]
+    "tool(inline='yes')": (lambda: nn.tool(abs, name="abs", inline="yes"), "INVALID_TOOL", "'yes'", "`inline` must"),  # type: ignore[call-overload]
+    "tool(needs_approval=0)": (
+        lambda: nn.tool(abs, name="abs", needs_approval=0),  # type: ignore[call-overload]
+        "INVALID_TOOL",
+        "0",
+        "`needs_approval` must",
+    ),
     # Running
     "execute(text, thread)": (lambda: harness().execute("Hi", "ann"), "INVALID_ARGUMENTS", "'ann'", "thread_id='ann'"),  # type: ignore[misc]
     "execute(thread=)": (
