@@ -192,7 +192,7 @@ class ThreadLeftBehind(RuntimeError):
 
     def __init__(self, rule_id: str) -> None:
         super().__init__(
-            f"Rule {rule_id!r} took too long and was abandoned; its thread cannot be stopped and was abandoned. "
+            f"Rule {rule_id!r} took too long and was abandoned: its thread cannot be stopped. "
             "Give the predicate a limit of its own, or write it as a condition with isolate=True."
         )
 

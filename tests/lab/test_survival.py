@@ -199,7 +199,7 @@ def test_of_a_compaction_that_nobody_can_read_nothing_is_named() -> None:
 
         assert losses == ()
         assert losses.unknown == 1
-        assert "nobody can read" in repr(losses)
+        assert "unreadable" in repr(losses)
         assert lab.lost(run, 0).unknown == 0
         table = lab.survival([run])
         assert table.empty

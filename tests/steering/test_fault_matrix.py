@@ -208,7 +208,7 @@ def test_a_synchronous_predicate_that_hangs_in_a_thread_is_denied_on_time() -> N
     assert (decision.action.value, decision.rule_ids) == ("deny", ("stuck",))
     assert seconds < 5
     assert complaints == []
-    assert any("left behind" in str(error) for _, _, error in bench.diagnostics)
+    assert any("was abandoned" in str(error) for _, _, error in bench.diagnostics)
 
 
 def test_a_condition_that_runs_for_ever_in_its_process_is_denied_on_time() -> None:

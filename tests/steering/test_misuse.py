@@ -280,6 +280,11 @@ def test_rules_that_hang_hold_so_many_threads_and_then_deny_at_once() -> None:
     def held() -> int:
         return sum(thread.name.startswith("noetic_nb stuck") for thread in threading.enumerate())
 
+    def ended() -> None:
+        for thread in threading.enumerate():
+            if thread.name.startswith("noetic_nb stuck"):
+                thread.join(10)
+
     async def run() -> tuple[list[Bench], int, Any]:
         benches = [
             await Bench([rule], timeouts={"before_tool_call": 200}, execution_id=f"e{n}").start() for n in range(40)
@@ -292,10 +297,11 @@ def test_rules_that_hang_hold_so_many_threads_and_then_deny_at_once() -> None:
         benches.append(patient)
         assert decision.action.value == "deny"
         release.set()
-        left = [thread for thread in threading.enumerate() if thread.name.startswith("noetic_nb stuck")]
-        await asyncio.to_thread(lambda: [thread.join(10) for thread in left])
+        await asyncio.to_thread(ended)
         again = await Bench([rule], timeouts={"before_tool_call": 60_000}).start()
-        return benches, most, await again.call()
+        after = await again.call()
+        await asyncio.to_thread(ended)  # a thread hands over its result before it ends
+        return benches, most, after
 
     benches, most, after = asyncio.run(run())
 

@@ -47,7 +47,7 @@ def by_default(rules: nn.RuleBook) -> None:
 def test_a_loop_that_makes_one_name_again_and_again_is_refused(loop: Callable[[nn.RuleBook], None]) -> None:
     rules = nn.RuleBook()
 
-    with pytest.raises(NoeticConfigError, match=r"'small' already.*in a loop") as caught:
+    with pytest.raises(NoeticConfigError, match=r"'small' exists already.*in a loop") as caught:
         loop(rules)
     assert caught.value.code == "DUPLICATE_RULE_ID"
     assert "rules.rule('name'" in caught.value.hint

@@ -76,7 +76,8 @@ def test_a_view_inside_shows_what_it_shows_alone(name: str) -> None:
             if name == "allocation":  # older calls are asked for sooner
                 known["calls"] = known["calls"][-CALLS_HOSTED:]
                 known["first"] += len(alone.snapshot["calls"]) - CALLS_HOSTED
-                known["picture"] = inside.snapshot["picture"]  # asked for anew when the page opens
+                for field in ("picture", "is_new"):  # asked for anew when the page opens
+                    known[field] = inside.snapshot[field]
                 asked = {"what": "picture", "first": 0, "last": 8}
                 assert inside.reading.answer(asked) == alone.reading.answer(asked)
             if name == "timeline":  # what a page has first; it asks for as much as it has room for
