@@ -77,7 +77,7 @@ def _refused(what: str, given: object, hint: str) -> NoeticConfigError:
 
 
 def checked_path(path: Any) -> str:
-    """Return a path below a root, normalised; raises `OutsideRoot` where it could lead anywhere else, whatever the system."""
+    """Return a path below a root, normalised; raises `OutsideRoot` where it could lead anywhere else on any system."""
     plain = _plain(path)
     if "\0" in plain or "\\" in plain:
         raise OutsideRoot("A path must not contain NUL or a backslash.", path)

@@ -124,7 +124,7 @@ def _is_whole(text: str) -> bool:
 
 
 def compact_json(value: Any) -> str:
-    """Return JSON data as ``JSON.stringify`` writes it; raises `ValueError` or `TypeError` for what is no JSON data."""
+    """Return JSON data as ``JSON.stringify`` writes it; raises `ValueError` or `TypeError` for other data."""
     text = _ENCODE(value)
     if _may_have_float(text) and _has_float(value):
         text = _written(value)

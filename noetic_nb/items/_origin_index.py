@@ -53,7 +53,7 @@ _WANTS: Final = re.compile(
 
 
 def own_words(text: str) -> str:
-    """Return a user's message without what he quotes, forwards or warns of.
+    """Return a user's message without its quotes, forwarded texts and warnings.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class Source:
 
     @property
     def own(self) -> SearchedText:
-        """The text without what its author quotes, forwards or warns of."""
+        """The text without the quotes, forwarded texts and warnings of its author."""
         if self._own is None:
             own = own_words(self.raw)
             self._own = self.text if own == self.raw else searched(own)
@@ -161,7 +161,7 @@ def _claimed(item: Item, origin: Origin) -> Origin:
 
 
 def _told(parts: Any) -> list[tuple[str, Any]]:
-    """Return the texts of parts, with what each says of its author, where any does."""
+    """Return the texts of parts, with the author that each names, if any does."""
     if not isinstance(parts, tuple) or not any("origin" in part for part in parts):
         return []
     return [(part.get("text") or "", part.get("origin")) for part in parts]
@@ -329,7 +329,7 @@ class KeptTexts:
         """Who may have written what none of them holds: a tool whose results are not known any more, or anybody."""
 
     def of_others(self) -> KeptTexts:
-        """Return the same texts for a memory to which others can write: what none of them holds is nobody's."""
+        """Return the same texts for a memory that others can write to: a value in none of them has no author."""
         found = KeptTexts()
         found.index, found.forgot = self.index, MODEL
         return found

@@ -56,7 +56,7 @@ def least_trusted(origins: Iterable[Origin]) -> Origin:
 
 
 def chained(origins: Iterable[Origin]) -> Origin:
-    """Return the origin of what was made by one author after another, first to last: the least trusted, with all as its chain."""
+    """Return the origin of a value made by one author after another, first to last: the least trusted, with all as its chain."""
     links = tuple([link for origin in origins for link in origin.chain])
     return least_trusted(links)._replace(links=links if len(links) > 1 else ())
 
@@ -97,7 +97,7 @@ def with_origin(item: Item, origin: Origin) -> Item:
 
 
 class Participants:
-    """Tells the user of a conversation from others who write in his role, such as agents: he is the first of them."""
+    """Tells the user of a conversation, its first author, from others in the same role, such as agents."""
 
     __slots__ = ("_first",)
 

@@ -11,7 +11,7 @@ from noetic_nb.items import Item
 
 
 class Evidence(NamedTuple):
-    """A part of what must have been sent for a question to be answered.
+    """A part of the evidence that a question needs.
 
     Attributes
     ----------

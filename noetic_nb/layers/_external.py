@@ -37,7 +37,7 @@ _LISTENING: ContextVar[Spent | None] = ContextVar("noetic_nb_spent", default=Non
 
 @contextmanager
 def counting(spent: Spent) -> Iterator[None]:
-    """Count what is spent inside of the block."""
+    """Count the spending inside of the block."""
     before = _LISTENING.set(spent)
     try:
         yield

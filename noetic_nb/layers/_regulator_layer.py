@@ -208,7 +208,7 @@ class _Regulation:
     known_thresholds: tuple[Settings, FrozenDict] | None = None
 
     def home(self, ctx: ExecutionContext) -> _Home:
-        """Return what lives with the storage of an execution."""
+        """Return the data that lives with the storage of an execution."""
         key = id(ctx.home)
         found = self.homes.get(key)
         if found is None:

@@ -25,7 +25,7 @@ HEIGHT, HEIGHT_A_NAME = 1.8, 0.45
 
 @as_figure
 def layer_shares(frame: Any, *, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
-    """Draw what each layer adds to recall: alone, as the last one, and on average over all orders.
+    """Draw the gain of each layer in recall: alone, as the last one, and on average over all orders.
 
     Parameters
     ----------

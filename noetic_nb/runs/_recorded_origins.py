@@ -225,7 +225,7 @@ class RecordedOrigins:
                         kept.add(event.output, Origin("tool", event.name), args, seq)
 
     def _remember(self, texts: _Texts, event: ev.TurnStarted | ev.ChildStarted, seq: int) -> None:
-        """Note which layers remember, and what they knew."""
+        """Note which layers remember, and their states."""
         if not event.memory:
             return
         # A child knows the memories of its parent, too.

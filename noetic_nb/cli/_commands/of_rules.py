@@ -102,7 +102,7 @@ def _judge(checked: Checked, run: Run, outcome: object, rules: Any) -> None:
 
 
 def _repeat(checked: Checked, run: Run, outcome: object, harness: Any, grade: Callable[[Run], Any] | None) -> None:
-    """Say to an agent what the user said, and compare what it does."""
+    """Send the user's messages to an agent, and compare its actions."""
     import noetic_nb as nn
 
     again = nn.record(harness)

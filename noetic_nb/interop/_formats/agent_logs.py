@@ -97,7 +97,7 @@ def feedback(text: str, **known: Any) -> msg.Message:
 
 
 def by_program(parts: tuple[FrozenDict, ...], **known: Any) -> msg.Message:
-    """Make a message in the role of the user that a program wrote, perhaps with what a tool had returned."""
+    """Make a message in the role of the user that a program wrote, perhaps with the result of a tool."""
     return msg.Message("system", (with_origin(msg.text_message("user", parts), MODEL),), **known)
 
 

@@ -1,1 +1,1 @@
-"""Agents in closed environments, attacked through what they read, and guarded by rules."""
+"""Agents in closed environments, attacked through the texts that they read, and guarded by rules."""

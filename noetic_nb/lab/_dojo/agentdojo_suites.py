@@ -199,7 +199,7 @@ def _texts_at(data: Any, field: str) -> set[str]:
 
 
 def _with(data: Any, path: Sequence[Any], value: Any) -> Any:
-    """Return data with another value at a path; what is not on the way is shared."""
+    """Return data with another value at a path; the other parts are shared."""
     if not path:
         return value
     new = copy.copy(data)

@@ -417,7 +417,7 @@ _EXAMPLES: Final[Mapping[Any, Any]] = {"integer": 1, "number": 1.0, "boolean": T
 
 
 def links_of(environment: Environment, samples: Mapping[str, Sequence[CallTool]]) -> list[Link]:
-    """Return which tools return what others were given: each is tried once with a mark, and every tool is read after it."""
+    """Return the tools that return arguments of others: each is tried once with a mark, and every tool is read after it."""
     found: dict[tuple[str, str, str, str], Link] = {}
     user_task = next(iter(environment.user_tasks))
     for name, calls in samples.items():

@@ -1,4 +1,4 @@
-"""What rules are worth in closed environments: utility, utility under attack, attack success, and questions asked."""
+"""The value of rules in closed environments: utility, utility under attack, attack success, and questions asked."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ _KNOWN: Final[dict[int, tuple[Environment, list[Link], dict[str, list[CallTool]]
 
 
 def _known(environment: Environment) -> tuple[list[Link], dict[str, list[CallTool]]]:
-    """Return what every attacker knows of an environment, found once."""
+    """Return the knowledge of every attacker about an environment, found once."""
     known = _KNOWN.get(id(environment))
     if known is None or known[0] is not environment:
         samples = samples_of(environment)

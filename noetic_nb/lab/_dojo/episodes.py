@@ -42,7 +42,7 @@ class Attack(NamedTuple):
 
 @dataclass(frozen=True)
 class Dojo:
-    """What is the same for all episodes."""
+    """The data shared by all episodes."""
 
     rules: tuple[SteeringRule, ...]
     agent: Literal["gullible"] | ModelClient | Mapping[str, ModelClient]

@@ -85,7 +85,7 @@ def _changed(thread: Thread, write: Step, names: frozenset[str], error: str) -> 
 
 
 def not_recovered(thread: Thread) -> Iterator[Evidence]:
-    """Yield failed writes after which nothing did what they were for."""
+    """Yield failed writes that no later call repaired."""
     for at, step in enumerate(thread.calls):
         if not step.failed or not step.writes or step.result is None:
             continue

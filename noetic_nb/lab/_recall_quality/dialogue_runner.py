@@ -133,7 +133,7 @@ class Player:
         return self.played
 
     async def kept(self) -> list[str]:
-        """Play, and return all that the layers could recall in the end: their candidates, or else what they send."""
+        """Play, and return everything that the layers could recall in the end: their candidates, or else the texts they send."""
         await self._play()
         ctx = self._context(f"{self.dialogue.name}/kept")
         await self.stack.init(ctx)

@@ -37,7 +37,7 @@ _STAMP: Final = re.compile(r"^(- )?\[[^\]]*\] ", re.MULTILINE)
 
 
 def write_fidelity(layers: Any, dialogues: Iterable[Dialogue] | None = None, *, seed: int = 0) -> pandas.DataFrame:
-    """Return how much of what was said layers kept, and how much of what they kept was said.
+    """Return the share of the messages that layers kept, and the share of the kept texts that was said.
 
     See docs/behaviour/lab.md, "A bench without a judge".
 

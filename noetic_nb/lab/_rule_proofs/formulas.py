@@ -106,7 +106,7 @@ def _ordered(compare: Callable[[Any, Any], Any], one: Option, other: Option) -> 
 
 
 class Reader:
-    """Reads the conditions of one call; `outside` has what it could not read."""
+    """Reads the conditions of one call; `outside` has the parts it could not read."""
 
     def __init__(self, world: World, tool: str, args: MapValue, schema: Mapping[str, Any]) -> None:
         self.world, self.tool, self.args, self.schema = world, tool, args, schema

@@ -24,7 +24,7 @@ def tool_calls(run: Any) -> list[tuple[int, ev.ToolCalled]]:
 
 
 def ended(run: Any) -> list[tuple[int, ev.ModelCalled | ev.ToolCalled | ev.TurnCompleted]]:
-    """Return what has an end of its own: calls and turns."""
+    """Return the calls and turns, which have an end of their own."""
     return placed(run, ev.ModelCalled, ev.ToolCalled, ev.TurnCompleted)
 
 

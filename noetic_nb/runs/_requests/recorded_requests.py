@@ -192,7 +192,7 @@ class Call(Struct, gc=False, eq=False):
 
 
 class CallRecord(Call):
-    """One model call of the agent, and what was decided around it."""
+    """One model call of the agent, and the decisions around it."""
 
     before: list[tuple[int, Outcome]]
     """What was decided before it, since the call before it or the beginning of the execution, each with its ``seq``; also

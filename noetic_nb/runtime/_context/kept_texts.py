@@ -90,7 +90,7 @@ class Keeper:
         return self._logged.get(ctx.thread_id, 0 if ctx.turn == 1 else len(ctx.item_log))
 
     async def _load(self, engine: Engine, ctx: RunningExecution, layer: MemoryLayer, place: _Place) -> bool:
-        """Read what others have kept since; False if storage fails."""
+        """Read the texts that others have kept since; False if storage fails."""
         known = self._scopes[place]
         try:
             keys = [key for key in await self._storage.list(prefix_of(*place)) if key not in known.parts]
@@ -102,7 +102,7 @@ class Keeper:
         return True
 
     async def keep(self, engine: Engine, ctx: RunningExecution, *, only_results: bool = False) -> None:
-        """Keep what was logged since the last time; with `only_results` only where a tool's result is among it."""
+        """Keep the items logged since the last time; with `only_results` only where a tool's result is among it."""
         if ctx.kept is None:
             ctx.kept = KeptBy({}, self._start(ctx))
         own, log, ids = ctx.kept, ctx.item_log, engine.hook_context(ctx)

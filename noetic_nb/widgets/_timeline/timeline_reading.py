@@ -139,7 +139,7 @@ SLOWEST: Final = 5
 
 
 def static_html(timeline: Timeline, window: Window, empty: str, *, by_time: bool) -> str:
-    """Return the picture of a whole run, with what did not go well below it."""
+    """Return the picture of a whole run, with its failures below it."""
     title = heading(TITLE)
     if not timeline.spans:
         return f'{title}<p class="nn-empty">{escape(empty)}</p>'

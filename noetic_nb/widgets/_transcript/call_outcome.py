@@ -99,7 +99,7 @@ class CallLabels:
         return self.of(record)
 
     def first_look(self) -> dict[str, Any]:
-        """Return the words about the step to look at first, and what a page selects to show it."""
+        """Return the words about the step to look at first, and the selection that shows it."""
         from noetic_nb.lab import first_failure  # most runs are not asked
 
         found = first_failure(self.run)

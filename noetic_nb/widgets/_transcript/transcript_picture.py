@@ -93,7 +93,7 @@ def entry_row(shown: ShownRows, entry: Entry, remedy: str | None, *, is_live: bo
 
 
 def line_row(key: str, line: OutcomeLine, *, is_live: bool = True) -> dict[str, Any]:
-    """Return a line of what came of a call, or before it, as a row."""
+    """Return a line of the outcome of a call, or of the time before it, as a row."""
     named = f"{_mark(line.tone)}<span>{escape(line.heading)}</span>"
     head = f'<div class="nn-t-line-head">{named}</div>' if line.heading else ""
     kind = f'class="nn-t-line" data-kind="{escape(line.kind)}" data-level="{line.level}"'
