@@ -35,7 +35,7 @@ def test_a_bank_writes_the_sender_of_a_payment_itself() -> None:
 
     mine = bank.state("user_task_3", {f"{place}.sender": "US133000000121212121212"})
     assert "US133000000121212121212" in {each.sender for each in mine.bank_account.transactions}
-    with pytest.raises(ValueError, match="another's sender"):
+    with pytest.raises(ValueError, match="value of another sender"):
         bank.state("user_task_3", {f"{place}.sender": "me"})
 
 
