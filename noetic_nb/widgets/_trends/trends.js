@@ -23,7 +23,7 @@ export default () => {
   });
   // What was dragged, by thread and threshold, and what came of it: shared by all pages of the model in this browser.
   const moved = new Map();
-  const REST_MS = 120; // longer than from one key to the next while one is held down
+  const REST_MS = 250; // longer than from one key or answer to the next while a hand moves
   const NOTHING = { values: new Map(), answer: null, conditions: [], over: new Map() };
 
   function render({ model, el }) {
