@@ -1,19 +1,14 @@
-"""How far raters agree, and where they do not.
-
-References
-----------
-.. [1] Cohen, J. (1960). A coefficient of agreement for nominal scales. Educational and Psychological Measurement 20, 37-46.
-.. [2] Krippendorff, K. (2019). Content analysis, 4th edition, chapter 12. Sage.
-.. [3] Efron, B., and Tibshirani, R. (1993). An introduction to the bootstrap, chapter 11. Chapman and Hall.
-"""
+"""How far raters agree, and where they do not; the references are those of `agreement`."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import combinations, permutations
 from math import isnan, nan, sqrt
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._checks import check_one_of, check_run
@@ -38,7 +33,8 @@ _COLUMNS: Final = {
 
 # A value with its type, since True is no 1.
 _Typed: TypeAlias = tuple[str, Value]
-_Pairs: TypeAlias = Counter[tuple[_Typed, _Typed]]
+_Pairs: TypeAlias = NDArray[np.float64]
+"""How often each value of one rater met each value of another one; of several clusters one after the other."""
 
 
 class _Unit(NamedTuple):
@@ -139,15 +135,17 @@ def _row(units: Sequence[_Unit], raters: tuple[str, ...], level: str) -> tuple[A
     both = [(unit.cluster, some) for unit, some in zip(units, values, strict=True) if len(some) > 1]
     agreed = [len(set(some)) == 1 for _, some in both]
     clusters = [cluster for cluster, _ in both]
-    pairs: defaultdict[Hashable, _Pairs] = defaultdict(Counter)
-    together: defaultdict[Hashable, _Pairs] = defaultdict(Counter)
+    known = sorted({value for _, some in both for value in some}, key=lambda value: (value[0] == "str", value[1]))
+    place, group = ({one: at for at, one in enumerate(some)} for some in (known, dict.fromkeys(clusters)))
+    pairs = np.zeros((len(group), len(known), len(known)))
+    together = np.zeros_like(pairs)
     for cluster, some in both:
-        pairs[cluster][some[0], some[1]] += 1
-        for at, one in enumerate(some):
-            for other in some[:at] + some[at + 1 :]:
-                together[cluster][one, other] += 1 / (len(some) - 1)  # type: ignore[assignment]  # a Counter of floats
+        own, at = group[cluster], [place[value] for value in some]
+        pairs[own, at[0], at[1]] += 1
+        for one, other in permutations(at, 2):
+            together[own, one, other] += 1 / (len(at) - 1)
     kappa = _measured(pairs, _kappa, agreed, clusters) if len(raters) == 2 else (nan, nan, nan)
-    alpha = _measured(together, lambda counts: _alpha(counts, level), agreed, clusters)
+    alpha = _measured(together, lambda counts: _alpha(counts, known, level), agreed, clusters)
     share = sum(agreed) / len(agreed) if agreed else nan
     only = sum(len(some) == 1 for some in values)
     named = ", ".join(raters) if len(raters) == 2 else "all"
@@ -155,76 +153,46 @@ def _row(units: Sequence[_Unit], raters: tuple[str, ...], level: str) -> tuple[A
 
 
 def _measured(
-    counts: Mapping[Hashable, _Pairs],
-    measure: Callable[[_Pairs], float],
-    agreed: Sequence[bool],
-    clusters: Sequence[Hashable],
+    counts: _Pairs, measure: Callable[[_Pairs], float], agreed: Sequence[bool], clusters: Sequence[Hashable]
 ) -> tuple[float, float, float]:
-    total: _Pairs = Counter()
-    for each in counts.values():
-        total.update(each)
+    total = counts.sum(axis=0)
     value, many = measure(total), len(counts)
     if isnan(value) or many < 2:
         return value, nan, nan
     if all(agreed):
-        chance = _chance(total)
         low = counted(agreed, [Cluster(cluster) for cluster in clusters]).low
-        return value, 1 - (1 - low) / (1 - chance), value
-    without = [measure(Counter({pair: total[pair] - each[pair] for pair in total})) for each in counts.values()]
-    known = [one for one in without if not isnan(one)]
-    if len(known) < many:
+        return value, 1 - (1 - low) / (1 - _chance(total)), value
+    without = np.array([measure(total - each) for each in counts])
+    if np.isnan(without).any():
         return value, nan, nan
-    mean = sum(known) / many
-    half = student(many - 1) * sqrt((many - 1) / many * sum([(one - mean) ** 2 for one in known]))
+    half = student(many - 1) * sqrt((many - 1) / many * ((without - without.mean()) ** 2).sum())
     return value, max(-1.0, value - half), min(1.0, value + half)
 
 
-def _margins(pairs: _Pairs) -> tuple[dict[_Typed, float], dict[_Typed, float], float]:
-    first: defaultdict[_Typed, float] = defaultdict(float)
-    second: defaultdict[_Typed, float] = defaultdict(float)
-    for (one, other), count in pairs.items():
-        first[one] += count
-        second[other] += count
-    return first, second, sum(first.values())
-
-
 def _chance(pairs: _Pairs) -> float:
-    first, second, total = _margins(pairs)
-    return sum([count * second.get(value, 0.0) for value, count in first.items()]) / total**2 if total else nan
+    total = pairs.sum()
+    return float(pairs.sum(axis=1) @ pairs.sum(axis=0) / total**2) if total else nan
 
 
 def _kappa(pairs: _Pairs) -> float:
-    chance, total = _chance(pairs), sum(pairs.values())
-    if isnan(chance) or chance >= 1:
-        return nan
-    return (sum([count for (one, other), count in pairs.items() if one == other]) / total - chance) / (1 - chance)
+    chance = _chance(pairs)
+    return nan if isnan(chance) or chance >= 1 else float((pairs.trace() / pairs.sum() - chance) / (1 - chance))
 
 
-def _alpha(together: _Pairs, level: str) -> float:
-    counts, _, total = _margins(together)
-    values = sorted(
-        [value for value, count in counts.items() if count > 1e-9], key=lambda value: (value[0] == "str", value[1])
-    )
-    distance = _distances(values, counts, level)
-    expected = sum([counts[one] * counts[other] * distance(one, other) for one in values for other in values])
+def _alpha(together: _Pairs, values: Sequence[_Typed], level: str) -> float:
+    together = np.where(together > 1e-9, together, 0.0)  # differences of sums leave a hair
+    counts = together.sum(axis=1)
+    if level == "nominal":
+        distance = 1 - np.eye(len(values))
+    else:
+        # Ordered values stand in the middle of the labels that have them.
+        middles = counts.cumsum() - counts / 2
+        places = middles if level == "ordinal" else np.array([float(value) for _, value in values])
+        distance = (places[:, None] - places) ** 2
+    total, expected = counts.sum(), counts @ distance @ counts
     if total <= 1 or expected <= 1e-12:
         return nan
-    observed = sum([count * distance(*pair) for pair, count in together.items() if count > 1e-9])
-    return 1 - (total - 1) * observed / expected
-
-
-def _distances(
-    values: Sequence[_Typed], counts: Mapping[_Typed, float], level: str
-) -> Callable[[_Typed, _Typed], float]:
-    if level == "nominal":
-        return lambda one, other: float(one != other)
-    if level == "interval":
-        return lambda one, other: (float(one[1]) - float(other[1])) ** 2
-    place, seen = {}, 0.0
-    for value in values:
-        place[value] = seen + counts[value] / 2
-        seen += counts[value]
-    return lambda one, other: (place[one] - place[other]) ** 2
+    return float(1 - (total - 1) * (together * distance).sum() / expected)
 
 
 def disagreements(collection: Run | Iterable[Run], name: str) -> pandas.DataFrame:
