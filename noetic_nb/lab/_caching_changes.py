@@ -6,7 +6,6 @@ Works on what was sent: no layer is asked again, no model is called, and what wa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noetic_nb._core.arguments import closest
@@ -19,6 +18,7 @@ from noetic_nb.models.prompt_caching import checked_rules
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.caching_table import reuse_frame
 from noetic_nb.runs._requests.prefix_reuse import CacheReader
+from noetic_nb.runs._requests.recorded_requests import requests_of
 from noetic_nb.runs._requests.shared_requests import RequestPart, is_whole, parts_of
 from noetic_nb.tokenizers._named import asked_tokenizer
 
@@ -76,7 +76,10 @@ def what_if_cached(
     """
     reader = CacheReader(checked_rules(rules))
     events = tuple(run.events)
-    sent = _requests(events, asked_tokenizer(tokenizer))
+    sent: dict[int, tuple[RecordedRequest, tuple[RequestPart, ...]]] = {}
+    for planned in requests_of(run, asked_tokenizer(tokenizer)).requests:
+        if planned.view is not None and is_whole(planned, parts := parts_of(planned)):
+            sent[planned.seq] = planned, parts
     known = {part.origin.removeprefix("layer:") for _, parts in sent.values() for part in parts if _is_layer(part)}
     turns = _as_turns(freeze)
     late = _changing(sent.values()) if isinstance(last, str) and last == "changing" else _ids("last", last)
@@ -97,20 +100,6 @@ def what_if_cached(
         else:
             reader.read(event, request)
     return reuse_frame(run.run_id, reuses, {request.seq: request for request in reader.index.requests}, price)
-
-
-def _requests(
-    events: Sequence[Any], tokenizer: Tokenizer | None
-) -> dict[int, tuple[RecordedRequest, tuple[RequestPart, ...]]]:
-    reader, found = CacheReader(), {}
-    for seq, event in enumerate(events):
-        at = reader.index.take(event)
-        if at is not None and reader.index.requests[at].view is event:
-            request = replace(reader.index.requests[at], tokenizer=tokenizer)
-            parts = parts_of(request)
-            if is_whole(request, parts):
-                found[seq] = request, parts
-    return found
 
 
 def _is_layer(part: RequestPart) -> bool:
@@ -177,15 +166,13 @@ class _Frozen:
             key = where.thread_id, layer_id, max(0, where.turn - 1) // turns
             kept = self._shown.setdefault(key, own)
             if kept is not own:
-                place = next((at for at, part in enumerate(parts) if part.origin == origin), _front(parts))
+                # In its place; else where the history begins, behind the layers.
+                places = [at for at, part in enumerate(parts) if part.origin == origin]
+                places += [at for at, part in enumerate(parts) if part.origin in ("history", "appended")]
+                place = (*places, len(parts))[0]
                 rest = [part for part in parts if part.origin != origin]
                 parts = (*rest[:place], *kept, *rest[place:])
         return parts
-
-
-def _front(parts: Sequence[RequestPart]) -> int:
-    """Return where the history begins, behind the layers."""
-    return next((at for at, part in enumerate(parts) if part.origin in ("history", "appended")), len(parts))
 
 
 def _arranged(parts: tuple[RequestPart, ...], first: Sequence[str], late: frozenset[str]) -> tuple[RequestPart, ...]:

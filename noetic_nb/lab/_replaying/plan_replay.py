@@ -24,7 +24,7 @@ from noetic_nb.lab._replaying.replay_report import Kept, contents
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, ProjectionPolicy
 from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.memory._layer import budget_range
-from noetic_nb.models._client import ModelResponse, Usage
+from noetic_nb.models._client import ModelRequest, ModelResponse, Usage
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runtime._planning.plan_inputs import RECORDED, PlanInputs
@@ -306,12 +306,17 @@ class LayersAlong:
             case ev.TurnStarted():
                 await self._begin(event)
             case ev.ModelCalled(purpose="agent", status="ok"):
-                self._answer(event)
+                before = self.answered.get(event.where.execution_id, ModelResponse((), Usage(0, 0)))
+                cost = (before.cost or 0.0) + (event.cost or 0.0) or None
+                usage = before.usage + Usage(*event.counts)
+                self.answered[event.where.execution_id] = before._replace(usage=usage, cost=cost)
             case ev.ItemsAppended(origin="model"):
-                if (before := self.answered.get(event.where.execution_id)) is not None:
-                    self.answered[event.where.execution_id] = before._replace(items=(*before.items, *event.items))
+                if (known := self.answered.get(event.where.execution_id)) is not None:
+                    self.answered[event.where.execution_id] = known._replace(items=(*known.items, *event.items))
             case ev.StepEnded(step_kind="llm", status="ok"):
-                await self._store(event.where.execution_id, ItemLog(index.log_of(event.where)))
+                response = self.answered.pop(event.where.execution_id, None)
+                if response is not None and (now := self.turns.get(event.where.execution_id)) is not None:
+                    await self.stack.store(now.ctx, response=response, log=ItemLog(index.log_of(event.where)))
             case ev.TurnCompleted():
                 self.answered.pop(event.where.execution_id, None)
                 turn = self.turns.pop(event.where.execution_id, None)
@@ -333,8 +338,6 @@ class LayersAlong:
         await self.stack.init(ctx)
 
     async def _ask(self, request: Any) -> Any:
-        from noetic_nb.models._client import ModelRequest
-
         return await self.model.complete(
             ModelRequest(request.model, request.items, request.instructions, purpose=request.purpose)
         )
@@ -352,24 +355,6 @@ class LayersAlong:
         shown = await self.stack.project_history(self.turns[execution_id].ctx, log)
         return None if shown is log else log_stretches(shown, log)
 
-    def _answer(self, event: ev.ModelCalled) -> None:
-        usage = Usage(*event.counts)
-        before = self.answered.get(event.where.execution_id, ModelResponse((), Usage(0, 0)))
-        cost = (before.cost or 0.0) + (event.cost or 0.0) or None
-        self.answered[event.where.execution_id] = before._replace(usage=before.usage + usage, cost=cost)
-
-    async def _store(self, execution_id: str, log: ItemLog) -> None:
-        response = self.answered.pop(execution_id, None)
-        if response is not None and execution_id in self.turns:
-            await self.stack.store(self.turns[execution_id].ctx, response=response, log=log)
-
-
-class Along(NamedTuple):
-    """By the place of the request in the run, the items that layers offer, and their projection of the history."""
-
-    offers: dict[int, dict[str, RecallEntry]]
-    chosen: dict[int, tuple[ev.LogStretch, ...] | None]
-
 
 async def offers_of(
     run: Run,
@@ -379,8 +364,11 @@ async def offers_of(
     tokenizer: Tokenizer = estimate_tokens,
     *,
     alone: bool = False,
-) -> Along:
-    """Ask layers at every request of a turn; they choose of the history where nothing else did, or where they are `alone`."""
+) -> tuple[dict[int, dict[str, RecallEntry]], dict[int, tuple[ev.LogStretch, ...] | None]]:
+    """Return by the place of each request the items that layers offer, and their projection of the history.
+
+    They choose of the history where nothing else did, or where they are `alone`.
+    """
     for layer in layers:
         if layer.hooks.on_item_append is not None:
             kept.add("layers", f"hook on_item_append of layer {layer.id} is not run")
@@ -389,7 +377,8 @@ async def offers_of(
     index = RequestIndex()
     due: set[str] = set()
     last: dict[str, dict[str, RecallEntry]] = {}
-    found = Along({}, {})
+    offers: dict[int, dict[str, RecallEntry]] = {}
+    projections: dict[int, tuple[ev.LogStretch, ...] | None] = {}
     # Of a step: how long the log was, and what was chosen of it. What is logged during the step follows as it is.
     begun: dict[str, tuple[int, tuple[ev.LogStretch, ...] | None]] = {}
     for seq, event in enumerate(tuple(run.events)):
@@ -412,7 +401,7 @@ async def offers_of(
                         begun[execution_id] = len(log), await live.choose(execution_id, log)
                 if execution_id not in last:
                     continue
-                found.offers[seq] = last[execution_id]
+                offers[seq] = last[execution_id]
                 if choosing and event.projection is not None and not alone:
                     for layer_id in choosing:
                         kept.add("layers", f"hook project_history of layer {layer_id} is not run", seq)
@@ -420,5 +409,5 @@ async def offers_of(
                     known, chosen = begun[execution_id]
                     size = len(index.log_of(event.where))
                     later = (ev.LogStretch(known, size),) if size > known else ()
-                    found.chosen[seq] = None if chosen is None else (*chosen, *later)
-    return found
+                    projections[seq] = None if chosen is None else (*chosen, *later)
+    return offers, projections

@@ -24,7 +24,7 @@ from noetic_nb.items._json_text import compact_json
 from noetic_nb.lab._replaying.replay_report import contents
 from noetic_nb.models._client import ModelRequest, ModelResponse, TokenLogprob, ToolSpec, Usage
 from noetic_nb.runs import Run
-from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.recorded_requests import requests_of
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime import AgentConfig, load_config
 from noetic_nb.runtime._execution.approval import RESPONSE
@@ -157,13 +157,11 @@ class Tape:
     """For each approval, whether the same was asked in the recorded run."""
 
     def __post_init__(self) -> None:
-        index = RequestIndex(self.tokenizer)
         self._others: dict[tuple[str, str], list[ModelCalled]] = {}
         self._results: dict[tuple[str, str], list[ToolCalled]] = {}
         # What people answered who were asked to approve: True, or why not.
         self._asked: dict[tuple[str, str], list[bool | str]] = {}
         for event in self.run.events:
-            index.take(event)
             if isinstance(event, ModelCalled) and event.purpose != "agent":
                 self._others.setdefault((event.purpose, event.model), []).append(event)
             elif isinstance(event, SteeringDecided) and event.layer_id == "approval":
@@ -174,7 +172,7 @@ class Tape:
             elif isinstance(event, ToolCalled) and event.status in _RETURNED:
                 self._results.setdefault((event.name, _arguments(thaw(event.args or {}))), []).append(event)
         self._waiting: dict[str, list[RecordedRequest]] = {}
-        for request in index.requests:
+        for request in requests_of(self.run, self.tokenizer).requests:
             if request.called is not None:
                 self._waiting.setdefault(request.where.thread_id, []).append(request)
 
