@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RegulatorDecided, SteeringDecided, ToolCalled, ViewAssembled, Where
 from noetic_nb.items import item_text, thaw
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.lab._checks import check_run
@@ -203,10 +202,7 @@ def turn_rows(
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the compared values of a pair of turns; `requests` are those of both runs, by the ``id`` of their view."""
     yield "prompt", *_both(sides, lambda turn: redact_text(turn.query))
-    sent = [
-        [] if turn is None else [_request(view, known.get(id(view))) for view in turn.views]
-        for turn, known in zip(sides, requests, strict=True)
-    ]
+    sent = [[] if turn is None else _sent_requests(turn, known) for turn, known in zip(sides, requests, strict=True)]
     listed = {name: [[] if turn is None else read(turn) for turn in sides] for name, read in _LISTED.items()}
     for what, (left, right) in {"request": sent, **listed}.items():
         for one, other in _aligned(left, right):
@@ -231,19 +227,11 @@ _NUMBERS: Final[Mapping[str, Callable[[TurnSummary], Any]]] = {
 }
 
 
-_LISTED: Final[Mapping[str, Callable[[TurnSummary], list[str]]]] = {
-    "decision": lambda turn: [_decision(event) for event in turn.steering],
-    "tool call": lambda turn: [_call(event) for event in turn.tool_calls],
-    "tool result": lambda turn: [redact_text(event.output) for event in turn.tool_calls],
-    "regulator": lambda turn: [_regulated(event) for event in turn.decisions],
-}
-
-
 class TurnLike(Protocol):
     """As much of a turn as it takes to find its counterpart."""
 
     @property
-    def where(self) -> Where: ...
+    def where(self) -> Any: ...
 
     @property
     def query(self) -> str: ...
@@ -307,36 +295,55 @@ def _requests(run: Run) -> dict[int, RecordedRequest]:
     return {id(request.view): request for request in requests_of(run).requests if request.view is not None}
 
 
-def _request(view: ViewAssembled, request: RecordedRequest | None) -> str:
-    text = f"{view.history_items + len(view.layer_items)} items, {sent_tokens(view)} tokens"
-    if request is None:
-        return text
-    # Contents without ids, which differ between any two runs.
-    contents = [redact_text(request.instructions or "")]
-    for sent in request.items:
-        item = sent.item
-        contents.append(
-            "?" if item is None else "\0".join([item["type"], str(item.get("role")), redact_text(item_text(item))])
-        )
-    return f"{text}, {hashlib.sha256(repr(contents).encode()).hexdigest()[:8]}"
+def _sent_requests(turn: TurnSummary, known: Mapping[int, RecordedRequest]) -> list[str]:
+    """Return the requests of a turn by their size and contents."""
+    found = []
+    for view in turn.views:
+        text = f"{view.history_items + len(view.layer_items)} items, {sent_tokens(view)} tokens"
+        request = known.get(id(view))
+        if request is not None:
+            # Contents without ids, which differ between any two runs.
+            contents = [redact_text(request.instructions or "")]
+            for item in [sent.item for sent in request.items]:
+                parts = () if item is None else (item["type"], str(item.get("role")), redact_text(item_text(item)))
+                contents.append("\0".join(parts) or "?")
+            text = f"{text}, {hashlib.sha256(repr(contents).encode()).hexdigest()[:8]}"
+        found.append(text)
+    return found
 
 
-def _decision(event: SteeringDecided) -> str:
-    about = "response" if event.tool_name is None else event.tool_name
-    rules = f" by {', '.join(event.rule_ids)}" if event.rule_ids else ""
-    return f"{event.action} {about}{rules}"
+def _decisions(turn: TurnSummary) -> list[str]:
+    found = []
+    for event in turn.steering:
+        rules = f" by {', '.join(event.rule_ids)}" if event.rule_ids else ""
+        found.append(f"{event.action} {'response' if event.tool_name is None else event.tool_name}{rules}")
+    return found
 
 
-def _call(event: ToolCalled) -> str:
-    given = redact(thaw(event.args or {}))
-    try:
-        args = compact_json(given)
-    except ValueError:  # a number that JSON lacks
-        args = repr(given)
-    return f"{event.name}({args}) {event.status}"
+def _calls(turn: TurnSummary) -> list[str]:
+    found = []
+    for event in turn.tool_calls:
+        given = redact(thaw(event.args or {}))
+        try:
+            args = compact_json(given)
+        except ValueError:  # a number that JSON lacks
+            args = repr(given)
+        found.append(f"{event.name}({args}) {event.status}")
+    return found
 
 
-def _regulated(event: RegulatorDecided) -> str:
-    reason = event.decision.get("reason")
-    kind = reason.get("kind") if isinstance(reason, Mapping) else None
-    return f"{event.at}: {event.decision.get('kind')}{'' if kind is None else f' ({kind})'}"
+def _regulated(turn: TurnSummary) -> list[str]:
+    found = []
+    for event in turn.decisions:
+        reason = event.decision.get("reason")
+        kind = reason.get("kind") if isinstance(reason, Mapping) else None
+        found.append(f"{event.at}: {event.decision.get('kind')}{'' if kind is None else f' ({kind})'}")
+    return found
+
+
+_LISTED: Final[Mapping[str, Callable[[TurnSummary], list[str]]]] = {
+    "decision": _decisions,
+    "tool call": _calls,
+    "tool result": lambda turn: [redact_text(event.output) for event in turn.tool_calls],
+    "regulator": _regulated,
+}

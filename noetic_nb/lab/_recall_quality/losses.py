@@ -13,10 +13,11 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item
 from noetic_nb.lab._checks import check_run
 from noetic_nb.lab._recall_quality.facts import Fact, FactKind, KnownFacts, facts_of
-from noetic_nb.lab._recall_quality.sent_contexts import IN_PLACE, ContextIndex, SentContext, fact_text, log_key
+from noetic_nb.lab._recall_quality.sent_contexts import IN_PLACE, ContextIndex, SentContext, fact_text
 from noetic_nb.lab._recall_quality.word_senses import FoldedTexts, folded, telling_words
 from noetic_nb.runs import Run
 from noetic_nb.runs._events.selected import CallName, appended, model_calls
+from noetic_nb.runs._requests.item_lives import context_of
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 
 if TYPE_CHECKING:
@@ -373,12 +374,12 @@ def _needed(run: Run, request: RecordedRequest, losses: list[Loss], others: list
         if is_of and turn.query:
             asking.setdefault(turn.where.turn, turn.query)
     asked = _asked_in(facts, others, sorted(asking.items()))
-    key = log_key(request.where)
+    key = context_of(request.where)
     agent = [(seq, call) for seq, call in model_calls(run) if call.purpose == "agent"]
     made = [(seq, call.where, call.items) for seq, call in agent]
     for seq, event in appended(run):
         made.append((seq, event.where, tuple([one for one in event.items if one["type"] == "function_call_output"])))
-    since = [one for one in sorted(made, key=itemgetter(0)) if one[0] >= request.seq and log_key(one[1]) == key]
+    since = [one for one in sorted(made, key=itemgetter(0)) if one[0] >= request.seq and context_of(one[1]) == key]
     places = [bisect_right(agent, seq, key=itemgetter(0)) - 1 for seq, _, _ in since]
     turns: dict[int, int] = {}
     for place, (seq, where, _) in zip(places, since, strict=True):

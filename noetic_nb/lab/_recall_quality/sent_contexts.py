@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from noetic_nb.events import ContextCompacted, ItemsAppended, ViewAssembled, Where
 from noetic_nb.items import Item, item_text
 from noetic_nb.redact import redact_text
 from noetic_nb.runs import Run
-from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._events.selected import appended
+from noetic_nb.runs._requests.item_lives import Context, compactions_of, context_of
+from noetic_nb.runs._requests.recorded_requests import requests_of
 from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions
 
 IN_PLACE = "compaction"
@@ -50,7 +51,7 @@ class SentContext(NamedTuple):
 class _Point(NamedTuple):
     seq: int
     length: int  # of the log at that moment
-    event: ContextCompacted
+    event: Any
 
 
 def fact_text(item: Item) -> str:
@@ -61,45 +62,45 @@ def fact_text(item: Item) -> str:
     return redact_text(item_text(item))
 
 
-def log_key(where: Where) -> tuple[str, str]:
-    """Return which log an event belongs to: that of its thread, or that of a child."""
-    return where.thread_id, "" if where.depth == 0 else where.execution_id
-
-
 class ContextIndex:
     """The requests and compactions of a run."""
 
     def __init__(self, run: Run) -> None:
-        self.requests = RequestIndex()
-        self.points: dict[tuple[str, str], list[_Point]] = {}
-        lengths: dict[tuple[str, str], int] = {}
-        self.ends: dict[tuple[str, str], Where] = {}
-        self._systems: dict[tuple[str, str], frozenset[int]] = {}
-        for seq, event in enumerate(run.events):
-            self.requests.take(event)
-            if isinstance(event, ItemsAppended):
-                lengths[log_key(event.where)] = event.start + len(event.items)
-            elif isinstance(event, ContextCompacted):
-                key = log_key(event.where)
-                self.points.setdefault(key, []).append(_Point(seq, lengths.get(key, 0), event))
-                self.ends[key] = event.where
+        self.requests = requests_of(run)
+        self.points: dict[Context, list[_Point]] = {}
+        lengths: dict[Context, list[tuple[int, int]]] = {}
+        for seq, added in appended(run):
+            lengths.setdefault(context_of(added.where), []).append((seq, added.start + len(added.items)))
+        for seq, event in compactions_of(run):
+            key = context_of(event.where)
+            before = bisect_left(lengths.get(key, []), (seq,))
+            length = lengths[key][before - 1][1] if before else 0
+            self.points.setdefault(key, []).append(_Point(seq, length, event))
+        self._systems = {
+            key: frozenset([at for at, item in enumerate(self.log_of(key)) if item.get("role") == "system"])
+            for key in self.points
+        }
+
+    def log_of(self, key: Context) -> Sequence[Item]:
+        """Return the whole log of a context that has compactions."""
+        return self.requests.log_of(self.points[key][-1].event.where)
 
     def knows(self, request: RecordedRequest) -> bool:
         """Tell whether the context of a call is known: by its request, or by a run that tells its compactions."""
-        return request.view is not None or log_key(request.where) in self.points
+        return request.view is not None or context_of(request.where) in self.points
 
     def _before(self, request: RecordedRequest) -> list[_Point]:
-        return [one for one in self.points.get(log_key(request.where), ()) if one.seq < request.seq]
+        return [one for one in self.points.get(context_of(request.where), ()) if one.seq < request.seq]
 
     def context(self, request: RecordedRequest) -> SentContext:
         """Return the context of a call that is known."""
         log, view = request.known or (), request.view
         if view is None:
-            return _kept(request.first, log, self._before(request), self._system(log_key(request.where)))
+            return _kept(request.first, log, self._before(request), self._systems[context_of(request.where)])
         # Without planning the call again, which takes as long as its log is: a long run has hundreds of compactions.
         shown = [at for at in sent_positions(view) if 0 <= at - request.first < len(log)]
         sent = [SentText(f"layer:{layer_id}", item) for layer_id, item in view.layer_items]
-        sent += [SentText("projection", item) for item in _written(view)]
+        sent += [SentText("projection", item) for item in _written(request)]
         sent += [SentText("history", log[at - request.first]) for at in shown]
         sent += [SentText("appended", item) for item in view.appended]
         absent = sorted(set(range(len(log))).difference([at - request.first for at in shown]))
@@ -114,11 +115,11 @@ class ContextIndex:
         whole = max([stop for start, stop in stretches if not start], default=0)
         return frozenset([*range(whole), *[at for start, stop in stretches if start for at in range(start, stop)]])
 
-    def after_compactions(self) -> Iterator[tuple[tuple[str, str], SentContext]]:
+    def after_compactions(self) -> Iterator[tuple[Context, SentContext]]:
         """Yield the context after each compaction, at the next call where requests were recorded, and its log."""
-        calls: dict[tuple[str, str], list[RecordedRequest]] = {}
+        calls: dict[Context, list[RecordedRequest]] = {}
         for request in self.requests.requests:
-            calls.setdefault(log_key(request.where), []).append(request)
+            calls.setdefault(context_of(request.where), []).append(request)
         for key, points in self.points.items():
             those = calls.get(key, [])
             for place, point in enumerate(points):
@@ -128,18 +129,14 @@ class ContextIndex:
                         yield key, self.context(those[at])
                 else:
                     first = those[-1].first if those else 0
-                    until = self.requests.log_of(self.ends[key])[: max(0, point.length - first)]
-                    yield key, _kept(first, until, points[: place + 1], self._system(key))
-
-    def _system(self, key: tuple[str, str]) -> frozenset[int]:
-        if key not in self._systems:
-            log = self.requests.log_of(self.ends[key])
-            self._systems[key] = frozenset([at for at, item in enumerate(log) if item.get("role") == "system"])
-        return self._systems[key]
+                    until = self.log_of(key)[: max(0, point.length - first)]
+                    yield key, _kept(first, until, points[: place + 1], self._systems[key])
 
 
-def _written(view: ViewAssembled) -> Iterator[Item]:
+def _written(request: RecordedRequest) -> Iterator[Item]:
     """Yield the texts that layers wrote in place of history."""
+    view = request.view
+    assert view is not None
     after = view.window[0]
     for part in view.projection or ():
         if part.written and after >= view.window[0]:

@@ -126,14 +126,10 @@ def survival(runs: Run | Iterable[Run]) -> pandas.DataFrame:
 
     Examples
     --------
-    >>> from noetic_nb.events import ContextCompacted, ItemsAppended, Where
-    >>> from noetic_nb.items import input_message
-    >>> from noetic_nb.runs import Run
-    >>> where = Where("t1", "e1", 1)
-    >>> said = [input_message(text) for text in ("I'm allergic to nuts.", "My order is A17-B.")]
-    >>> summary = input_message("The user is allergic to nuts.", "developer")
-    >>> log = ItemsAppended(where, 0.0, 0, tuple(said), "user")
-    >>> run = Run(events=[log, ContextCompacted(where, 1.0, "writer", 2, (summary,))])
+    >>> import noetic_nb as nn
+    >>> said = [{"source": "user", "message": text} for text in ("I'm allergic to nuts.", "My order is A17-B.")]
+    >>> summary = {"source": "user", "message": "The user is allergic to nuts.", "extra": {"compaction": True}}
+    >>> run = nn.import_run({"schema_version": "ATIF-1.8", "steps": [*said, summary]})
     >>> survival(run)[["kind", "n", "of"]].values.tolist()
     [['id', 0, 1], ['preference', 1, 1]]
     """
@@ -165,7 +161,7 @@ def _survived(run: Run) -> tuple[list[tuple[str, bool]], int]:
     found: list[tuple[str, bool]] = []
     unknown = 0
     for key, contexts in groupby(index.after_compactions(), key=itemgetter(0)):
-        log = facts_in(index.requests.log_of(index.ends[key]))
+        log = facts_in(index.log_of(key))
         told: dict[tuple[str, tuple[str, ...]], bool] = {}
         alive: dict[tuple[str, tuple[str, ...]], tuple[Fact, list[int]]] = {}
         read = of_log = 0

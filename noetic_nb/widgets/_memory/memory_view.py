@@ -281,11 +281,14 @@ class MemoryView(PictureView):
 
         Examples
         --------
-        >>> from noetic_nb.events import LayerStateChanged, Where
-        >>> from noetic_nb.runs import Run
-        >>> states = {"city": "Rome"}, {"city": "Oslo", "days": 3}
-        >>> run = Run(events=[
-        ...     LayerStateChanged(Where("t1", "e", n), 0.0, "notes", "store", s) for n, s in enumerate(states, 1)])
+        >>> import noetic_nb as nn
+        >>> updates = [nn.CallTool("notes/update", city="Rome"), nn.CallTool("notes/update", city="Oslo", days=3)]
+        >>> model = nn.ScriptedModel([updates[0], "Noted.", updates[1], "Noted."])
+        >>> agent = nn.AgentConfig(name="clerk", step=nn.react(model="m"), memory=[nn.working_memory(id="notes")])
+        >>> harness = nn.AgentHarness(agent, model=model)
+        >>> run = nn.record(harness)
+        >>> for text in ("To Rome.", "To Oslo, for three days."):
+        ...     _ = nn.run_sync(harness.execute(text, thread_id="t1"))
         >>> with MemoryView(run) as view:
         ...     print(view.difference("notes", 2).to_string(index=False))
         path  change before after

@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from noetic_nb.events import OfferedTool, ViewAssembled
 from noetic_nb.items import Item, item_text, item_tokens, thaw
 from noetic_nb.items._build import content_tokens
 from noetic_nb.items._json_text import compact_json
@@ -235,8 +234,8 @@ def request_rows(request: RecordedRequest, meta: Mapping[str, Any]) -> list[Requ
     view = request.view
     if view is None:
         return [*_policy(request, meta), *_conversation(request, names)]
-    rows = [*_instructions(request, view), *_tools(request, view)]
-    absent = _Absent(request, view, names)
+    rows = [*_before_items(request)]
+    absent = _Absent(request, names)
     offered = 0
     for sent in request.items:
         if sent.origin.startswith("layer:"):
@@ -272,29 +271,21 @@ def _conversation(request: RecordedRequest, names: Mapping[Any, str]) -> Iterato
         yield _row(item, origin, names, position=position, tokens=item_tokens(item, request.counter))
 
 
-def _instructions(request: RecordedRequest, view: ViewAssembled) -> Iterator[RequestRow]:
+def _before_items(request: RecordedRequest) -> Iterator[RequestRow]:
+    """Yield the instructions of a planned request, and its tools."""
+    view, tools = request.view, request.tools or ()
+    assert view is not None
     if view.system or request.instructions:
         yield RequestRow("system", "instructions", request.instructions or "", view.system)
-
-
-def _tools(request: RecordedRequest, view: ViewAssembled) -> Iterator[RequestRow]:
-    tools = request.tools or ()
-    if view.tools or tools:
-        if not tools:
-            yield RequestRow("tools", "offered", "", view.tools)
-        for tool, (_, tokens) in zip(tools, tool_tokens(request.prepared, view.tools), strict=True):
-            yield RequestRow("tools", "offered", _tool_line(tool), tokens, tool=tool.name, whole=_tool_text(tool))
-
-
-def _tool_line(tool: OfferedTool) -> str:
-    properties = tool.parameters.get("properties")
-    names = ", ".join(map(str, properties)) if isinstance(properties, Mapping) else ""
-    return f"{tool.name}({names}): {tool.description.strip().partition(chr(10))[0]}"
-
-
-def _tool_text(tool: OfferedTool) -> str:
-    schema = json.dumps(thaw(tool.parameters), ensure_ascii=False, indent=1)
-    return f"{tool.name}{' (strict)' if tool.strict else ''}\n{tool.description}\n{schema}"
+    if view.tools and not tools:
+        yield RequestRow("tools", "offered", "", view.tools)
+    for tool, (_, tokens) in zip(tools, tool_tokens(request.prepared, view.tools), strict=True):
+        properties = tool.parameters.get("properties")
+        names = ", ".join(map(str, properties)) if isinstance(properties, Mapping) else ""
+        line = f"{tool.name}({names}): {tool.description.strip().partition(chr(10))[0]}"
+        schema = json.dumps(thaw(tool.parameters), ensure_ascii=False, indent=1)
+        whole = f"{tool.name}{' (strict)' if tool.strict else ''}\n{tool.description}\n{schema}"
+        yield RequestRow("tools", "offered", line, tokens, tool=tool.name, whole=whole)
 
 
 def _sent_row(sent: SentItem, names: Mapping[Any, str], forced: frozenset[int]) -> RequestRow:
@@ -329,10 +320,12 @@ def _row(item: Item, origin: Any, names: Mapping[Any, str], **known: Any) -> Req
     return RequestRow(origin, role, text, tool=tool, item_id=item.get("id"), **known)
 
 
-def _absent(request: RecordedRequest, view: ViewAssembled) -> tuple[AbsentItem, ...]:
+def _absent(request: RecordedRequest) -> tuple[AbsentItem, ...]:
     """Return the items that were not sent: from planning the call again, or else as far as the view says."""
     if request.can_replan:
         return request.absent
+    view = request.view
+    assert view is not None
     offers = [
         AbsentItem(
             f"layer:{offer.layer_id}",
@@ -364,10 +357,11 @@ def _absent(request: RecordedRequest, view: ViewAssembled) -> tuple[AbsentItem, 
 class _Absent:
     """The items that were not sent, yielded at the places where they would have stood."""
 
-    def __init__(self, request: RecordedRequest, view: ViewAssembled, names: Mapping[Any, str]) -> None:
+    def __init__(self, request: RecordedRequest, names: Mapping[Any, str]) -> None:
         self._request, self._names = request, names
         self._can_replan = request.can_replan
-        absent = _absent(request, view)
+        view, absent = request.view, _absent(request)
+        assert view is not None
         forced = [fate.position for fate in view.fates if fate.origin == "history" and fate.reason == "forced"]
         self.forced = frozenset(forced)
         self._offers = deque([one for one in absent if one.origin != "history"])
