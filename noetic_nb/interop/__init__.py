@@ -1,4 +1,4 @@
-"""Import and export for other systems; loaded when it is first used."""
+"""Import and export for other systems, loaded on first use."""
 
 from noetic_nb._core.lazy_names import attach
 

@@ -1,4 +1,4 @@
-"""One line from anybody's recording to a run: the format is recognised, and every conversation of a source is read."""
+"""Import any recording as runs: recognise its format and read every conversation of a source."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ class Failed:
     Parameters
     ----------
     path : str or None
-        The file it is in.
+        The file that holds it.
     error : Exception
-        Why.
+        The reason.
     """
 
     path: str | None
     error: Exception
 
 
-# The surest sign first: a list of messages is what is left. Each has `FORMATS`, `looks_like` and `read`, which is lazy, so that a
-# bad record spoils no other; some have `is_part`: whether a file of a folder is read with another one.
+# From the most specific format to plain messages. Each has `FORMATS`, `looks_like`, and a lazy `read`, so that a bad
+# record does not affect others; some have `is_part`: whether a file in a folder is read with another one.
 _READERS: Final[tuple[Any, ...]] = (
     *(langsmith, langfuse, mlflow, weave, import_spans, inspect_logs, claude_code, codex, atif, tau, tau2, agentdojo),
     message_files,
 )
 _OWN: Final = "noetic"
 _OWN_START: Final = (b'{"bundle":', b'{"events":')
-_MOST_KEYS: Final = 10  # of a wide table nobody reads all names
+_MOST_KEYS: Final = 10  # enough for an error message about a wide table
 _LOOKED_AT: Final = 10
 
 
@@ -73,7 +73,7 @@ def formats() -> tuple[str, ...]:
 
 
 def _runs_of(source: Any, format: str | None) -> Iterator[tuple[Path | None, Callable[[], Run]]]:
-    """Yield a reader for every run of a source, each with the labels that are beside its file."""
+    """Yield a reader for every run of a source, each with the labels stored beside its file."""
     last, place = None, 0
     for path, read in _readers_of(source, format):
         last, place = path, place + 1 if path == last else 0
@@ -87,13 +87,13 @@ def _with_labels(read: Callable[[], Run], path: Path, place: int) -> Run:
 
 
 def _readers_of(source: Any, format: str | None) -> Iterator[tuple[Path | None, Callable[[], Run]]]:
-    """Yield a reader for every run of a source; opening a file may fail, too, when its turn comes."""
+    """Yield a reader for every run of a source; opening a file may also fail when the reader is called."""
     if isinstance(source, Run):
         yield None, lambda: source
         return
-    if isinstance(source, Iterator | ValuesView):  # of a loader
+    if isinstance(source, Iterator | ValuesView):  # such as from a loader
         source = list(source)
-    # Texts may come from somebody else's data, and open nothing.
+    # Paths given as text may come from untrusted data, so lists of them open no files.
     if isinstance(source, list | tuple) and source and all(isinstance(each, Run | PathLike) for each in source):
         for each in source:
             yield from _readers_of(each, format)
@@ -111,7 +111,7 @@ def _readers_in(found: Path | Document, format: str | None, *, in_folder: bool) 
         yield partial(load_run, path)
         return
     try:
-        # Read piece by piece: traces are the largest files of all.
+        # Traces are the largest files, so they are read in pieces.
         if path is not None and (
             format in import_spans.FORMATS or (format is None and import_spans.is_span_file(path))
         ):
@@ -131,7 +131,7 @@ def _readers_in(found: Path | Document, format: str | None, *, in_folder: bool) 
 
 
 def runs_of_file(path: Path, *, in_folder: bool) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for every run of a file, with the labels beside it; each raises `NoeticError` if it cannot be read."""
+    """Yield a reader for every run of a file, with its stored labels; each raises `NoeticError` if it cannot read."""
     for place, read in enumerate(_readers_in(path, None, in_folder=in_folder)):
         yield partial(_read, path, partial(_with_labels, read, path, place), place)
 
@@ -150,16 +150,16 @@ def _read(path: Path | None, read: Callable[[], Run], index: int | None) -> Run:
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         if isinstance(error, NoeticConfigError):
             raise
-        # A source of others may hold anything anywhere: that is a fault of the source, and told with its place.
+        # An external source may hold any value anywhere; report this as a fault of the source, with the position.
         what = f"it does not follow its format ({type(error).__name__}: {str(error)[:200]})"
         raise refused(Document(None, path), what, index=index) from error
 
 
 def _is_own(path: Path) -> bool:
-    """Tell whether a file begins as `Run.save` writes it; damage is found when it is read."""
+    """Tell whether a file begins as written by `Run.save`; damage is found when it is read."""
     try:
         with regular_file(path, MAX_BYTES) as raw, gzip.GzipFile(fileobj=raw) as file:
-            # The head of a run holds its system prompt, so the name of the schema may stand far behind the start.
+            # The head of a run holds its system prompt, so the name of the schema may be far from the start.
             return file.peek(16).startswith(_OWN_START) and f'"schema":"{SCHEMA}"'.encode() in file.readline(
                 MAX_LINE_BYTES
             )
@@ -168,7 +168,7 @@ def _is_own(path: Path) -> bool:
 
 
 def _parts(document: Document, format: str | None) -> Sequence[Document]:
-    """Return a document, or the entries of a list that is of no format itself: whole logs, sessions or pages."""
+    """Return a document, or the entries of a list that has no format itself: whole logs, sessions or pages."""
     data, readers = document.data, _named(format)
     if document.is_large or not isinstance(data, list | tuple) or any(_is_of(reader, document) for reader in readers):
         return (document,)
@@ -183,7 +183,7 @@ def _named(format: str | None) -> list[Any]:
 
 def _reader(document: Document, format: str | None) -> Any:
     for reader in _named(format):
-        # What has no sign of a log would be an empty run of it; messages are what their format says.
+        # A log reader would make an empty run of an unrelated document; only messages may be read by `format` alone.
         if _is_of(reader, document) or (format is not None and reader is message_files):
             return reader
     what = "unrecognised format" if format is None else f"it is not of the format {format!r}"
@@ -194,16 +194,16 @@ def _reader(document: Document, format: str | None) -> Any:
 def _is_of(reader: Any, document: Document) -> bool:
     try:
         return bool(reader.looks_like(document))
-    except NoeticError:  # its first record cannot be read: other readers look at more of them
+    except NoeticError:  # its first record is unreadable: other readers examine more records
         return False
 
 
-# What documents of the formats have at their top.
+# Top-level keys of documents in the known formats.
 _WORDS: Final = ("role", "content", "messages", "tool_calls", "tool_call_id", "trajectory", "conversation", "spans")
 
 
 def _seen(document: Document) -> tuple[str, str]:
-    """Return a description of a document, and the format it was probably meant to have."""
+    """Return a description of a document, and the format that it was probably meant to have."""
     data = record(document, 0) if document.by_line else document.data
     first, what = data, "a mapping"
     if isinstance(data, list | tuple):
@@ -229,28 +229,28 @@ def _check(format: str | None) -> None:
 
 
 def import_run(source: Any, *, format: str | None = None, progress: bool = True) -> Run:
-    """Read one conversation of any agent.
+    """Read one recorded conversation of any agent.
 
     Parameters
     ----------
     source : path-like, str, bytes, list, mapping or object
-        A file, JSON text, messages, or the state or result of a framework.
+        A file, JSON text, messages, or a framework's state or result.
     format : str, optional
-        What it is written in; recognised where it is not given.
+        Its format; recognised by default.
     progress : bool
         Show a line of text in a terminal or notebook if it takes long.
 
     Returns
     -------
     Run
-        Without secrets. ``meta["unmapped"]`` lists what has no place in a run, ``meta["estimated"]`` what is not a measurement.
+        Redacted. ``meta["unmapped"]`` lists parts that have no place in a run, ``meta["estimated"]`` values not measured.
 
     Raises
     ------
     NoeticConfigError
         ``UNKNOWN_FORMAT``; ``SEVERAL_RUNS`` if the source holds several: use `import_runs`.
     NoeticError
-        ``invalid_run_file``, with ``path`` and ``index``, if it cannot be read.
+        ``invalid_run_file``, with ``path`` and ``index``, if the source cannot be read.
 
     References
     ----------
@@ -283,7 +283,7 @@ def run_from_messages(
     outcome: bool | None = None,
     meta: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Make a run of the messages of another agent; the same as `Run.from_messages`, which describes the forms.
+    """Make a run from the messages of another agent; same as `Run.from_messages`, which describes the forms.
 
     Examples
     --------
@@ -301,14 +301,13 @@ def import_runs(source: Any, *, format: str | None = None, progress: Progress = 
     source : path-like, str, bytes, list, mapping or object
         As for `import_run`; also a folder.
     format : str, optional
-        What it is written in; recognised for each file where it is not given.
+        Its format; recognised for each file by default.
     progress : bool or callable
-        Called with how many are read, and None; by default a line of text in a terminal or notebook. False shows nothing.
+        Called with the number of runs read, and None. True shows a line of text in a terminal or notebook; False, none.
 
     Yields
     ------
-    Run or Failed
-        In order. A record that cannot be read is a `Failed`, and the next one follows.
+    In order. An unreadable record gives a `Failed`, and reading goes on.
 
     Raises
     ------
@@ -318,7 +317,7 @@ def import_runs(source: Any, *, format: str | None = None, progress: Progress = 
     Warns
     -----
     Interrupted
-        If it is interrupted while it reads: it ends, and the runs that it has yielded are the first ones.
+        If reading is interrupted: it ends, and the runs yielded so far are the first ones of the source.
 
     Examples
     --------
@@ -333,7 +332,7 @@ def import_runs(source: Any, *, format: str | None = None, progress: Progress = 
 def _each(found: Iterator[tuple[Path | None, Callable[[], Run]]], work: Work) -> Iterator[Run | Failed]:
     with work:
         while True:
-            with work.within():  # not while the caller works on a run
+            with work.within():  # stops only while reading, not while the caller works on a run
                 path, read = next(found, (None, None))
                 if read is None:
                     return

@@ -1,7 +1,7 @@
 """A run as OpenTelemetry spans: turns, steps, model calls, tools and hooks, nested as they ran.
 
-Needs the extra ``otel``; the OpenTelemetry API is imported when an exporter is made. Texts are left out unless wanted:
-traces travel further than conversations should.
+Needs the extra ``otel``; the OpenTelemetry API is imported when an exporter is made. Texts are omitted by default,
+because traces are shared more widely than conversations should be.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = ["OTelExporter"]
 
 # Milliseconds of the run's clock to nanoseconds since the epoch.
 NS_PER_MS: Final = 1_000_000
-# More executions at once than a harness runs.
+# More concurrent executions than a harness runs.
 _MOST_OPEN: Final = 1_024
 _OPERATIONS: Final = {"recall": "search_memory", "store": "update_memory"}
-# What a trace may know of a run without its texts: sizes, times, names and how things ended.
+# The values that a trace may include without texts: sizes, times, names and outcomes.
 _WITHOUT_TEXTS: Final[Mapping[type[Any], Mapping[str, Any]]] = {
     ev.TurnStarted: {"query": "", "memory": ()},
     ev.TurnCompleted: {"text": "", "stopped": None},
@@ -54,17 +54,17 @@ class OTelExporter:
     agent_name : str
         For ``gen_ai.agent.name``.
     tracer_provider : opentelemetry.trace.TracerProvider, optional
-        The global one when absent.
+        The global one by default.
     provider_name : str, default "noetic_nb"
-        For ``gen_ai.provider.name``: who answers the model calls.
+        For ``gen_ai.provider.name``: the provider of the model.
     capture_content : bool, default False
-        Put the texts of questions, answers, arguments and results into the spans. Without it a run that is read back has
-        the same turns, calls, usage and layers, and no text.
+        Put the texts of queries, answers, arguments and results into the spans. Without it, a run that is read back has
+        the same turns, calls, usage and layers, but no text.
 
     Raises
     ------
     NoeticConfigError
-        ``MISSING_EXTRA`` where OpenTelemetry is not installed.
+        ``MISSING_EXTRA`` if OpenTelemetry is not installed.
 
     References
     ----------
@@ -73,7 +73,7 @@ class OTelExporter:
 
     Examples
     --------
-    ``harness.subscribe(OTelExporter("desk"))`` sends every turn from then on to the configured exporters.
+    ``harness.subscribe(OTelExporter("desk"))`` sends every later turn to the configured exporters.
     """
 
     def __init__(
@@ -96,19 +96,19 @@ class OTelExporter:
         self._content = capture_content
         self._redaction = Redaction()
         self._count = 0
-        # By execution: the spans that are open, outermost first. A child's begins with the one it was made in.
+        # Open spans by execution, outermost first. A child's list begins with the span it was started in.
         self._open: dict[str, list[Any]] = {}
-        # Spans of steps by execution and path: steps side by side end in any order.
+        # Spans of steps by execution and path, because parallel steps end in any order.
         self._steps: dict[tuple[str, str], Any] = {}
-        # By execution: events without a span of their own, kept for the next span that ends.
+        # Events without a span of their own by execution, kept for the next span that ends.
         self._before: dict[str, list[Any]] = {}
-        # By execution: the messages of the turn so far, its question, and recalls that wait for what was recalled.
+        # By execution: the messages of the turn so far, its query, and recall spans that wait for the recalled text.
         self._messages: dict[str, list[dict[str, Any]]] = {}
         self._queries: dict[str, str] = {}
         self._recalls: dict[str, list[tuple[Any, ev.MemoryTraceSpan]]] = {}
 
     def emit(self, event: ev.RunEvent) -> None:
-        """Take one event."""
+        """Export one event."""
         match event:
             case ev.TurnStarted():
                 self._turn_started(event)
@@ -126,7 +126,7 @@ class OTelExporter:
                 self._model_called(event)
             case ev.ToolCalled():
                 self._tool_called(event)
-            # A hook that was never called has no duration to show.
+            # A skipped hook has no duration.
             case ev.MemoryTraceSpan() if event.status != "skipped":
                 self._hook_called(event)
             case _:
@@ -149,17 +149,17 @@ class OTelExporter:
             case ev.ViewAssembled() if self._content:
                 self._end_recalls(event.where.execution_id, event)
             case ev.LayerStateChanged():
-                return  # as large as the memory is, and written again with every change
+                return  # as large as the whole memory, and repeated at every change
             case _:
                 pass
         wire = self._wire(event)
         if wire is not None:
             _of(self._before, event.where.execution_id).append(wire)
 
-    # What every span has
+    # Common to all spans
 
     def _wire(self, event: ev.RunEvent) -> list[Any] | None:
-        """Return an event as data, with its number; None if all that it says are texts, and these are left out."""
+        """Return an event as data, with its number; None if it has only texts and these are omitted."""
         self._count += 1
         blank = _WITHOUT_TEXTS.get(type(event))
         if not self._content:
@@ -182,7 +182,7 @@ class OTelExporter:
         return span
 
     def _put(self, span: Any, about: dict[str, Any]) -> None:
-        # Spans travel further than runs: nothing is put on one but by this method and the next.
+        # Spans travel further than runs, so only this method and the next write to them.
         span.set_attributes(self._redaction.data(about))
 
     def _put_json(self, span: Any, name: str, value: Any) -> None:
@@ -190,7 +190,7 @@ class OTelExporter:
         span.set_attribute(name, json.dumps(clean, ensure_ascii=False, separators=(",", ":"), default=str))
 
     def _end(self, span: Any, event: Any, problem: str | None = None, error_type: str | None = None) -> None:
-        """End the span of an event, which is put on it for `runs_from_spans`."""
+        """End the span of an event and store the event on it for `runs_from_spans`."""
         before = self._before.pop(event.where.execution_id, None)
         if before:
             self._put_json(span, "noetic.before", before)
@@ -201,7 +201,7 @@ class OTelExporter:
         span.end(end_time=round(event.t_ms * NS_PER_MS))
 
     def _whole(self, event: Any, name: str, kind: Any = None) -> Any:
-        """Return a span for an event that was reported when it was over."""
+        """Return a span for an event that was reported after it ended."""
         return self._start(event.where, name, event.t_ms - (event.duration_ms or 0.0), kind=kind)
 
     def _note(self, where: ev.Where, name: str, t_ms: float, about: dict[str, Any]) -> None:
@@ -231,11 +231,11 @@ class OTelExporter:
 
     def _items_appended(self, event: ev.ItemsAppended) -> None:
         sent = _of(self._messages, event.where.execution_id)
-        # Items that name their author where their role does not.
+        # Items whose author differs from the author that their role implies.
         of_parent = event.where.depth and event.origin == "user"
         sent.extend(written(_of_parent(event.items) if of_parent else named_items(event)))
         stack = self._open.get(event.where.execution_id)
-        # A layer has changed the question before anybody answered it: what the turn was asked is not all the user's.
+        # A layer changed the query before the first answer, so the turn's query is not entirely the user's.
         if event.origin == "layer" and stack and not any(message["role"] == "assistant" for message in sent):
             self._put_json(stack[0], "gen_ai.input.messages", sent)
 
@@ -248,7 +248,7 @@ class OTelExporter:
             self._end(stack[0], event, f"the {what} failed" if event.outcome == "failure" else None, event.outcome)
 
     def _closed(self, event: ev.TurnCompleted | ev.ChildEnded) -> list[Any]:
-        """Return the spans of an execution that is over, its own first; steps whose end was not reported end with it."""
+        """Return the spans of an execution that has ended, its own first; steps without a reported end end with it."""
         execution_id = event.where.execution_id
         self._end_recalls(execution_id)
         stack = self._open.pop(execution_id, [])
@@ -264,7 +264,7 @@ class OTelExporter:
         execution_id = event.where.execution_id
         around = self._steps.get((execution_id, event.path.rpartition("/")[0]))
         stack = self._open.setdefault(execution_id, [])
-        # Where the step around it is not known, it is in the turn, or in the child: the first span there is.
+        # If the surrounding step is unknown, the parent is the first open span: the turn or the child.
         span = self._start(event.where, f"step {event.step_id}", event.t_ms, around or (stack[0] if stack else None))
         self._put(span, {"noetic.step.kind": event.step_kind, "noetic.step.path": event.path})
         self._put_json(span, "noetic.started", self._wire(event))
@@ -273,13 +273,13 @@ class OTelExporter:
 
     def _step_ended(self, event: ev.StepEnded) -> None:
         execution_id = event.where.execution_id
-        # By path, not from the top of the stack: steps side by side end in any order.
+        # By path, not from the top of the stack, because parallel steps end in any order.
         span = self._steps.pop((execution_id, event.path), None)
         stack = self._open.get(execution_id)
         if span is None or stack is None:
             return
         stack.remove(span)
-        if not stack:  # of an execution that is held open: it has no turn around its steps
+        if not stack:  # in an execution that is held open: its steps are not within a turn
             del self._open[execution_id]
         self._put(span, {"noetic.status": event.status})
         self._end(span, event, event.error if event.status == "error" else None, event.status)
@@ -360,14 +360,14 @@ class OTelExporter:
             about |= {"noetic.budget.allocated": event.budget.allocated, "noetic.budget.used": event.budget.used}
         self._put(span, about)
         if event.error_stack is not None:
-            # As OpenTelemetry's own instrumentation records an exception.
+            # In the form in which OpenTelemetry's own instrumentation records an exception.
             raised = {"type": event.error_type, "message": event.error, "stacktrace": event.error_stack}
             noted = {f"exception.{key}": self._redaction.text(value or "") for key, value in raised.items()}
             span.add_event("exception", noted, timestamp=round(event.t_ms * NS_PER_MS))
         execution_id = event.where.execution_id
         if self._content and event.hook == "recall":
             self._put(span, {"gen_ai.memory.query.text": self._queries.get(execution_id, "")})
-            # What was recalled is known when the view is assembled; the time of the end stays that of the hook.
+            # The recalled text is known when the view is assembled; the end time stays that of the hook.
             self._recalls.setdefault(execution_id, []).append((span, event))
         else:
             self._end(span, event, event.error, event.status)
@@ -382,14 +382,14 @@ class OTelExporter:
 
 
 def _of(kept: dict[str, list[Any]], execution_id: str) -> list[Any]:
-    """Return the kept entries of an execution; of those that never end, as events outside of turns, only the last."""
+    """Return the kept entries of an execution; entries outside turns never end, so only the last is kept."""
     if execution_id not in kept and len(kept) >= _MOST_OPEN:
         del kept[next(iter(kept))]
     return kept.setdefault(execution_id, [])
 
 
 def _text_message(role: str, text: str) -> list[dict[str, Any]]:
-    """Return one text as the conventions write messages."""
+    """Return one text as a message in the form of the conventions."""
     return [{"role": role, "parts": [{"type": "text", "content": text}]}]
 
 
@@ -403,12 +403,12 @@ def _spent(event: ev.TurnCompleted | ev.ChildEnded | ev.ModelCalled) -> dict[str
 
 
 def _of_parent(items: Iterable[Item]) -> list[Item]:
-    """Return the messages given to a child, which code or a model wrote and no user."""
+    """Return the messages given to a child, which code or a model wrote, not a user."""
     return [with_origin(item, MODEL) if item.get("role") == "user" else item for item in items]
 
 
 def written(items: Iterable[Item]) -> list[dict[str, Any]]:
-    """Return items as the conventions of OpenTelemetry write messages: a role, parts with a type, and an author's name."""
+    """Return items as messages of the OpenTelemetry conventions: a role, parts with a type, and an author's name."""
     made: list[dict[str, Any]] = []
     for item in items:
         kind = item["type"]
@@ -431,7 +431,7 @@ def written(items: Iterable[Item]) -> list[dict[str, Any]]:
             parts = [{"type": "text", "content": content}] if isinstance(content, str) else [*map(_written, content)]
         else:
             role, parts = "assistant", [{"type": kind, "content": thaw(item)}]
-        # An answer's thoughts, words and calls are one message; so are the results of calls side by side.
+        # The reasoning, text and calls of an answer form one message; so do the results of parallel calls.
         if made and made[-1]["role"] == role and role in ("assistant", "tool"):
             made[-1]["parts"] += parts
         else:

@@ -1,3 +1,3 @@
-"""Folders of runs: their index, expressions about it, and sets of runs that are kept for tests."""
+"""Folders of runs: their index, expressions over it, and frozen sets of runs for tests."""
 
 __all__: list[str] = []

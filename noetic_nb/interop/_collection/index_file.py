@@ -1,7 +1,7 @@
-"""The index of a collection: an SQLite file with the facts of each run, and its words in a contentless full-text table.
+"""The index of a collection: an SQLite file with the facts of each run, and its text in a contentless FTS5 table.
 
-Several processes may write it at once: a file of runs is read outside of any transaction, and replaced whole inside of one. Rows
-are numbered for ever, so that words of replaced runs, which a contentless table keeps, belong to no run.
+Several processes may write to it at once. Files of runs are read outside a transaction and replaced within one. Row
+numbers are never reused, because the contentless table keeps the words of replaced runs.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ FACTS: Final[Mapping[str, str]] = {
     "labels": "of the whole run, by name",
     "meta": "short values of the run's meta, by key",
 }
-"""Names of the facts in an expression and in a frame."""
+"""The facts that can be used in an expression, and the columns of a frame."""
 _MOST_TEXT: Final = 400
 _MOST_POINTS: Final = 32
 
 
 def facts_of(run: Run) -> dict[str, Any]:
-    """Return the facts of a run but those of its place and labels; ``context`` and ``costs`` are the points of small pictures."""
+    """Return the facts of a run except its place and labels; ``context`` and ``costs`` are the points of sparklines."""
     turns = run.turns
     calls = run.select(ModelCalled)
     tools = run.select(ToolCalled)
@@ -96,7 +96,7 @@ def facts_of(run: Run) -> dict[str, Any]:
 
 
 def texts_of(run: Run) -> str:
-    """Return all texts of a run: items of every log, and the name it has."""
+    """Return all text of a run: the items of every log, and its name."""
     found = [item_text(item) for event in run.select(ItemsAppended) for item in event.items]
     return "\n".join([run.run_id, *found])
 
@@ -115,12 +115,12 @@ def _growing(values: Sequence[float | None]) -> list[float]:
 
 
 def _points(values: Sequence[float]) -> list[float]:
-    """Return a few of many values, the last one among them."""
+    """Return a sample of the values, which always includes the last one."""
     step = max(1, -(-len(values) // _MOST_POINTS))
     return [round(value, 6) for value in values[::-1][::step][::-1]] if any(values) else []
 
 
-NAME: Final = ".noetic-runs.sqlite"  # the index of a folder, in it
+NAME: Final = ".noetic-runs.sqlite"  # the index file in an indexed folder
 SCHEMA_VERSION: Final = 1
 _APPLICATION_ID: Final = int.from_bytes(b"NNR1", "big")
 _SCHEMA: Final = (
@@ -133,15 +133,15 @@ _SCHEMA: Final = (
 )
 _TABLES: Final = ("words", "runs", "files")
 _WAIT_S: Final = 60.0
-# Words of replaced runs stay; when they are more than those of the others, all files are read again.
+# Words of replaced runs stay in the index. Once they outnumber those of current runs, all files are read again.
 _FEW: Final = 1_000
 _PART: Final = re.compile(r'"([^"]*)"|(\S+)')
 
-Key = tuple[str, int]  # a run: the path of its file relative to the base of the index, and its place in it
+Key = tuple[str, int]  # a run: the path of its file relative to the base of the index, and its position in that file
 
 
 class Entry(NamedTuple):
-    """One run of a file, or one record that cannot be read: then `error` is set."""
+    """One run of a file, or one unreadable record, which has `error` set."""
 
     key: str | None = None
     facts: Mapping[str, Any] | None = None
@@ -159,12 +159,12 @@ def _cache_folder() -> Path:
 
 
 def cached_index(name: str) -> Path:
-    """Return the index in the user's cache for a folder that cannot be written, or for files of several."""
+    """Return the index in the user's cache, for a folder that is not writable or for several files."""
     return _cache_folder() / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.sqlite"
 
 
 class RunIndex:
-    """An index, in memory without a path; raises ``storage_failed``, or ``INVALID_INDEX`` for a file of others."""
+    """An index, in memory without a path; raises ``storage_failed``, or ``INVALID_INDEX`` for a foreign file."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -204,7 +204,7 @@ class RunIndex:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Hold the index for writing: all of it, or nothing."""
+        """Hold the write lock; all changes are committed, or none."""
         with self._lock:
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -220,13 +220,13 @@ class RunIndex:
             return self._db.execute(query, values).fetchall()
 
     def files(self) -> dict[str, tuple[str, str]]:
-        """Return the stamps of the files in it, and of their labels."""
+        """Return the stamps of the indexed files, and of their labels."""
         return {
             path: (stamp, labelled) for path, stamp, labelled in self._rows("SELECT path, stamp, labelled FROM files")
         }
 
     def put(self, files: Iterable[tuple[str, str, str, Iterable[Entry]]]) -> None:
-        """Replace the runs of some files, each given with its path, its stamp and that of its labels."""
+        """Replace the runs of some files, each given as its path, its stamp, the stamp of its labels, and entries."""
         with self.writing() as db:
             for path, stamp, labelled, entries in files:
                 db.execute("DELETE FROM runs WHERE path = ?", (path,))
@@ -248,21 +248,21 @@ class RunIndex:
                 db.execute("UPDATE runs SET labels = ? WHERE id = ?", (json.dumps(list(labels.get(key, ()))), at))
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Remove files that are gone."""
+        """Remove deleted files from the index."""
         with self.writing() as db:
             for path in paths:
                 db.execute("DELETE FROM runs WHERE path = ?", (path,))
                 db.execute("DELETE FROM files WHERE path = ?", (path,))
 
     def members(self) -> list[tuple[Key, str | None]]:
-        """Return all runs in order of path and place, each with its error where it cannot be read."""
+        """Return all runs ordered by path and position, each with its error if it cannot be read."""
         return [
             ((path, at), error)
             for path, at, error in self._rows("SELECT path, place, error FROM runs ORDER BY path, place")
         ]
 
     def facts(self, keys: Sequence[Key]) -> Iterator[tuple[Key, dict[str, Any]]]:
-        """Yield the facts of those runs that can be read; ``labels`` are lists of the fields of a label."""
+        """Yield the facts of the readable runs; ``labels`` are lists of a label's fields."""
         query = "SELECT path, place, facts, labels FROM runs WHERE error IS NULL"
         if len(keys) <= _FEW:
             found = [row for key in keys for row in self._rows(f"{query} AND path = ? AND place = ?", key)]
@@ -273,7 +273,7 @@ class RunIndex:
             yield (path, at), {**json.loads(facts), "labels": json.loads(labels)}
 
     def search(self, text: str) -> set[Key]:
-        """Return the runs with all words of a text; "two words" in quotes stand behind each other, and word* begins a word."""
+        """Return the runs that contain all words of a text; quotes ("two words") match a phrase, word* a prefix."""
         words = _PART.finditer(text if isinstance(text, str) else "")
         parts = [(match[1] if match[1] is not None else match[2]) or "" for match in words]
         asked = [

@@ -1,4 +1,4 @@
-"""The members of a collection: files that are read when a run of them is asked for, runs that have no file, and frozen sets."""
+"""The members of a collection: files that are read on demand, runs without a file, and frozen sets."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def write_set(
 
 
 def read_versions(file: Path) -> list[dict[str, Any]]:
-    """Return the versions of a set, the oldest first. Raises `NoeticConfigError` ``INVALID_SET``."""
+    """Return the versions of a set, oldest first. Raises `NoeticConfigError` ``INVALID_SET``."""
     try:
         found = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -97,7 +97,7 @@ def _is_list(runs: object) -> bool:
 
 
 def set_members(name: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Run | Failed]]:
-    """Yield the runs of the newest version of a set with their rows; one whose file is gone or has changed is a `Failed`."""
+    """Yield the runs of the newest version of a set with their rows; a missing or changed file gives a `Failed`."""
     file = set_path(name)
     versions = read_versions(file)
     for row in versions[-1]["runs"] if versions else ():
@@ -121,7 +121,7 @@ def set_members(name: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Run
 
 _IN_MEMORY: Final = ""
 _GONE: Final = "-"
-# Files that are read before the index is written: a transaction waits for the disk.
+# The number of files to read before the index is written, because each transaction waits for the disk.
 _AT_ONCE: Final = 64
 
 
@@ -134,7 +134,7 @@ def _stamp(path: Path) -> str:
 
 
 class Members:
-    """Files and runs with their index. `paths` are files and folders, `runs` those without a file."""
+    """Files and runs with their index. `paths` are files and folders, `runs` are runs without a file."""
 
     def __init__(self, paths: Sequence[Path], runs: Sequence[Run | Failed], index: Path | None) -> None:
         self._paths = [Path(os.path.abspath(path)) for path in paths]
@@ -158,7 +158,7 @@ class Members:
         if self.base is not None:
             try:
                 return RunIndex(self.base / NAME)
-            except (NoeticError, NoeticConfigError):  # a folder that cannot be written
+            except (NoeticError, NoeticConfigError):  # the folder is not writable
                 everything = str(self.base)
         return RunIndex(cached_index(everything))
 
@@ -179,7 +179,7 @@ class Members:
                     yield found, in_folder
 
     def refresh(self, progress: Any) -> list[tuple[Key, str | None]]:
-        """Read the files that are new or changed since the index was written; returns all members in order."""
+        """Read files that are new or changed since the index was written; return all members in order."""
         known, here = self.index.files(), set()
         read: list[tuple[str, str, str, list[Entry]]] = []
         with Work("open_runs", "files", progress, keeps=False) as work:
@@ -209,7 +209,7 @@ class Members:
         return [member for member in self.index.members() if member[0][0] in here]
 
     def facts(self, keys: Sequence[Key]) -> dict[Key, dict[str, Any]]:
-        """Return the facts of runs by their keys, complete; those that the index has no more are left out."""
+        """Return the complete facts of runs by key; runs that are no longer in the index are left out."""
         return {key: self._complete(key, facts) for key, facts in self.index.facts(keys)}
 
     def _complete(self, key: Key, facts: dict[str, Any]) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class Members:
         return facts
 
     def load(self, key: Key) -> Run:
-        """Read a run; runs of one file that are asked for in order are read in one go."""
+        """Read a run; consecutive requests for runs of one file reuse one pass over it."""
         name, place = key
         path = self.path_of(key)
         if path is None:
@@ -250,7 +250,7 @@ class Members:
 
 
 def _labels_of(path: Path) -> tuple[Mapping[str, Sequence[Label]], list[Entry]]:
-    """Return the labels beside a file, by the keys of its runs; and an entry for them where they cannot be read."""
+    """Return the labels of a file by run key, and an error entry if the labels cannot be read."""
     try:
         return {key: in_force(labels) for key, labels in labels_of_file(path).items()}, []
     except NoeticError as error:
@@ -271,12 +271,12 @@ def _entries(path: Path, labels: Mapping[str, Sequence[Label]], in_folder: bool)
 def _entry(run: Run | Failed) -> Entry:
     if isinstance(run, Failed):
         return Entry(error=str(run.error))
-    # Of a run that no file holds yet, secrets are still in their places.
+    # A run that was never saved has not been redacted yet.
     return Entry(run.run_id, redact(facts_of(run)), labels_in(run), redact_text(texts_of(run)))
 
 
 def parts_of(source: Any) -> tuple[list[Path], list[Run | Failed]]:
-    """Return the files and folders of a source, and its runs that have no file."""
+    """Return the files and folders of a source, and its runs without a file."""
     if isinstance(source, os.PathLike) or (isinstance(source, str) and source.lstrip()[:1] not in ("", "{", "[")):
         path = Path(source)
         if not path.exists():

@@ -1,4 +1,4 @@
-"""Many runs at once: a lazy collection over files, folders and runs, with an index, and expressions about its facts."""
+"""A lazy collection of many runs in files, folders and memory, with an index and expressions over its facts."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _OPEN: Final = frozenset({"meta", "labels"})
 
 
 def _key(after: Sequence[str]) -> str | None:
-    """Return the key that is read from ``meta`` or ``labels``: ``.key`` or ``['key']``."""
+    """Return the key that an expression reads from ``meta`` or ``labels``: ``.key`` or ``['key']``."""
     mark, key, end = after
     if mark == ".":
         return key
     try:
         return str(literal_eval(key)) if (mark, end) == ("[", "]") and key[-1:] in "\"'" else None
-    except (SyntaxError, ValueError):  # a spelling of texts that CEL alone has
+    except (SyntaxError, ValueError):  # a string literal that only CEL allows
         return None
 
 
 def _readable(value: Any) -> Any:
-    """Return data as CEL takes it: lone surrogates are replaced, and whole numbers beyond 64 bits are fractional ones."""
+    """Return data in a form that CEL accepts: lone surrogates are replaced, integers beyond 64 bits become floats."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode(errors="replace").decode()
     if isinstance(value, Mapping):
@@ -83,7 +83,7 @@ class Expression:
             raise _invalid(f"The expression cannot be read: {what}.", text, f"{hint} {example}") from error
 
     def _checked(self) -> set[tuple[str, str | None]]:
-        """Return the facts that it names, those of meta and labels with their keys."""
+        """Return the facts that the expression names, those of meta and labels with their keys."""
         tokens = [(kind, word) for kind, word, _ in cel_tokens(self.text)]
         words = [word for _, word in tokens] + [""] * 3
         bound = {
@@ -112,7 +112,7 @@ class Expression:
         raise _invalid(f"{word!r} is not a {kind}", self.text, PYTHON.get(word, hint))
 
     def values(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Return the value for each row; None if it asks for a fact that nobody knows."""
+        """Return the value for each row; None if it depends on an unknown fact."""
         for name, key in self._names:
             if key is not None and rows and not any(key in row[name] for row in rows):
                 keys = sorted({each for row in rows for each in row[name]})
@@ -128,7 +128,7 @@ class Expression:
                 values[name] = {key: None, **values[name]}
         try:
             return self._program.execute(_readable(values))
-        except LookupError:  # a key or a place in a list that this run does not have
+        except LookupError:  # a key or list position that this run does not have
             return None
         except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
             if any((values[name] if key is None else values[name][key]) is None for name, key in self._names):
@@ -139,7 +139,7 @@ class Expression:
             ) from error
 
     def chosen(self, rows: Sequence[Mapping[str, Any]]) -> list[bool]:
-        """Return for each row whether it is true of it; a value that nobody knows is not."""
+        """Return for each row whether the expression is true; an unknown value counts as not true."""
         values = self.values(rows)
         for value in values:
             if value is not None and not isinstance(value, bool):
@@ -149,16 +149,16 @@ class Expression:
 
 
 class RunCollection(Sequence[Run]):
-    """Runs that are read one at a time, when they are asked for; `open_runs` makes one.
+    """Runs that are read one at a time, on demand; made by `open_runs`.
 
-    A sequence: ``len``, iteration, ``collection[0]``, and slices, which are collections again. Every lab function takes it where
-    it takes a list of runs.
+    A sequence: it supports ``len``, iteration, ``collection[0]``, and slices, which are collections too. Every lab
+    function that takes a list of runs also takes a collection.
 
     Notes
     -----
-    Expressions are those of rules, in CEL, over the columns of `to_frame`: ``outcome == false && tokens > 2000``,
-    ``'refund' in tools``, ``meta.domain == "airline"``, ``labels.verdict == "wrong"``. A fact that nobody knows is null: it is
-    equal to null alone, and an expression that needs its value is not true.
+    Expressions use the language of rules, CEL, over the columns of `to_frame`: ``outcome == false && tokens > 2000``,
+    ``'refund' in tools``, ``meta.domain == "airline"``, ``labels.verdict == "wrong"``. An unknown fact is null: it
+    equals only null, and an expression that needs its value is not true.
     """
 
     def __init__(self, members: Members, keys: Sequence[Key], failed: Sequence[Failed] = ()) -> None:
@@ -166,7 +166,7 @@ class RunCollection(Sequence[Run]):
 
     @property
     def failed(self) -> tuple[Failed, ...]:
-        """The records of the sources that cannot be read, each with its file and the error."""
+        """The unreadable records of the sources, each with its file and the error."""
         return self._failed
 
     def __len__(self) -> int:
@@ -193,7 +193,7 @@ class RunCollection(Sequence[Run]):
         return RunCollection(self._members, list(keys), self._failed)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the facts of the runs, in order, each with ``context`` and ``costs``, the points of small pictures."""
+        """Return the facts of the runs, in order, each with ``context`` and ``costs``, the points of sparklines."""
         facts = self._members.facts(self._keys)
         missing = [key for key in self._keys if key not in facts]
         if missing:
@@ -202,7 +202,7 @@ class RunCollection(Sequence[Run]):
         return [facts[key] for key in self._keys]
 
     def where(self, expression: str) -> RunCollection:
-        """Return the runs of which an expression is true.
+        """Return the runs for which an expression is true.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class RunCollection(Sequence[Run]):
         Raises
         ------
         NoeticConfigError
-            ``INVALID_EXPRESSION`` for a name that is no fact, or a value that is not true or false; ``MISSING_PACKAGE``.
+            ``INVALID_EXPRESSION`` for an unknown fact, or a value that is not a boolean; ``MISSING_PACKAGE``.
 
         Examples
         --------
@@ -225,12 +225,12 @@ class RunCollection(Sequence[Run]):
         return self._of([key for key, is_chosen in zip(self._keys, chosen, strict=True) if is_chosen])
 
     def search(self, text: str) -> RunCollection:
-        """Return the runs with all words of a text in their items.
+        """Return the runs whose items contain all words of a text.
 
         Parameters
         ----------
         text : str
-            Words, in any case. ``"gift card"`` in quotes stands as it is, ``refund*`` is the beginning of a word.
+            Words, in any case. ``"gift card"`` in quotes matches a phrase, ``refund*`` matches a prefix.
 
         Raises
         ------
@@ -241,7 +241,7 @@ class RunCollection(Sequence[Run]):
         return self._of([key for key in self._keys if key in found])
 
     def sort(self, by: str, *, descending: bool = False) -> RunCollection:
-        """Return the runs in the order of an expression, such as ``"cost"``; those without a value stand last."""
+        """Return the runs in the order of an expression, such as ``"cost"``; runs without a value come last."""
         values = Expression(by).values(self.rows())
         known = [(value, key) for value, key in zip(values, self._keys, strict=True) if value is not None]
         try:
@@ -253,16 +253,16 @@ class RunCollection(Sequence[Run]):
         return self._of([*[key for _, key in known], *rest])
 
     def sample(self, n: int, by: str | None = None, seed: int = 0) -> RunCollection:
-        """Return some runs by chance, in their order.
+        """Return a random sample of the runs, in their order.
 
         Parameters
         ----------
         n : int
-            How many, all where there are fewer.
+            The size of the sample; all runs if there are fewer.
         by : str, optional
-            An expression, such as ``"outcome"``: each of its values has its share, and one run at least where `n` allows it.
+            An expression such as ``"outcome"``, whose values are sampled in proportion, one run at least if `n` allows.
         seed : int
-            The same runs for the same seed.
+            The same seed gives the same runs.
         """
         if type(n) is not int or n < 0:
             raise NoeticConfigError(
@@ -275,7 +275,7 @@ class RunCollection(Sequence[Run]):
         else:
             strata = [chance.sample(stratum, len(stratum)) for stratum in self._groups(by)]
             shares = [n * len(stratum) / max(1, len(places)) for stratum in strata]
-            # The next run is of the stratum that has least of its share, those without any first.
+            # Take the next run from the stratum with the least of its share, starting with strata that have none.
             taken = [0] * len(strata)
             for _ in range(min(n, len(places))):
                 left = [at for at, stratum in enumerate(strata) if taken[at] < len(stratum)]
@@ -285,9 +285,9 @@ class RunCollection(Sequence[Run]):
         return self._of([self._keys[place] for place in sorted(chosen)])
 
     def split(self, share: float = 0.5, *, by: str = "task", seed: int = 0) -> tuple[RunCollection, RunCollection]:
-        """Return two parts by chance, about `share` of the runs in the first; no value of `by`, such as a task, is in both.
+        """Return two random parts, `share` of the runs in the first; no value of `by`, such as a task, is in both.
 
-        A run whose task is unknown stands for itself.
+        A run whose task is unknown forms its own group.
         """
         if not isinstance(share, int | float) or not 0 <= share <= 1:
             raise NoeticConfigError(
@@ -310,11 +310,11 @@ class RunCollection(Sequence[Run]):
         return [groups[key] for key in sorted(groups)]
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return the facts of the runs, one a row; no run is read for it.
+        """Return a frame of facts with one row per run; no run is read for it.
 
-        ``run_id, path, place, source, task, model, query, turns, threads, model_calls, tool_calls, failed_calls, tools, outcome,
-        cost, tokens, input_tokens, output_tokens, duration_ms, decisions, denied, labels, meta``: described in
-        docs/behaviour/collections.md.
+        The columns are ``run_id, path, place, source, task, model, query, turns, threads, model_calls, tool_calls,
+        failed_calls, tools, outcome, cost, tokens, input_tokens, output_tokens, duration_ms, decisions, denied, labels,
+        meta``; see docs/behaviour/collections.md.
         """
         import pandas
 
@@ -332,26 +332,26 @@ class RunCollection(Sequence[Run]):
         )
 
     def freeze(self, name: str | PathLike[str], *, why: str) -> Path:
-        """Write the runs down as a set, for tests: ``noetic-nb check`` runs an agent or rules against it.
+        """Save the runs as a set for tests: ``noetic-nb check`` runs an agent or rules against it.
 
         Parameters
         ----------
         name : str or path-like
-            ``NAME.runset.json`` in the working directory, or a path. A set of this name gets a new version; earlier ones stay in
-            its file with their reasons.
+            ``NAME.runset.json`` in the working directory, or a path. An existing set of this name gets a new version;
+            its file keeps earlier versions with their reasons.
         why : str
-            The reason of this version.
+            The reason for this version.
 
         Returns
         -------
         Path
-            Its file: JSON, with the path of each run relative to it, and the hash of that file. Runs without a file are saved
-            in a folder ``NAME.runs`` beside it.
+            The file of the set: JSON, with the relative path of each run and a hash of that file. Runs without a file
+            are saved in a folder ``NAME.runs`` beside it.
 
         Raises
         ------
         NoeticConfigError
-            ``INVALID_SET`` without a reason, for no runs, or where the file is not a set.
+            ``INVALID_SET`` if there is no reason, there are no runs, or the file is not a set.
 
         Examples
         --------
@@ -367,7 +367,7 @@ class RunCollection(Sequence[Run]):
         return write_set(name, why, zip(members, self.rows(), strict=True))
 
     def to_parquet(self, path: str | PathLike[str]) -> Path:
-        """Write `to_frame` to a Parquet file with plain columns: lists and mappings, labels, and meta are JSON text.
+        """Write `to_frame` to a Parquet file with plain columns: lists, mappings, labels and meta become JSON text.
 
         Raises `NoeticConfigError` ``MISSING_PACKAGE`` without pyarrow.
         """
@@ -394,23 +394,23 @@ class RunCollection(Sequence[Run]):
 
 
 def open_runs(source: Any, *, index: str | PathLike[str] | None = None, progress: Progress = True) -> RunCollection:
-    """Open many runs as one collection, without keeping them in memory.
+    """Open many runs as one collection, without loading them into memory.
 
     Parameters
     ----------
     source : path-like, iterable or object
-        A folder, a file with one or more runs in any format of `import_run`, several of them, or runs.
+        A folder, a file with one or more runs in any format of `import_run`, several of these, or runs.
     index : path-like, optional
-        The file of the index; by default ``.noetic-runs.sqlite`` in the folder, in the user's cache where it cannot be written
-        or the files are of several folders, and in memory where runs have no file.
+        The file of the index. By default ``.noetic-runs.sqlite`` in the folder; in the user's cache if the folder is
+        not writable or the files are in several folders; in memory if runs have no file.
     progress : bool or callable
         As for `import_runs`.
 
     Returns
     -------
     RunCollection
-        In the order of their paths, and of their places in a file. Only files that are new or changed since the index was
-        written are read. ``.failed`` lists the records that cannot be read.
+        The runs in the order of their paths, and of their positions in a file. Only files that are new or changed since
+        the index was written are read. ``.failed`` lists the unreadable records.
 
     Raises
     ------
@@ -438,7 +438,7 @@ def open_runs(source: Any, *, index: str | PathLike[str] | None = None, progress
     if runs and not paths and all(isinstance(run, Failed) for run in runs):
         raise next(
             run.error for run in runs if isinstance(run, Failed)
-        )  # a wrong source, not a folder with some bad files
+        )  # the source itself is wrong, as opposed to a folder with some bad files
     members = Members(paths, runs, None if index is None else Path(index))
     every = members.refresh(progress)
     failed = [

@@ -1,3 +1,3 @@
-"""Files and objects that hold conversations, by their format."""
+"""Readers of files and objects that hold conversations, one module per format."""
 
 __all__: list[str] = []

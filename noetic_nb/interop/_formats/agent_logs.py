@@ -1,4 +1,4 @@
-"""Parts that readers of agents' logs share: contents, results, and the run of a conversation with its children."""
+"""Shared parts of the readers of agent logs: contents, results, and the run of a conversation with its children."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
 
 
 class Notes:
-    """The parts of a source that have no place in a run, for ``meta["unmapped"]``."""
+    """The parts of a source that a run has no place for, listed in ``meta["unmapped"]``."""
 
     def __init__(self) -> None:
         self._said: list[dict[str, Any]] = []
@@ -33,13 +33,13 @@ class Notes:
         return [*self._said, *self._unread.notes()]
 
     def add(self, place: str, value: object, what: str = "no place in a run") -> None:
-        """Note a value, unless it says nothing."""
+        """Note a value, unless it is empty."""
         if value not in NOTHING:
             self._said.append({"place": place, "what": what, "value": msg.shown(value)})
 
     @contextmanager
     def line(self, number: int, value: Mapping[str, Any]) -> Iterator[None]:
-        """Note a line where reading it fails: it is not as its format has it, and spoils no other."""
+        """Note a malformed line instead of failing, so that the other lines are still read."""
         try:
             yield
         except WRONG as error:
@@ -48,17 +48,17 @@ class Notes:
             )
 
     def rest(self, place: str, value: Any, known: Keys, path: str = "") -> None:
-        """Note the values of a record, at any depth, whose keys nobody reads."""
+        """Note the values of a record, at any depth, whose keys no reader uses."""
         self._unread.look(place, value, known, path)
 
 
 def text_of(value: Any) -> str | None:
-    """Return text that is not empty, None for any other value."""
+    """Return a non-empty text, None for any other value."""
     return value if isinstance(value, str) and value else None
 
 
 def input_parts(content: Any, notes: Notes, place: str) -> tuple[FrozenDict, ...]:
-    """Return the parts of a message to the model: texts and pictures; other media are named in a text and noted."""
+    """Return the text and image parts of a message to the model; other media are named in a text and noted."""
     if isinstance(content, str):
         return (msg.input_text(content),) if content else ()
     if content not in NOTHING and not isinstance(content, list | tuple):
@@ -90,19 +90,19 @@ def system(text: str, **known: Any) -> msg.Message:
 
 
 def feedback(text: str, **known: Any) -> msg.Message:
-    """Make a message of the environment in which an agent works: its text is no better than a tool's."""
+    """Make a message from the agent's environment; its text is as untrusted as a tool's."""
     return msg.Message(
         "system", (with_origin(msg.text_message("system", (msg.input_text(text),)), Origin("tool")),), **known
     )
 
 
 def by_program(parts: tuple[FrozenDict, ...], **known: Any) -> msg.Message:
-    """Make a message in the role of the user that a program wrote, perhaps with the result of a tool."""
+    """Make a program-written message in the user role, which may hold the result of a tool."""
     return msg.Message("system", (with_origin(msg.text_message("user", parts), MODEL),), **known)
 
 
 def answer(text: str, calls: Sequence[Item], *, thoughts: str | None = None, **known: Any) -> msg.Message:
-    """Make an answer of a model: its reasoning, its text where there is any, then its calls."""
+    """Make a model's answer: its reasoning, its text if any, then its calls."""
     items = [msg.thought(thoughts)] if thoughts else []
     if text or not calls:
         items.append(msg.text_message("assistant", (msg.output_text(text),)))
@@ -112,9 +112,9 @@ def answer(text: str, calls: Sequence[Item], *, thoughts: str | None = None, **k
 def result(
     call_id: str, content: Any, native: tuple[str, Any], *, error: str | None = None, known: bool = True, **more: Any
 ) -> msg.Message:
-    """Make the result of a call; `error` is why it failed, `known` whether the source says whether it did.
+    """Make the result of a call; `error` is the reason of a failure, `known` is whether the source reports failures.
 
-    `native` is its form at a provider: it is kept where the text only names a picture or a file.
+    `native` is the provider's form of the result, kept if the text only names an image or a file.
     """
     text, is_whole = msg.result_text(content)
     own = {} if is_whole else msg.native(*native)
@@ -133,7 +133,7 @@ def agent_run(
     estimated: Sequence[str] = (),
     closing_tools: Sequence[str] = (),
 ) -> Run:
-    """Return a conversation as a run; `estimated` are facts that the source calls estimates itself."""
+    """Return a conversation as a run; `estimated` names the facts that the source itself calls estimates."""
     about, events = conversation_events(
         talk, meta=meta, unmapped=notes.all, policy=policy, quality=quality, closing_tools=closing_tools, ended=True
     )

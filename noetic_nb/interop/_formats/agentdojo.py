@@ -1,4 +1,4 @@
-"""Recorded runs of AgentDojo: agents with tools, with and without an attacker's text in the results of tools."""
+"""Recorded AgentDojo runs: agents with tools, with or without injected text in tool results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES: Final = ("suite_name", "pipeline_name", "user_task_id", "attack_type", "
 
 
 def looks_like(document: Document) -> bool:
-    """Tell whether a document is a run, a list of runs, or a run a line."""
+    """Tell whether a document is a run, a list of runs, or has one run per line."""
     first = first_value(document)
     return isinstance(first, Mapping) and all(key in first for key in _NAMES[:3])
 
@@ -55,12 +55,12 @@ def _run(document: Document, index: int | None, redaction: Redaction) -> Run:
         "injection_task": injection_task,
         "attack": attack is not None,
         "attack_type": attack,
-        # Without an attack the original writes true: nothing could fail.
+        # Without an attack, AgentDojo writes true because nothing could fail.
         "attack_succeeded": security if attack is not None else None,
     }
     policy = "\n\n".join([graded.said(_text(m.get("content")), refuse) for m in messages if m.get("role") == "system"])
     calls = graded.Calls(refuse)
-    # A run that was cut off before its first answer has no messages at all, which is no conversation.
+    # A run that stopped before its first answer has no messages, so it is not a conversation.
     made = [_message(m, calls, model, refuse) for m in messages if m.get("role") != "system"]
     name = "-".join([str(each or "none") for each in names])
     reward = None if done is None else float(done)
@@ -95,7 +95,7 @@ def _message(
 
 
 def _text(content: Any) -> Any:
-    """Return a content that is text, or a list of text parts as newer versions write it."""
+    """Return a content that is text, or a list of text parts as in newer versions."""
     if isinstance(content, list):
         texts = [part.get("content") or part.get("text") for part in content if isinstance(part, dict)]
         return "".join([text for text in texts if isinstance(text, str)])

@@ -1,4 +1,4 @@
-"""Trajectories in ATIF, the Agent Trajectory Interchange Format of Harbor, versions 1.0 to 1.8."""
+"""Trajectories in ATIF, Harbor's Agent Trajectory Interchange Format, versions 1.0 to 1.8."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from noetic_nb.runs import Run
 
 FORMATS: Final = ("atif",)
 READS: Final = EVERYTHING
-# Producers name counts that the format has no field for in their own ways; the first that is there counts.
+# The format has no field for these counts, so producers use different names; the first key present is used.
 _STORED: Final = (
     "cache_write_tokens",
     "cache_creation_input_tokens",
@@ -95,7 +95,7 @@ def _run(document: Document, place: int) -> Run:
         "notes": entry.get("notes"),
         "extra": extra or None,
     }
-    # As `Run.to_atif` writes them.
+    # `Run.to_atif` writes this metadata.
     meta = {**msg.mapping(own.get("meta")), **{key: value for key, value in meta.items() if value is not None}}
     notes.rest("", {**entry, "extra": None}, _KEYS)
     run_id = logs.text_of(entry.get("session_id")) or logs.text_of(entry.get("trajectory_id"))
@@ -106,7 +106,7 @@ def _run(document: Document, place: int) -> Run:
 
 
 class _Reader:
-    """Reads the steps of a trajectory, and of those that its calls refer to."""
+    """Reads the steps of a trajectory and of the trajectories that its calls refer to."""
 
     def __init__(self, document: Document, root: Mapping[str, Any], notes: logs.Notes) -> None:
         self.document = document
@@ -143,7 +143,7 @@ class _Reader:
         return talk
 
     def _seeded(self, step: Mapping[str, Any], place: str) -> Iterator[msg.Message]:
-        """Yield a step that is no act of this conversation: of the system, or copied from an earlier one."""
+        """Yield a system step or one copied from an earlier conversation; neither is an act of this one."""
         role = "user" if step.get("source") == "user" else "system"
         parts = logs.input_parts(step.get("message"), self.notes, f"{place}.message")
         yield msg.Message(
@@ -216,7 +216,7 @@ class _Reader:
         for number, each in enumerate(said):
             call_id = logs.text_of(each.get("source_call_id"))
             if call_id not in calls:
-                # The only result of the only call needs no id.
+                # A single result of a single call needs no id.
                 if len(calls) == len(said) == 1 and each is orphans[0]:
                     call_id = next(iter(calls))
                 else:
@@ -242,7 +242,7 @@ class _Reader:
             yield logs.feedback(text, t_ms=_at(step))
 
     def _observed(self, step: Mapping[str, Any], calls: set[str]) -> Iterator[str]:
-        """Yield the texts of results that answer no call: feedback of the environment."""
+        """Yield the texts of results that match no call: feedback from the environment."""
         for each in msg.records(msg.mapping(step.get("observation")).get("results")):
             if logs.text_of(each.get("source_call_id")) not in calls and (
                 text := self._text(each.get("content"), "observation")
@@ -250,7 +250,7 @@ class _Reader:
                 yield text
 
     def _text(self, content: Any, place: str) -> str:
-        """Return content as text, in which pictures are named; they are noted."""
+        """Return content as text that names its images; images are noted."""
         parts = logs.input_parts(content, self.notes, place)
         for part in parts:
             self.notes.add(place, part.get("imageUrl"), "a picture outside of the user's messages")
@@ -275,7 +275,7 @@ class _Reader:
         return msg.Child(str(msg.mapping(entry.get("agent")).get("name") or name or "agent"), talk)
 
     def _beside(self, path: str) -> Any:
-        """Return the trajectory in a file beside the document; one outside of its folder is not opened."""
+        """Return the trajectory in a file beside the document; a file outside its folder is never opened."""
         if self.document.path is None or Path(path).is_absolute() or ".." in Path(path).parts:
             return None
         file = self.document.path.parent / path
@@ -283,7 +283,7 @@ class _Reader:
 
 
 def _authored(item: Item, about: Mapping[str, Any]) -> Item:
-    """Return an item with the origin that `Run.to_atif` wrote beside it."""
+    """Return an item with the origin that `Run.to_atif` stored with it."""
     return with_origin(item, origin_named(about["origin"])) if "origin" in about else item
 
 

@@ -1,4 +1,4 @@
-"""Sessions of Claude Code: a JSONL file with a line for each block, and a file beside it for each sub-agent."""
+"""Claude Code sessions: a JSONL file with one line per block, and a file beside it for each sub-agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from noetic_nb.runs import Run
 FORMATS: Final = ("claude-code",)
 READS: Final = EVERYTHING - {"labels", "system prompt", "tool definitions"}
 _LINES: Final = frozenset({"user", "assistant", "system"})
-# Lines of role user that the program wrote: commands of the terminal, notes beside a prompt, a stop of the user.
+# User-role lines that the program wrote: terminal commands, notes added to a prompt, and interruptions by the user.
 _NOT_SAID: Final = ("<command-", "<local-command-", "<bash-", "<system-reminder>", "[Request interrupted by user")
 _KEYS: Final = Keys(
     keys(
@@ -52,13 +52,13 @@ _DEEPEST: Final = 10
 
 
 def looks_like(document: Document) -> bool:
-    """Tell whether a document is a session: lines with the id of one, of the types that the program writes."""
+    """Tell whether a document is a session: lines with a session id, of types that the program writes."""
     lines = first_lines(document, _LOOKED_AT)
     return any(logs.text_of(line.get("type")) in _LINES and "sessionId" in line and "uuid" in line for line in lines)
 
 
 def is_part(document: Document) -> bool:
-    """Tell whether a file of a folder is the log of a sub-agent, which is read with the session that started it."""
+    """Tell whether a file in a folder is a sub-agent's log, which is read with its parent session."""
     path = document.path
     names = () if path is None or path.parent.name != "subagents" else (".jsonl", ".jsonl.gz")
     return path is not None and any(path.parent.parent.with_suffix(name).is_file() for name in names)
@@ -74,7 +74,7 @@ def read(document: Document, format: str | None = None) -> Iterator[Callable[[],
         last = logs.text_of(line.get("sessionId")) or last
         if last is None:
             waiting.append(line)
-        else:  # some lines name no session: they belong to the one around them
+        else:  # lines without a session id belong to the session around them
             sessions.setdefault(last, waiting).append(line)
             waiting = []
     for number, lines in enumerate(sessions.values() if sessions else [waiting]):
@@ -111,7 +111,7 @@ def _run(document: Document, lines: list[Mapping[str, Any]], notes: logs.Notes) 
 
 
 class _Reader:
-    """Reads the lines of one agent, and of the agents that it started."""
+    """Reads the lines of one agent and of its sub-agents."""
 
     def __init__(self, path: Path | None, notes: logs.Notes) -> None:
         self.path = path
@@ -122,12 +122,12 @@ class _Reader:
         self.by_id: dict[str | None, Mapping[str, Any]] = {}
         self.boundary: Mapping[str, Any] | None = None
         self.told: set[str] = set()
-        """The ids of the sub-agents that calls have named."""
+        """The ids of sub-agents that calls have named."""
 
     def talk(self, lines: Sequence[Mapping[str, Any]]) -> logs.Talk:
         """Return lines as messages."""
         self.by_id = {logs.text_of(line.get("uuid")): line for line in lines}
-        # An answer has a line for each of its blocks, with results of early calls between them.
+        # An answer has one line per block, and results of early calls may lie between them.
         answers: dict[str, list[Mapping[str, Any]]] = {}
         for line in lines:
             if line.get("type") == "assistant":
@@ -192,7 +192,7 @@ class _Reader:
             usage=_usage(lines),
             finish_reason=finish_reason_of(message.get("stop_reason")),
             t_ms=msg.time_ms(last.get("timestamp")),
-            # The program writes some answers itself, under a model that is none.
+            # The program writes some answers itself and gives "<synthetic>" as their model.
             is_called=is_error or model != "<synthetic>",
             error="".join(texts) if is_error else None,
         )
@@ -246,7 +246,7 @@ class _Reader:
         )
 
     def _kept(self, line: Mapping[str, Any]) -> Item:
-        """Return a message that goes on standing behind the summary, which the log has as well."""
+        """Return a message that is kept after the summary; it is also in the log."""
         content = msg.mapping(line.get("message")).get("content")
         if line.get("type") != "assistant":
             return msg.text_message("user", logs.input_parts(content, self.notes, "preservedMessages"))
@@ -254,7 +254,7 @@ class _Reader:
         return msg.text_message("assistant", (msg.output_text("\n".join(texts)),))
 
     def forgotten(self) -> None:
-        """Note the sub-agents that no call names, as those that were at work when the session was killed."""
+        """Note the sub-agents that no call names, such as those running when the session was killed."""
         names = {str(line.get("agentId")) for line in self.sides}
         if self.path is not None:
             names |= {file.stem[6:] for file in (_folder(self.path) / "subagents").glob("agent-*.jsonl")}
@@ -286,7 +286,7 @@ class _Reader:
 
 
 def _folder(path: Path) -> Path:
-    """Return the folder of a session, plain or gzipped."""
+    """Return the folder of a session file, which may be plain or gzipped."""
     return path.with_name(path.name.removesuffix(".gz")).with_suffix("")
 
 
@@ -300,7 +300,7 @@ def _blocks(line: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _usage(lines: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
-    """Return the usage of an answer: all its lines have it, the last one as it was at the end."""
+    """Return the usage of an answer; every line has it, and the last line has the final counts."""
     found = [msg.mapping(msg.mapping(line.get("message")).get("usage")) for line in lines]
     usage = max(found, key=lambda each: msg.count(each.get("output_tokens")) or 0)
     return known_usage(usage, "anthropic")

@@ -1,4 +1,4 @@
-"""Rollouts of Codex: a JSONL file with the items of the responses API, the usage of each call, and events of the program."""
+"""Codex rollouts: a JSONL file with responses API items, the usage of each call, and program events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", 
 _CALLS: Final = frozenset(
     {"function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call", "mcp_call"}
 )
-# Messages of role user that the program writes.
+# User-role messages that the program writes.
 _NOT_SAID: Final = (
     "<environment_context", "<user_instructions", "<subagent_notification", "<turn_aborted", "<INSTRUCTIONS",
     "<permissions", "<skills", "# AGENTS.md instructions",
@@ -62,7 +62,7 @@ _KEYS: Final = sources.Keys(
         "retained_context": "messages that are kept, once more",
     },
 )
-# Events that say again which items and counts the other lines have.
+# Events that repeat items and counts of other lines.
 _AGAIN: Final = frozenset(
     {"item_started", "item_completed", "token_count", "task_started", "task_complete", "turn_started", "turn_complete",
      "user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "exec_command_begin",
@@ -76,13 +76,13 @@ _DEEPEST: Final = 10
 
 
 def looks_like(document: sources.Document) -> bool:
-    """Tell whether a document is a rollout: lines of a type with a payload."""
+    """Tell whether a document is a rollout: lines with a type and a payload."""
     lines = sources.first_lines(document, _LOOKED_AT)
     return any(logs.text_of(line.get("type")) in _TYPES and isinstance(line.get("payload"), Mapping) for line in lines)
 
 
 def is_part(document: sources.Document) -> bool:
-    """Tell whether a file of a folder is the rollout of a sub-agent, whose parent's rollout lies beside it."""
+    """Tell whether a file in a folder is a sub-agent's rollout whose parent's rollout is in the same folder."""
     about = msg.mapping(next(sources.first_lines(document, 1), {}).get("payload"))
     parent = logs.text_of(about.get("parent_thread_id"))
     return parent is not None and document.path is not None and _rollout_of(parent, document.path) is not None
@@ -95,7 +95,7 @@ def read(document: sources.Document, format: str | None = None) -> Iterator[Call
     known: set[str] = set()
     for line in sources.lines_of(document, notes.add):
         about = msg.mapping(line.get("payload")) if line.get("type") == "session_meta" else {}
-        # One that was forked off another begins with the head of that, too.
+        # A forked session begins with its own head, followed by the head of its parent.
         if parts[-1] and about and str(about.get("id")) not in known:
             parts.append([])
             known = set()
@@ -124,7 +124,7 @@ def _run(document: sources.Document, lines: list[Mapping[str, Any]], notes: logs
 
 
 class _Reader:
-    """Reads the lines of one agent, and of the agents that it started."""
+    """Reads the lines of one agent and of its sub-agents."""
 
     def __init__(self, path: Path | None, notes: logs.Notes, depth: int = 0) -> None:
         self.path = path
@@ -135,7 +135,7 @@ class _Reader:
         self.effort: str | None = None
         self.skipped: Counter[str] = Counter()
         self._talk: logs.Talk = []
-        # The items of the answer that is being read: its texts, its reasoning and its calls.
+        # The items of the answer being read: its texts, reasoning and calls.
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._calls: list[Item] = []
@@ -149,7 +149,7 @@ class _Reader:
         """Return a rollout as messages."""
         has_records = any(line.get("type") == "token_usage_record" for line in lines)
         for line in lines:
-            # A program is said to have ended beside its output, which may come first.
+            # The event that reports a program's exit code may come before or after its output.
             item = msg.mapping(msg.mapping(line.get("payload")).get("item"))
             if item.get("type") == "CommandExecution" and type(item.get("exit_code")) is int and item["exit_code"]:
                 self._failed[str(item.get("id"))] = f"exit code {item['exit_code']}"
@@ -229,7 +229,7 @@ class _Reader:
         return logs.by_program(logs.input_parts(content, self.notes, place), t_ms=t_ms)
 
     def _flush(self, *, empty: bool = False) -> None:
-        """Write the answer that was read, if there is one, or where a call is known that answered nothing."""
+        """Write the pending answer, if any; with `empty`, write one for a call that produced no output."""
         if not (self._texts or self._calls or self._thoughts or (empty and not self._unpaid)):
             return
         message = logs.answer(
@@ -257,7 +257,7 @@ class _Reader:
             )
 
     def _counted(self, info: Mapping[str, Any]) -> None:
-        """Read a count: totals that have not changed are told again, after a compaction and between turns."""
+        """Read a token count; unchanged totals repeat after a compaction and between turns, and are ignored."""
         total = info.get("total_token_usage")
         if total is None or total == self._total:
             return
@@ -300,10 +300,10 @@ class _Reader:
                 wrote = last
                 self._talk.pop()
         history = msg.records(payload.get("replacement_history"))
-        if isinstance(last, msg.Compaction):  # its item stands just before the line
+        if isinstance(last, msg.Compaction):  # the item of a compaction comes just before its line
             self._talk.pop()
         opaque = any(each.get("encrypted_content") for each in history if "compaction" in str(each.get("type")))
-        # Messages of the user that go on standing there, each as it was; the summary is the last of them.
+        # User messages that are kept unchanged; the last of them is the summary.
         kept = [
             msg.text_message("user", logs.input_parts(each.get("content"), self.notes, "compacted"))
             for each in history
@@ -349,7 +349,7 @@ def _parsed(text: str) -> Any:
 
 
 def _rollout_of(thread_id: str, path: Path) -> Path | None:
-    """Return the rollout of a thread among the files beside another one; names of real ones hold the id."""
+    """Return the rollout file of a thread in the same folder; real file names contain the thread's id."""
     files = [file for file in islice(path.parent.glob("*.jsonl"), _MOST_SIBLINGS) if file != path]
     for file in sorted(files, key=lambda each: thread_id not in each.name):
         first = sources.first_record(file)

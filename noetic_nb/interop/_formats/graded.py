@@ -1,4 +1,4 @@
-"""Recorded tasks of benchmarks as runs: graded, and strict about their form, as a known data set is damaged otherwise."""
+"""Graded benchmark tasks as runs. Their form is checked strictly, because a known data set has damaged records."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from noetic_nb.runs import Run
 from noetic_nb.runs._conversation import conversation_events
 from noetic_nb.runs._run import run_of_settled
 
-# Rewards are products of checks, 0 or 1; the originals compare them with this slack.
+# Rewards are products of checks, 0 or 1; the benchmarks compare them with this tolerance.
 FULL_REWARD: Final = 1 - 1e-6
-# Characters: the texts of a data set repeat each other, those of AgentDojo within some hundred runs.
+# In characters: the texts of a data set repeat, those of AgentDojo within about a hundred runs.
 REMEMBERED: Final = 8_000_000
-# Made once: a call of `json.dumps` with an option makes one each time.
+# A module constant, because `json.dumps` with an option builds a new encoder on every call.
 _json: Final = json.JSONEncoder(ensure_ascii=False).encode
-# Handing over to a person ends a conversation by design, without a reply from the agent (tau-bench, terminating tools).
+# Handing over to a human ends a conversation by design, without a reply from the agent (tau-bench, terminating tools).
 _HANDS_OVER: Final = frozenset({"transfer_to_human_agents"})
 
 
@@ -52,13 +52,13 @@ def user(text: str, **known: Any) -> Message:
 
 
 def assistant(text: str, calls: Sequence[Any], **known: Any) -> Message:
-    """Make an answer: its text, where there is any, then its calls."""
+    """Make an answer: its text, if any, then its calls."""
     items = [text_message("assistant", (output_text(text),))] if text or not calls else []
     return Message("assistant", (*items, *calls), **known)
 
 
 class _AsPublished(Redaction):
-    """Keeps everything: the passwords in a benchmark's tasks are part of them, and were never anybody's."""
+    """Redacts nothing: passwords in a benchmark's tasks are part of the task and were never real."""
 
     def text(self, text: str) -> str:
         return text
@@ -67,7 +67,7 @@ class _AsPublished(Redaction):
         return value
 
     def are_plain(self, texts: Iterable[str]) -> bool:
-        """Tell that nothing is to be replaced."""
+        """Report that nothing needs replacing."""
         return True
 
 
@@ -75,14 +75,14 @@ AS_PUBLISHED: Final = _AsPublished()
 
 
 class Calls:
-    """The calls of a conversation that wait for their results, by the ids that the recording gives them."""
+    """The pending calls of a conversation, by the ids that the recording gives them."""
 
     def __init__(self, refuse: Callable[[str], NoReturn]) -> None:
         self._refuse = refuse
         self._waiting: dict[str, int] = {}
 
     def make(self, name: str, arguments: object, given: object) -> Any:
-        """Make a call; ids that are missing or used again are told apart later."""
+        """Make a call; missing or duplicate ids are made distinct later."""
         call_id = given if isinstance(given, str) and given else "call"
         self._waiting[call_id] = self._waiting.get(call_id, 0) + 1
         try:
@@ -92,7 +92,7 @@ class Calls:
         return call(name, text, call_id)
 
     def result(self, given: object, text: str, failed: object, **known: Any) -> Message:
-        """Make the result of the call it belongs to; whether that failed is guessed where `failed` is no bool."""
+        """Make the result of a call; if `failed` is not a bool, the failure is guessed from the text."""
         call_id = given if isinstance(given, str) and given else "call"
         if not self._waiting.get(call_id):
             self._refuse(f"a tool result answers no call: {given!r:.80}")
@@ -104,7 +104,7 @@ class Calls:
 
 
 def task_meta(source: str, domain: str | None, model: str | None, task_id: object, trial: object) -> dict[str, Any]:
-    """Return the meta that every run of a data set has, where nothing was attacked."""
+    """Return the meta that every run of a data set without attacks has."""
     return {
         "source": source,
         "domain": domain,
@@ -127,13 +127,13 @@ def run_of_task(
     redaction: Redaction,
     unmapped: Sequence[Mapping[str, Any]] = (),
 ) -> Run:
-    """Return one recorded task as a run called `name`; its reward, if known, grades the last answered turn."""
+    """Return one recorded task as a run called `name`; a known reward grades the last answered turn."""
     if reward is not None and (isinstance(reward, bool) or not isinstance(reward, int | float)):
         refuse(f"`reward` must be a number, but is {reward!r:.80}")
     for message in messages:
         if message.role == "user":
             break
-        # What the agent writes before anybody asks is a fixed text, and no model call.
+        # Text that the agent writes before the first request is fixed text, not a model call.
         if message.role != "assistant" or any(item["type"] == "function_call" for item in message.items):
             refuse(f"the conversation begins with the role {message.role!r}, not with the user")
         message.usage = None

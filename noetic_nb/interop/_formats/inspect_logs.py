@@ -1,4 +1,4 @@
-"""Logs of Inspect: a run for each sample, its outcome from the first score."""
+"""Inspect logs: one run per sample, whose outcome is its first score."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from noetic_nb.runs._run import run_of_settled
 _TOLD: Final = frozenset({"model", "tool", "compaction"})
 _SCORING: Final = "scorers"
 _BRANCH: Final = "branch"
-_EVENTS: Final = _TOLD | {_BRANCH, "span_begin", "span_end", "step", "sample_init"}  # this one holds the sample again
+_EVENTS: Final = _TOLD | {_BRANCH, "span_begin", "span_end", "step", "sample_init"}  # the last one repeats the sample
 _DEEPEST: Final = 100
 
 
 class Story:
-    """The facts of a sample, from its messages and its events together."""
+    """The facts of a sample, merged from its messages and its events."""
 
     def __init__(self, sample: Mapping[str, Any], texts: Mapping[str, Any], unmapped: list[dict[str, Any]]) -> None:
         self.messages: Sequence[Any] = sample["messages"]
@@ -42,7 +42,7 @@ class Story:
         self._spans = {str(event.get("id")): event for event in events if event.get("event") == "span_begin"}
         self._starts = {str(event["agent_span_id"]) for event in events if text_of(event.get("agent_span_id"))}
         self._starts |= {str(event.get("span_id")) for event in events if event.get("event") == _BRANCH}
-        # An agent that was handed the conversation wrote its messages there.
+        # An agent that took over the conversation wrote its messages in the sample.
         self._starts -= {self._owner(event) for event in events if self._place(event) is not None}
         self._groups: dict[str, list[Mapping[str, Any]]] = {}
         scoring = False
@@ -53,9 +53,9 @@ class Story:
                 )
         for event in events:
             kind, owner = str(event.get("event")), self._owner(event)
-            scoring = scoring or (kind == "step" and event.get("type") == "scorer")  # logs before there were spans
+            scoring = scoring or (kind == "step" and event.get("type") == "scorer")  # in logs that predate spans
             if kind == _BRANCH and owner == event.get("span_id"):
-                self._groups[owner] = []  # until here it did again what was done before
+                self._groups[owner] = []  # up to here the branch only replays the original
                 outer = self._owner({"span_id": msg.mapping(self._spans.get(owner)).get("parent_id")})
                 self._groups.setdefault(outer, []).append(event)
             elif kind in _TOLD:
@@ -72,11 +72,11 @@ class Story:
             elif msg.mapping(message).get("source") == "input":
                 for one in entries[-1]:
                     if isinstance(one, msg.Message):
-                        one.is_called = False  # given with the question
+                        one.is_called = False  # part of the given question
             elif is_agent and msg.mapping(message).get("role") == "user" and msg.mapping(message).get("source") is None:
                 for one in entries[-1]:
                     if isinstance(one, msg.Message) and one.role == "user":
-                        one.role = "system"  # an agent's program wrote it, to go on or to hand over
+                        one.role = "system"  # written by an agent's program, to continue or to hand over
                         one.items = tuple([with_origin(item, MODEL) for item in one.items])
         for event in self._groups.get(_SCORING, ()):
             if event.get("event") == "model":
@@ -85,13 +85,13 @@ class Story:
         return self._with_events(entries)
 
     def _is_agent(self) -> bool:
-        """Tell whether an agent of the package made the calls, and the log says which messages it was given."""
+        """Tell whether the calls were made by an agent package, and the log says which messages it received."""
         spans = {str(event.get("span_id")) for event in self._groups.get("", ()) if event.get("event") == "model"}
         given = any(msg.mapping(message).get("source") == "input" for message in self.messages)
         return given and any(msg.mapping(self._spans.get(span)).get("type") == "agent" for span in spans)
 
     def _with_events(self, entries: list[Talk]) -> Talk:
-        """Return messages with the measurements of their events, and the facts that only events have."""
+        """Return messages with the measurements of their events, and the facts that only events hold."""
         is_answer = [any(isinstance(one, msg.Message) and one.role == "assistant" for one in each) for each in entries]
         results = {str(msg.mapping(message).get("tool_call_id")): place for place, message in enumerate(self.messages)}
         at = next((place for place, found in enumerate(is_answer) if found), len(entries)) - 1
@@ -143,7 +143,7 @@ class Story:
         return [*talk, *beside]
 
     def _answered(self, entry: Talk, event: Mapping[str, Any]) -> tuple[Talk, list[msg.Message]]:
-        """Return a message with its measurements, and the text in place of a call with which an agent submits its answer."""
+        """Return a measured message, and the text that replaces a call by which an agent submits its answer."""
         kept = next((one for one in entry if isinstance(one, msg.Message) and one.role == "assistant"), None)
         if kept is None:
             return entry, []
@@ -155,12 +155,12 @@ class Story:
             return entry, []
         answer = self._answer(event)
         said, whole = _text(answer.items), _text(kept.items)
-        # Other texts are those that a program made of the answer for the next agent.
+        # Any other text was derived from the answer, by a program, for the next agent.
         rest = whole.removeprefix(said).strip() if whole.startswith(said) else ""
         return [answer], [_said(rest)] if rest else []
 
     def _answer(self, event: Mapping[str, Any], *, is_kept: bool = True) -> msg.Message:
-        """Return the answer of a model call as its event has it."""
+        """Return the answer of a model call as recorded in its event."""
         made = _message(event)
         found = [
             one
@@ -175,7 +175,7 @@ class Story:
         return message
 
     def _result(self, event: Mapping[str, Any]) -> Talk:
-        """Return the result of a tool as its event has it."""
+        """Return the result of a tool as recorded in its event."""
         given = event.get("result")
         content = given if isinstance(given, str | list) else compact_json(given)
         wire = {"role": "tool", "tool_call_id": event.get("id"), "content": content, "error": event.get("error")}
@@ -200,14 +200,14 @@ class Story:
             message.children = {str(message.items[0].get("callId")): msg.Child(str(name), talk)}
 
     def _branch(self, event: Mapping[str, Any]) -> Talk:
-        """Return another way that the conversation took, as a child that forked from it."""
+        """Return a branch of the conversation as a forked child."""
         span_id = str(event.get("span_id"))
         talk = self._own_talk(self._groups.pop(span_id, []))
         name = text_of(msg.mapping(self._spans.get(span_id)).get("name")) or _BRANCH
         return [msg.Child(name, talk, kind="fork")] if talk else []
 
     def _own_talk(self, events: Sequence[Mapping[str, Any]]) -> Talk:
-        """Return the conversation of an agent of which there are only events."""
+        """Return the conversation of an agent that only left events."""
         talk: Talk = []
         seen: set[str] = set()
         sent = [{str(message.get("id")) for message in self._input(event)} for event in events]
@@ -274,11 +274,11 @@ class Story:
         return given
 
     def _place(self, event: Mapping[str, Any]) -> int | None:
-        """Return which message of the sample a model call wrote."""
+        """Return the index of the sample's message that a model call wrote."""
         return self._places.get(id(event))
 
     def _matched(self, events: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-        """Return the messages that model calls wrote: by id, or by text in logs without ids."""
+        """Return the messages that model calls wrote, matched by id, or by text in logs without ids."""
         places: dict[str, int] = {}
         alike: dict[str, list[int]] = {}
         for place, message in enumerate(self.messages):
@@ -304,7 +304,7 @@ class Story:
             return ""
 
     def _owner(self, event: Mapping[str, Any]) -> str:
-        """Return the span of the agent that an event belongs to, nothing for the agent of the sample."""
+        """Return the span of the agent that an event belongs to, an empty text for the sample's own agent."""
         span_id = str(event.get("span_id"))
         for _ in range(_DEEPEST):
             span = msg.mapping(self._spans.get(span_id))
@@ -317,7 +317,7 @@ class Story:
 
 
 def _flat(events: Iterable[Mapping[str, Any]], inside: str = "", depth: int = 0) -> list[Mapping[str, Any]]:
-    """Return events with those that older logs keep inside of the event of a tool, as if they had spans."""
+    """Return events in one list: older logs nest them inside a tool's event, which is treated as a span."""
     found: list[Mapping[str, Any]] = []
     for event in events:
         event = {**event, "span_id": inside} if inside else event
@@ -373,7 +373,7 @@ def _said(text: str, t_ms: float | None = None) -> msg.Message:
 
 
 FORMATS: Final = ("inspect",)
-# What is read of a log and of a sample; the rest of it is listed, that of a log with its first sample.
+# The parts of a log and of a sample that are read. The rest is listed, that of the log with its first sample.
 _ABOUT: Final = frozenset(["task", "model", "model_generate_config"])
 _READ: Final = frozenset(
     [
@@ -421,7 +421,7 @@ def _archive(document: Document) -> Iterator[Callable[[], Run]]:
     path = str(document.path)
     try:
         log = read_eval_log(path, header_only=True).model_dump(mode="json", exclude_none=True)
-        # One after the other: a log of thousands of samples is never in memory as a whole.
+        # Read one by one: a log with thousands of samples is never in memory as a whole.
         samples = read_eval_log_samples(path, all_samples_required=False, resolve_attachments=True)
         place = 0
         for place, sample in enumerate(samples):
@@ -429,7 +429,7 @@ def _archive(document: Document) -> Iterator[Callable[[], Run]]:
     except (OSError, ValueError, KeyError, RuntimeError, NotImplementedError, EOFError) as error:
         what = f"it is not a whole log of Inspect ({type(error).__name__}: {str(error)[:200]})"
         raise refused(document, what) from error
-    except Exception as error:  # a damaged archive raises what the unpacking package likes to
+    except Exception as error:  # a damaged archive may raise any exception
         if type(error).__name__ not in ("BadZipFile", "error", "IncompleteReadError", "ValidationError"):
             raise
         raise refused(document, f"it is a damaged archive ({str(error)[:200]})") from error
@@ -475,7 +475,7 @@ def _run(document: Document, sample: Any, log: Mapping[str, Any], place: int) ->
 
 
 def _outcome(value: Any) -> bool | None:
-    """Return the meaning of a score: Inspect's letters, a truth, or 0 and 1; anything else is left to the caller."""
+    """Return a score as an outcome: Inspect's letters, a bool, or 0 and 1; None for anything else."""
     if isinstance(value, str):
         return {"C": True, "I": False, "N": False}.get(value)
     return bool(value) if isinstance(value, int | float) and value in (0, 1) else None

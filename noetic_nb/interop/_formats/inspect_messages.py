@@ -1,4 +1,4 @@
-"""Messages in logs of Inspect, which are nearly those of OpenAI's chat, and the measurements of their model calls."""
+"""Messages in Inspect logs, which resemble OpenAI's chat format, and the measurements of their model calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARAMS: Final = ("temperature", "top_p", "max_tokens")
 def messages_of(
     message: Any, texts: Mapping[str, Any], place: str, unmapped: list[dict[str, Any]], waiting: list[str]
 ) -> list[Message | Compaction]:
-    """Return a message of a log; `texts` are the long ones that it keeps apart, `waiting` ids of calls without one."""
+    """Return a message of a log; `texts` are attachments stored apart, `waiting` lists open calls without an id."""
     reading = Reading()
     reading.place = place
     wire = _wire(message, texts, place, unmapped) if isinstance(message, Mapping) else message
@@ -29,7 +29,7 @@ def messages_of(
 def _wire(
     message: Mapping[str, Any], texts: Mapping[str, Any], message_place: str, unmapped: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return a message as one of OpenAI's chat, which it nearly is."""
+    """Return a message converted to OpenAI's chat format."""
     content = resolved(message.get("content"), texts)
     wire = {key: value for key, value in message.items() if key in ("id", "role", "tool_call_id", "model")}
     wire["tool_calls"] = [
@@ -44,7 +44,7 @@ def _wire(
         del wire["tool_calls"]
     if message.get("role") == "tool":
         error = message.get("error")
-        # A log says of every call whether it failed.
+        # A log says for every call whether it failed.
         wire["error"] = error.get("message") or error.get("type") if isinstance(error, Mapping) else error
     if not isinstance(content, list):
         return {**wire, "content": content}
@@ -64,7 +64,7 @@ def _wire(
         elif kind == "document" and isinstance(part.get("document"), str):
             file = {"file_data": part["document"], "filename": part.get("filename")}
             parts.append({"type": "file", "file": file})
-        elif kind == "tool_use":  # a tool that the provider ran: only its traces are in the log
+        elif kind == "tool_use":  # run by the provider: the log only has its traces
             where = f"{message_place}.content[{place}]"
             unmapped.append({"place": where, "what": "a tool that the provider ran", "value": shown(part)})
         else:
@@ -73,7 +73,7 @@ def _wire(
 
 
 def resolved(value: Any, texts: Mapping[str, Any], depth: int = 0) -> Any:
-    """Return data with the long texts that a log keeps apart put back."""
+    """Return data with its separately stored long texts put back."""
     if isinstance(value, str):
         return texts.get(value.removeprefix(_PREFIX), value) if value.startswith(_PREFIX) else value
     if depth > 100 or not texts:
@@ -84,12 +84,12 @@ def resolved(value: Any, texts: Mapping[str, Any], depth: int = 0) -> Any:
 
 
 def params_of(config: Any) -> dict[str, Any]:
-    """Return the parameters of a model that a configuration names."""
+    """Return the model parameters that a configuration sets."""
     return {key: config[key] for key in _PARAMS if config.get(key) is not None} if isinstance(config, Mapping) else {}
 
 
 def measure(message: Message, event: Mapping[str, Any]) -> None:
-    """Add the measurements of a model call's event to its answer."""
+    """Add the measurements in a model call's event to its answer."""
     output = event["output"]
     used = output.get("usage")
     message.usage = known_usage(used, "inspect")

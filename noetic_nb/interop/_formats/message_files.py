@@ -1,4 +1,4 @@
-"""Files of messages, also of more than fits into memory, from which one record after the other is read."""
+"""Files of messages; those too large for memory are read record by record."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _UNPACK: Final = "Unpack it first: a file with a record on each line may have an
 
 
 def is_large(path: Path, limit: int) -> bool:
-    """Tell whether a file has more bytes than are read at once."""
+    """Tell whether a file has more bytes than may be read at once."""
     try:
         return path.is_file() and path.stat().st_size > limit
-    except OSError:  # said when it is opened
+    except OSError:  # reported when the file is opened
         return False
 
 
@@ -63,7 +63,7 @@ def large_document(path: Path) -> Document:
 
 
 class _Records(Sequence[Line]):
-    """The places of records in a file; each is read when it is asked for."""
+    """The positions of records in a file; each record is read on demand."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,13 +77,13 @@ class _Records(Sequence[Line]):
     @overload
     def __getitem__(self, index: slice) -> list[Line]: ...
     def __getitem__(self, index: int | slice) -> Line | list[Line]:
-        """Return a record as the text that the file has."""
+        """Return a record as the unparsed text in the file."""
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         start, stop = self.starts[index], self.stops[index]
         with self.path.open("rb") as file:
             file.seek(start)
-            # One that is longer than any may be is refused by its length.
+            # One byte more than the limit, so that a record that is too long is refused.
             return Line(file.read(min(stop - start, MAX_LINE_BYTES + 1)))
 
 
@@ -100,11 +100,11 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, int]]:
 
 
 def _elements(file: BinaryIO) -> Iterator[tuple[int, int]]:
-    """Yield the places of the elements of an array."""
+    """Yield the start and end of each element of an array."""
     decode = json.JSONDecoder().raw_decode
     text = file.read(_PIECE).decode("utf-8", "surrogateescape")
     at = known = text.index("[") + 1
-    offset = _size(text[:at])  # of the sign at `known`, in bytes
+    offset = _size(text[:at])  # of the character at `known`, in bytes
     while True:
         while at < len(text) and text[at] in " \t\r\n,":
             at += 1
@@ -133,7 +133,7 @@ _KEYS: Final = ("messages", "conversation", "conversations", "traj", "trajectory
 _PARAMS: Final = ("temperature", "top_p", "max_tokens", "max_completion_tokens")
 
 _Talk: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
-"""Messages, and what stands beside them in their document."""
+"""Messages, and the other values of their document."""
 
 
 def looks_like(document: Document) -> bool:
@@ -147,7 +147,7 @@ def looks_like(document: Document) -> bool:
 
 
 def _is_list(data: Any) -> bool:
-    """Tell whether something is a list; a record is none, such as a state of LangGraph."""
+    """Tell whether a value is a list and not a record, such as a LangGraph state."""
     return isinstance(data, list) or (isinstance(data, tuple) and not hasattr(data, "_fields"))
 
 
@@ -164,20 +164,20 @@ def _talk(data: Any) -> _Talk | None:
         if isinstance(asked, list | str) and isinstance(data.get("output"), list):
             first = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
             return [*first, {name: value for name, value in data.items() if name != "input"}], {}
-    if callable(method := getattr(data, "all_messages", None)):  # a result of pydantic-ai
+    if callable(method := getattr(data, "all_messages", None)):  # a pydantic-ai result
         return list(method()), {}
-    if callable(method := getattr(data, "to_input_list", None)):  # one of the OpenAI Agents SDK
+    if callable(method := getattr(data, "to_input_list", None)):  # an OpenAI Agents SDK result
         return _with_responses(list(method()), data), {}
     found = getattr(data, "messages", None)
     if isinstance(found, list | tuple):
         return found, {}
-    if isinstance(state := getattr(data, "values", None), Mapping):  # a state of LangGraph
+    if isinstance(state := getattr(data, "values", None), Mapping):  # a LangGraph state
         return _talk(state)
     return None if recognise([data]) is None else ([data], {})
 
 
 def _with_responses(items: list[Any], result: Any) -> list[Any]:
-    """Return the items of a run of agents with those of each response together, beside its usage."""
+    """Return the items of an agents run with the items of each response grouped with its usage."""
     model = getattr(getattr(result, "last_agent", None), "model", None)
     model = getattr(model, "model", model)
     made: list[Any] = []
@@ -208,7 +208,7 @@ def _key(item: Any) -> tuple[Any, Any]:
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
     """Yield a reader for each conversation of a document."""
     data = document.data
-    if document.by_line and recognise([record(document, 0)]) is not None:  # a message a line
+    if document.by_line and recognise([record(document, 0)]) is not None:  # one message per line
         lines = [record(document, place) for place in range(len(data))]
         yield partial(_run, document, (lines, {}), format, None)
     elif document.by_line:
@@ -237,7 +237,7 @@ def _run(document: Document, talk: _Talk, format: str | None, place: int | None)
     try:
         found, unmapped, name = decode_messages(
             messages,
-            format=format,  # type: ignore[arg-type]  # checked there
+            format=format,  # type: ignore[arg-type]  # checked by the callee
             system=about.get("system"),
         )
     except NoeticConfigError as error:

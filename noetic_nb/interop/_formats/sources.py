@@ -1,4 +1,4 @@
-"""The sources of `import_run`, as data: objects, JSON text, files plain or gzipped; and the facts that no reader reads."""
+"""The sources of `import_run` as data: objects, JSON text and files, plain or gzipped; and unread values."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ FACTS: Final = (
     "turns", "model calls", "tool calls", "tokens", "cached", "written", "reasoning", "costs", "errors", "times", "labels",
     "children", "compactions", "system prompt", "tool definitions", "any size",
 )  # fmt: skip
-"""Tokens are those in and out; cached ones, those written to a cache and those of reasoning have a column each."""
+"""Tokens are input and output tokens; cached, cache-written and reasoning tokens each have their own column."""
 EVERYTHING: Final = frozenset(FACTS)
 
 NOTHING: Final[tuple[Any, ...]] = (None, "", [], {}, ())
 WRONG: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What a record raises that is not as its format has it."""
+"""The exceptions that reading a malformed record can raise."""
 _DEEPEST: Final = 40
-_MOST_VALUES: Final = 100  # of a key that every line of a long log has, so many values say what it is
+_MOST_VALUES: Final = 100  # per key: every line of a long log may have it, and this many values show its meaning
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of a format that are `read`, kept with all that is `inside`, or `passed`, each with the reason."""
+    """The keys of a format: `read`, kept with all that is `inside`, or `passed` over, each with the reason."""
 
     read: frozenset[str]
     inside: frozenset[str] = frozenset()
     passed: Mapping[str, str] = field(default_factory=dict)
 
     def unread(self, value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-        """Yield the path and the value of each key that is not known; places in lists are left out of a path."""
+        """Yield the path and value of each unknown key; paths leave out list positions."""
         return self._unread(value, path, 0)
 
     def _unread(self, value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -75,7 +75,7 @@ class Unread:
         self._count: dict[str, int] = {}
 
     def look(self, place: str, value: Any, known: Keys, path: str = "") -> None:
-        """Look at a record at a place."""
+        """Collect the unread values of a record."""
         for below, inner in known.unread(value, path):
             _, values = self._found.setdefault(below, (f"{place}.{below}" if place else below, {}))
             self._count[below] = self._count.get(below, 0) + 1
@@ -83,26 +83,26 @@ class Unread:
                 values.setdefault(repr(inner)[:200], inner)
 
     def notes(self) -> Iterator[dict[str, Any]]:
-        """Yield a note for each path: where it stood first, its value, or its values."""
+        """Yield a note for each path: where it first occurred, and its value or values."""
         for path, (place, values) in self._found.items():
             held = list(values.values())
             what = "no place in a run" if self._count[path] == 1 else f"no place in a run, {self._count[path]} times"
             yield {"place": place, "what": what, "value": shown(held[0] if len(held) == 1 else held)}
 
 
-RUN_SET: Final = ".runset.json"  # the end of the names of files that say which runs are a set
+RUN_SET: Final = ".runset.json"  # the ending of files that list the runs of a set
 _GZIP: Final = b"\x1f\x8b"
 ZIP: Final = b"PK\x03\x04"
 _NOT_BLANK: Final = re.compile(rb"\S")
 _TABLES: Final = frozenset({".csv", ".tsv", ".xlsx", ".xls", ".parquet", ".feather"})
-# What a table of several conversations tells them apart by.
+# Columns that tell the conversations of a table apart.
 _CONVERSATIONS: Final = ("conversation_id", "thread_id", "session_id")
 _LONGEST_PATH: Final = 4_096  # no path is longer; JSON text nearly always is, or begins with a bracket
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One source, `by_line` or whole: its JSON, or the object that was given; None of a file that is not JSON."""
+    """One source, `by_line` or whole: its JSON, or the given object; None for a file that is not JSON."""
 
     data: Any
     path: Path | None = None
@@ -110,17 +110,17 @@ class Document:
 
     @property
     def is_large(self) -> bool:
-        """Whether its records stay in the file until they are asked for."""
+        """Whether its records stay in the file until they are needed."""
         return self.by_line and not isinstance(self.data, list)
 
     @property
     def name(self) -> str:
-        """The source in words."""
+        """The name of the source for messages."""
         return "The source" if self.path is None else repr(str(self.path))
 
 
 def refused(document: Document, what: str, *, index: int | None = None, hint: str = "") -> NoeticError:
-    """Return the error for a source that cannot be read; `index` is the record's."""
+    """Return the error for an unreadable source; `index` is the position of the record."""
     at = (
         ""
         if index is None
@@ -146,7 +146,7 @@ def documents(source: Any) -> Iterator[Path | Document]:
         else:
             yield document_of(source)
     elif path.is_dir():
-        # A folder that vanishes meanwhile, such as that of a draft, has no files.
+        # A folder that is deleted meanwhile, such as a draft's, has no files.
         names = (Path(folder, name) for folder, _, names in os.walk(path) for name in names if not _is_beside(name))
         found = sorted(each for each in names if each.is_file())
         if not found:
@@ -157,7 +157,7 @@ def documents(source: Any) -> Iterator[Path | Document]:
 
 
 def _is_beside(name: str) -> bool:
-    """Tell whether a file of a folder holds no runs, but something about them."""
+    """Tell whether a file in a folder describes runs instead of holding them."""
     return name.startswith(".") or name.endswith((LABELS, RUN_SET)) or name == CODEBOOK
 
 
@@ -167,7 +167,7 @@ def document_of(source: Any) -> Document:
 
 
 def _as_data(source: Any) -> Any:
-    """Return a trajectory object as data, a list of them as a list of data, and everything else as it is."""
+    """Return a trajectory object as data, a list of them as a list of data, and any other value unchanged."""
     if isinstance(source, list | tuple) and source and hasattr(source[0], "schema_version"):
         return [_as_data(each) for each in source]
     if hasattr(source, "schema_version") and callable(getattr(source, "model_dump", None)):
@@ -190,19 +190,19 @@ def _as_path(source: Any) -> Path | None:
 
 
 def read_document(path: Path, max_bytes: int = MAX_BYTES) -> Document:
-    """Read a file; raises `NoeticError` ``invalid_run_file`` if it is missing, too large, damaged or no JSON."""
+    """Read a file; raises `NoeticError` ``invalid_run_file`` if it is missing, too large, damaged or not JSON."""
     content = read_bytes(path, max_bytes)
     return Document(None, path) if content.startswith(ZIP) else _parsed(content, path)
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the content of a file, unpacked where it is gzipped; of a ZIP file only the start."""
+    """Return the content of a file, unpacked if it is gzipped; for a ZIP file only the start."""
     try:
         with regular_file(path, max_bytes) as file:
             start = file.read(4)
             content = start
             if start[:2] != _GZIP and start != ZIP:
-                # No more than its size, as memory for the most that a file may hold is slow to get.
+                # Read its actual size: allocating memory for the largest allowed file is slow.
                 content += file.read(os.fstat(file.fileno()).st_size)
     except FileNotFoundError as error:
         hint = "Check the path. A conversation is a list of messages: [{'role': 'user', 'content': 'Hi'}, ...]."
@@ -212,36 +212,36 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
         raise refused(
             Document(None, path), error.strerror or str(error), hint=hint if error.errno == errno.EFBIG else ""
         ) from error
-    # By content, not by name: files are often renamed on their way.
+    # By content, not by name, because files are often renamed.
     return read_gzip(path, max_bytes=max_bytes) if start[:2] == _GZIP else content
 
 
 def _parsed(content: bytes, path: Path | None) -> Document:
-    with suppress(ValueError):  # as json does it, but before the lines are looked at
+    with suppress(ValueError):  # json detects the encoding in the same way, but the lines are examined first
         if not (encoding := json.detect_encoding(content)).startswith("utf-8"):
             content = content.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
     start = _NOT_BLANK.search(content)
     first = b"" if start is None else content[: content.find(b"\n", start.start()) + 1]
-    # A document a line, where the first line is one by itself: seen before all is parsed in vain.
+    # A complete document on the first line means one per line. Checked first, to avoid parsing the whole in vain.
     if first.rstrip().endswith((b"}", b"]")) and _NOT_BLANK.search(content, len(first)) and _is_json(first):
         return _by_line(content, path)
     try:
         return Document(parsed_json(content), path)
     except (ValueError, RecursionError) as error:
-        # The first line of a log may be the damaged one.
+        # The first line of a log may be a damaged one.
         if any(line[:1] == b"{" and _is_json(line) for line in content[:MAX_LINE_BYTES].split(b"\n", 3)[1:3]):
             return _by_line(content, path)
         raise refused(Document(None, path), f"it is not JSON ({error})", hint=_advice(error, content, path)) from error
 
 
 def _by_line(content: bytes, path: Path | None) -> Document:
-    # Split at one sign where that is enough: it is found several times as fast as one of two.
+    # Splitting at one character is several times faster than `splitlines`.
     lines = content.splitlines() if b"\r" in content else content.split(b"\n")
     return Document([Line(line) for line in lines if line.strip()], path, by_line=True)
 
 
 def _advice(error: Exception, content: bytes, path: Path | None) -> str:
-    """Return the advice for a text that is not JSON."""
+    """Return the advice for text that is not JSON."""
     if path is not None and path.suffix.lower() in _TABLES:
         return "Read a table with pandas first: nn.import_run(pandas.read_csv(path))."
     if isinstance(error, UnicodeDecodeError):
@@ -255,7 +255,7 @@ def _advice(error: Exception, content: bytes, path: Path | None) -> str:
 
 
 def as_rows(source: Any) -> Any:
-    """Return a table, a DataFrame or its ``to_dict``, as records without missing values; anything else as it is."""
+    """Return a table (a DataFrame or its ``to_dict``) as records without missing values; any other value unchanged."""
     if hasattr(source, "columns") and callable(getattr(source, "to_dicts", None)):
         source = source.to_dicts()
     elif hasattr(source, "columns") and callable(getattr(source, "to_dict", None)):
@@ -275,8 +275,8 @@ def as_rows(source: Any) -> Any:
 
 
 def _is_missing(value: Any) -> bool:
-    """Tell whether a value is how a table says that there is none: NaN, NaT or NA."""
-    if isinstance(value, float):  # that of numpy is one, too
+    """Tell whether a value marks a missing cell of a table: NaN, NaT or NA."""
+    if isinstance(value, float):  # includes NumPy's
         return math.isnan(value)
     return type(value).__name__ in ("NAType", "NaTType")
 
@@ -290,13 +290,13 @@ def _is_json(text: bytes) -> bool:
 
 
 def first_value(document: Document) -> Any:
-    """Return the first record of a document, the document itself where it is not a list of them."""
+    """Return the first record of a document, or the document itself if it is not a list."""
     data = document.data
     return record(document, 0) if document.by_line else data[0] if isinstance(data, list | tuple) and data else data
 
 
 def first_lines(document: Document, most: int) -> Iterator[Mapping[str, Any]]:
-    """Yield the first records of a log, those that can be read: to tell its format by them."""
+    """Yield the first readable records of a log, from which its format is recognised."""
     for value in document.data[:most] if document.by_line or isinstance(document.data, list | tuple) else ():
         found = value.parsed() if isinstance(value, Line) else value
         if isinstance(found, Mapping):
@@ -304,7 +304,7 @@ def first_lines(document: Document, most: int) -> Iterator[Mapping[str, Any]]:
 
 
 def first_record(path: Path) -> Mapping[str, Any]:
-    """Return the first record of a log, an empty one for a file that has none: the rest of it is not read."""
+    """Return the first record of a log, or an empty one if there is none; the rest of the file is not read."""
     try:
         with regular_file(path, sys.maxsize) as file:
             found = parsed_json(file.readline(MAX_LINE_BYTES))
@@ -314,7 +314,7 @@ def first_record(path: Path) -> Mapping[str, Any]:
 
 
 def lines_of(document: Document, note: Callable[..., None]) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a log and note those that cannot be read; raises ``invalid_run_file`` where none can be."""
+    """Yield the records of a log and note the unreadable ones; raises ``invalid_run_file`` if none is readable."""
     data = document.data if document.by_line or isinstance(document.data, list | tuple) else ()
     first = None
     is_empty = True
@@ -336,7 +336,7 @@ def lines_of(document: Document, note: Callable[..., None]) -> Iterator[Mapping[
 
 
 class Line:
-    """A line of a file, parsed when its turn comes: a bad one spoils no other, and one is in memory at a time."""
+    """A line of a file, parsed on demand: a bad line does not affect the others, and one is in memory at a time."""
 
     __slots__ = ("text",)
 
@@ -344,7 +344,7 @@ class Line:
         self.text = text
 
     def parsed(self) -> Any:
-        """Return the line as data, None for one that cannot be read."""
+        """Return the line as data, None if it cannot be read."""
         try:
             return parsed_json(self.text) if len(self.text) <= MAX_LINE_BYTES else None
         except (ValueError, RecursionError):

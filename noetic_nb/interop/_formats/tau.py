@@ -1,4 +1,4 @@
-"""Recorded conversations of tau-bench: a list of trajectories in the form of chat messages."""
+"""Recorded tau-bench conversations: a list of trajectories made of chat messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def entries(document: Document) -> Sequence[Any]:
 def trajectory(
     document: Document, place: int, redaction: Redaction, domain: str | None = None, model: str | None = None
 ) -> Run:
-    """Read one trajectory of a document as a run; `domain` and `model` are not in the file."""
+    """Read one trajectory of a document as a run; the file does not contain `domain` and `model`."""
     refuse = graded.refuser(document, place, _HINT)
     entry = record(document, place) if document.by_line else entries(document)[place]
     if not isinstance(entry, Mapping):

@@ -1,4 +1,4 @@
-"""Recorded runs of tau2-bench: service desks whose user may have tools as well."""
+"""Recorded tau2-bench runs: service desks whose user may have tools as well."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read(
 
 
 def _heads_sent(simulations: list[Any]) -> dict[int, dict[str, float | None]]:
-    """Return by simulation when another one last called the model before it: all of a file send the same head."""
+    """Return by simulation when another one last called the model; all of a file share a prompt prefix."""
     begun: dict[int, float] = {}
     calls: list[tuple[float, int]] = []
     for index, entry in enumerate(simulations):
@@ -61,7 +61,7 @@ def _heads_sent(simulations: list[Any]) -> dict[int, dict[str, float | None]]:
             given = message.get("timestamp") if isinstance(message, dict) else None
             if not isinstance(given, str):
                 continue
-            if message.get("role") == "assistant" and sent_ms is not None:  # sent when the message before was complete
+            if message.get("role") == "assistant" and sent_ms is not None:  # once the previous message is complete
                 begun.setdefault(index, sent_ms)
                 calls.append((sent_ms, index))
             sent_ms = time_ms(given) if message.get("role") != "assistant" else None
@@ -74,7 +74,7 @@ def _heads_sent(simulations: list[Any]) -> dict[int, dict[str, float | None]]:
 
 
 def _simulated_user(messages: list[dict[str, Any]]) -> dict[str, float] | None:
-    """Return the tokens and the cost of the model that played the user: no call of the agent. None if neither is known."""
+    """Return the tokens and cost of the model that plays the user (no agent call); None if both are unknown."""
     sums: dict[str, float] = {}
     for message in messages:
         usage, cost = known_usage(message.get("usage"), "openai"), money(message.get("cost"))
@@ -116,7 +116,7 @@ def _run(
 def _messages(
     messages: list[dict[str, Any]], model: str | None, refuse: Callable[[str], NoReturn]
 ) -> tuple[list[Message], list[dict[str, Any]]]:
-    """Return the agent's side of a conversation, and the tool calls of the user."""
+    """Return the agent's side of a conversation, and the user's tool calls."""
     made: list[Message] = []
     calls = graded.Calls(refuse)
     beside: list[dict[str, Any]] = []
@@ -137,7 +137,7 @@ def _messages(
             text = graded.said(content, refuse)
             made.append(calls.result(message.get("id"), text, message.get("error"), t_ms=t_ms))
         elif role == "user":
-            # A message that only uses the user's own tools is never seen by the agent: it opens no turn.
+            # The agent never sees a message that only uses the user's own tools, so it opens no turn.
             if content or not made:
                 turn += not made or made[-1].role != "user"
                 made.append(graded.user(graded.said(content, refuse), t_ms=t_ms))
@@ -166,5 +166,5 @@ def _messages(
 
 
 def _key(value: object) -> str:
-    """Return an id that may be of any type as one that a mapping can hold."""
+    """Return an id of any type as a hashable text."""
     return value if isinstance(value, str) else repr(value)

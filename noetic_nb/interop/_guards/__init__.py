@@ -1,4 +1,4 @@
-"""Our rules and our regulator in front of somebody else's tools."""
+"""Our rules and regulator in front of another framework's tools."""
 
 from noetic_nb.interop._guards.guard_callbacks import regulator_callback
 from noetic_nb.interop._guards.guard_sessions import guard_session

@@ -1,4 +1,4 @@
-"""The arguments of a call of a foreign tool, as a rule sees them: bound as the tool will get them."""
+"""The arguments of a foreign tool's call as a rule sees them: bound exactly as the tool will receive them."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from noetic_nb.steps import Tool
 from noetic_nb.steps._function_tools import make_tool
 from noetic_nb.steps._schema import OutputSchema
 
-# The object that a method belongs to: its calls change it, so that a copy would be of no use.
+# A method's calls change its object, so a copy would be useless.
 _OBJECT: Final = "self"
 
 
 class Bound(NamedTuple):
-    """A call whose arguments are known."""
+    """A call with its bound arguments."""
 
     name: str
-    args: FrozenDict  # what the rules judge
-    raw: Any  # what was written, None where that is no JSON data
+    args: FrozenDict  # judged by the rules
+    raw: Any  # as written by the model, None if it is not JSON data
     positional: tuple[Any, ...]
     named: Mapping[str, Any]
-    """What the tool is called with: copies, but for what is the framework's and objects of other classes."""
+    """The arguments that the tool is called with: copies, except the framework's own and objects of other classes."""
     values: Mapping[str, Any]  # the judged arguments as Python values
     now: Callable[[], Any] | None = None
-    """Returns what `args` would be by now; None if nobody can change the values."""
+    """Returns the current form of `args`; None if no other code can change the values."""
     call_id: str = ""
 
 
 Binder: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], Bound]
-"""Binds what a tool is called with. Raises `NoeticError` ``tool_failed`` with ``reason`` where it does not fit."""
+"""Binds the arguments of a call. Raises `NoeticError` ``tool_failed`` with ``reason`` if they do not fit."""
 
 
 def shown(value: Any) -> Any:
@@ -50,15 +50,15 @@ def shown(value: Any) -> Any:
 
 
 def unfit(name: str, problem: object, *, reason: str = "invalid", given: Any = None) -> NoeticError:
-    """Return the error of arguments that a tool cannot be called with."""
+    """Return the error for arguments that do not fit a tool."""
     return NoeticError(
         "tool_failed", f"the arguments of {name!r} do not fit: {problem}", given=given, reason=reason, tool_name=name
     )
 
 
 def function_binder(function: Callable[..., Any], name: str) -> Binder:
-    """Return the binder of a plain function: by its annotations where they can be checked, else by its signature."""
-    # Parameters without a name or a JSON form, annotations that cannot be read, no signature at all.
+    """Return the binder of a plain function: by its annotations if they can be checked, else by its signature."""
+    # Fails for parameters without a name or JSON form, unreadable annotations, or a missing signature.
     with contextlib.suppress(Exception):
         signature = inspect.signature(function)
         if next(iter(signature.parameters), "") != _OBJECT:
@@ -103,7 +103,7 @@ def bound_by_signature(
     """Return a binder by the signature of a function; `left_out` and `skip` are the framework's arguments, by name and place."""
     try:
         signature: inspect.Signature | None = inspect.signature(function)
-    except (TypeError, ValueError):  # built in
+    except (TypeError, ValueError):  # a built-in
         signature = None
 
     parameters = () if signature is None else tuple(signature.parameters)
@@ -141,7 +141,7 @@ def _judged(values: Mapping[str, Any]) -> FrozenDict:
 def _flat(
     signature: inspect.Signature | None, positional: tuple[Any, ...], named: Mapping[str, Any], skip: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return arguments by name, with defaults and as given; raises `TypeError` where they do not fit or share a name."""
+    """Return arguments by name, with defaults and as given; raises `TypeError` if they do not fit or share a name."""
     if signature is None:
         pairs = [(f"arg{place}", value) for place, value in enumerate(positional[skip:])]
         found = _by_name([*pairs, *named.items()])
@@ -172,18 +172,18 @@ def _by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-# Classes whose values a framework passes first: the context of its run.
+# Classes of a framework's run context, which it passes as the first argument.
 _CONTEXTS: Final = ("RunContextWrapper", "ToolContext", "RunContext")
 
 
 def json_binder(name: str, schema: Mapping[str, Any], function: Callable[..., Any] | None) -> Callable[[str], Bound]:
-    """Return a binder of JSON text, by function or schema; the tool reads the judged text, or a source validated alike."""
+    """Return a binder for JSON text, by function or schema; the tool reads the judged text or equivalent JSON."""
     tool = None if function is None else _behind(function, name)
     checked = None
     if tool is None:
         try:
             checked = OutputSchema({"type": "object"} | dict(schema))
-        except Exception:  # such as one of another draft: its arguments are judged as they were written
+        except Exception:  # such as a schema of another draft: the arguments are judged as written
             checked = None
     defaults = {
         key: part["default"]
@@ -200,7 +200,7 @@ def json_binder(name: str, schema: Mapping[str, Any], function: Callable[..., An
             raise unfit(name, "they are no object", given=given)
         if tool is not None:
             values, args = tool.bind(given)
-            # The framework validates once more, from the same beginning: what is judged is what runs where both agree.
+            # The framework validates the same text again, so validation must be repeatable.
             if tool.bind(given).args != args:
                 raise unfit(name, "their validators give other values each time", given=given)
             runs: Any = given
@@ -219,7 +219,7 @@ def json_binder(name: str, schema: Mapping[str, Any], function: Callable[..., An
 
 
 def _behind(function: Callable[..., Any], name: str) -> Tool | None:
-    """Return a tool that binds as a function does whose first parameter may be the framework's."""
+    """Return a tool that binds like a function whose first parameter may be the framework's context."""
     try:
         signature = inspect.signature(function)
         hints = get_type_hints(function, include_extras=True)
@@ -228,10 +228,10 @@ def _behind(function: Callable[..., Any], name: str) -> Tool | None:
             del parameters[0]
 
         def bare(**named: Any) -> None:
-            """Stand for the function: only its parameters count."""
+            """Stand in for the function; only its parameters matter."""
 
         bare.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         bare.__annotations__ = {each.name: hints[each.name] for each in parameters if each.name in hints}
         return make_tool(bare, name=name)
-    except Exception:  # what cannot be bound this way is bound by its schema
+    except Exception:  # such a function is bound by its schema
         return None

@@ -1,7 +1,7 @@
-"""A regulator for agents of LangChain and LangGraph: a callback handler that feeds it, and stops the run where it says so.
+"""A regulator for LangChain and LangGraph agents: a callback handler that feeds it and stops the run on its signal.
 
-LangChain is imported when a handler is made and not before. The handler holds no logic of its own: it calls the hooks of the
-regulation layer at the moments at which a turn of our own would.
+LangChain is imported only when a handler is made. The handler has no logic of its own: it calls the hooks of the
+regulation layer at the same moments as one of our own turns.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from noetic_nb.sync import drive
 
 
 def regulator_callback(regulator: Regulator, *, run: Run | None = None, thread_id: str | None = None) -> Any:
-    """Make a callback handler of LangChain that feeds a regulator and stops the run when it breaks the circuit.
+    """Make a LangChain callback handler that feeds a regulator and stops the run when it breaks the circuit.
 
     Parameters
     ----------
     regulator : Regulator
-        A template, forked for this handler: one handler is one task. Each run that it follows is a turn.
+        A template, forked for this handler: one handler is one task. Each run that it observes is a turn.
     run : Run, optional
-        Where the events go; a run of its own by default, ``handler.noetic_run``.
+        The run that receives the events; a new run by default, ``handler.noetic_run``.
     thread_id : str, optional
-        What the conversation is called there.
+        The name of the conversation in that run.
 
     Returns
     -------
     BaseCallbackHandler
-        For ``agent.invoke(..., config={"callbacks": [handler]})``. What it stops raises `NoeticError` ``cancelled`` with the
-        suggestion as its ``reason``, and so does every later model call and tool call of the task.
+        For ``agent.invoke(..., config={"callbacks": [handler]})``. A stopped call raises `NoeticError` ``cancelled``
+        with the suggestion as its ``reason``, as does every later model or tool call of the task.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def regulator_callback(regulator: Regulator, *, run: Run | None = None, thread_i
     class RegulatorCallback(BaseCallbackHandler):  # type: ignore[misc, unused-ignore]
         """Feeds a regulator."""
 
-        # Without these LangChain logs what a handler raises and goes on, or calls it in another thread.
+        # Without these, LangChain only logs a handler's exceptions, or calls it in another thread.
         raise_error = True
         run_inline = True
         noetic_run = feed.run
@@ -79,7 +79,7 @@ def regulator_callback(regulator: Regulator, *, run: Run | None = None, thread_i
                 feed.end_turn()
 
         def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **more: Any) -> None:
-            if more.get("parent_run_id") is None:  # a model that nobody wraps
+            if more.get("parent_run_id") is None:  # a model called directly, outside a chain
                 feed.end_turn()
             found = [one.content for one in (messages[0] if messages else ()) if getattr(one, "type", "") == "human"]
             feed.model_start(run_id, _text_of(found[-1]) if found else "", more)
@@ -120,14 +120,14 @@ def _text_of(content: Any) -> str:
 
 @dataclass
 class _Begun:
-    """A model call or a tool call that has not ended."""
+    """A model or tool call that has not ended."""
 
     name: str
     start: float
 
 
 class _Feed:
-    """Calls the hooks of a regulation layer, one execution a turn."""
+    """Calls the hooks of a regulation layer, with one execution per turn."""
 
     def __init__(self, regulator: Regulator, run: Run, thread_id: str | None) -> None:
         self.run = run
@@ -138,18 +138,18 @@ class _Feed:
         self._ctx: ExecutionContext | None = None
         self._stop: Stop | None = None
         self._begun: dict[UUID, _Begun] = {}
-        # Tools of one message run in several threads; a regulator is fed one event after the other.
+        # Tools of one message run in several threads; a regulator must receive one event at a time.
         self._lock = threading.RLock()
 
     def end_turn(self) -> None:
-        """Let the next model call begin a turn."""
+        """End the current turn; the next model call begins a new one."""
         with self._lock:
             if self._ctx is not None:
                 drive(self._stack.dispose(self._ctx))
             self._ctx = None
 
     def _context(self, query: str) -> ExecutionContext:
-        """Return the execution of this turn, begun if there is none."""
+        """Return the execution of this turn, beginning one if needed."""
         if self._ctx is None:
             self._turn += 1
             self._ctx = ExecutionContext(
@@ -160,7 +160,7 @@ class _Feed:
         return self._ctx
 
     def _check(self, ctx: ExecutionContext, stop: Stop | None = None) -> None:
-        """Raise where the task was stopped, now or before: a framework may have made a result of it the first time."""
+        """Raise if the task was stopped, now or earlier: the framework may have swallowed the first error."""
         self._stop = self._stop or stop or self._stack.take_stop(ctx)
         if self._stop is not None:
             raise TurnStopped(self._stop).as_error()
@@ -199,7 +199,7 @@ class _Feed:
             calls = getattr(message, "tool_calls", None) or ()
             items: list[Any] = [assistant_message(_text_of(getattr(message, "content", "")))]
             items += [function_call(str(one.get("name")), "{}", call_id=str(one.get("id"))) for one in calls]
-            # A response without calls ends the turn; the layer tells the two apart.
+            # A response without calls ends the turn; the layer makes this distinction.
             drive(self._stack.store(ctx, response=ModelResponse(tuple(items), spent), log=()))
             self._check(ctx)
 
@@ -227,7 +227,7 @@ class _Feed:
 
     def tool_end(self, run_id: UUID, output: str | None, error: str | None, error_type: str | None = None) -> None:
         with self._lock:
-            if run_id not in self._begun:  # it was refused
+            if run_id not in self._begun:  # refused before it began
                 return
             begun, duration = self._ended(run_id)
             ctx = self._context("")

@@ -1,7 +1,7 @@
-"""Tools of other packages: where in each of them a call has its arguments and has not begun.
+"""Tools of other packages: the point in each at which a call has its arguments but has not begun.
 
-None of the packages is imported. A tool that can be called in two ways is judged once on either: its copy is guarded, and
-calls the first one, which is not.
+None of the packages is imported. A tool with two entry points is judged once whichever is used: the guarded copy calls
+the unguarded original.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from noetic_nb.runs import Run
 from noetic_nb.sync import drive
 
 Reply: TypeAlias = Callable[[str], Any]
-"""From the text of a refusal to what a framework's tool returns."""
+"""Makes a framework's tool result from the text of a refusal."""
 
 
 def plain_text(text: str) -> Any:
@@ -39,7 +39,7 @@ def guarded_function(
     needs_approval: bool = False,
     reply: Reply | None = None,
 ) -> Any:
-    """Return a function of the same kind that decides first; a refusal is raised, or returned by `reply` of a framework."""
+    """Return a function of the same kind that decides first; a refusal is raised, or returned by `reply`."""
     wrapped: Any
     guard.names.add(name)
     on_deny: OnDeny = "return" if reply else "raise"
@@ -103,10 +103,10 @@ def guarded_function(
                 value = call.value = function(*bound.positional, **bound.named)
                 if not hasattr(value, "__await__"):
                     return value
-                call.postpone()  # a plain function that returns something to await has not ended yet
+                call.postpone()  # a plain function that returns an awaitable has not ended yet
             return _ended_later(call, value)
 
-    wrapped.__name__ = name  # of an object that has none
+    wrapped.__name__ = name  # for an object without a name
     functools.update_wrapper(wrapped, function)
     wrapped.run = guard.run
     return wrapped
@@ -118,8 +118,8 @@ async def _ended_later(call: GuardedCall, awaitable: Any) -> Any:
     return call.value
 
 
-MCP_CALL: Final = "call_tool"  # the name of a guarded call of a session, whose tools are not known before
-# What LangChain passes beside the arguments of the model.
+MCP_CALL: Final = "call_tool"  # the name of a guarded session call, whose tools are not known in advance
+# Arguments that LangChain passes in addition to the model's.
 _LANGCHAIN_OWN: Final = frozenset({"config", "run_manager", "callbacks"})
 
 
@@ -135,7 +135,7 @@ def openai_tool(tool: Any, guard: Guard) -> Any:
         call_id = getattr(ctx, "tool_call_id", None)
         return bound._replace(positional=(ctx, *bound.positional), call_id=call_id if type(call_id) is str else "")
 
-    async def on_invoke_tool(ctx: Any, input: str) -> Any:  # under the names that the framework uses
+    async def on_invoke_tool(ctx: Any, input: str) -> Any:  # the framework requires these parameter names
         value = invoke(ctx, input)
         return await value if hasattr(value, "__await__") else value
 
@@ -157,7 +157,7 @@ def pydantic_ai_tool(tool: Any, guard: Guard) -> Any:
     guarded = guarded_function(tool.function, guard, bind, name, reply=plain_text)
     _set(twin, "function", guarded)
     schema = getattr(tool, "function_schema", None)
-    if schema is not None:  # what the framework calls, after it has validated the arguments
+    if schema is not None:  # the framework calls this after it has validated the arguments
         schema = copy.copy(schema)
         _set(schema, "function", guarded)
         _set(twin, "function_schema", schema)
@@ -180,23 +180,23 @@ def langchain_tool(tool: Any, guard: Guard) -> Any:
             own |= arguments.keys() - strip(dict(arguments)).keys()
         return own
 
-    # Bound to the first tool, whose own ways of calling itself are not guarded: so each call is judged once.
+    # Bound to the original tool, whose own methods are unguarded, so that each call is judged once.
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
     for each in ("func", "coroutine", "_run", "_arun"):
         if callable(method := getattr(tool, each, None)):
             own = method if each in ("func", "coroutine") or function is None else function
             bind = _langchain_binder(own, method, name, left_out)
             _set(twin, each, guarded_function(method, guard, bind, name, reply=reply))
-    # A tool of LangChain has a method of this name, which goes on working.
+    # Some LangChain tools have a method called `run`, which must still work.
     _set(twin, "run", _CallableRun.of(guard.run, twin) if callable(getattr(tool, "run", None)) else guard.run)
     return twin
 
 
 def _langchain_binder(function: Any, method: Any, name: str, left_out: Any) -> Binder:
-    """Return the binder of a method that passes its arguments on to a function of known parameters."""
+    """Return the binder of a method that passes its arguments on to a function with known parameters."""
     named_by = bound_by_signature(function, name, left_out=left_out)
     takes: Mapping[str, inspect.Parameter] = {}
-    with contextlib.suppress(TypeError, ValueError):  # built in
+    with contextlib.suppress(TypeError, ValueError):  # a built-in
         takes = inspect.signature(function).parameters
     is_open = any(each.kind is each.VAR_KEYWORD for each in takes.values())
 
@@ -205,7 +205,7 @@ def _langchain_binder(function: Any, method: Any, name: str, left_out: Any) -> B
         extra = named.keys() - shown.keys() - _LANGCHAIN_OWN
         if extra:
             shown |= {key: named[key] for key in extra}
-        # The framework passes these by itself, after what is bound here.
+        # The framework adds these itself after binding.
         missing = {key: None for key in takes if key in _LANGCHAIN_OWN and key not in shown}
         bound = named_by(positional, {**shown, **missing})
         return bound._replace(named={**named, **{key: bound.named[key] for key in shown}})
@@ -214,14 +214,14 @@ def _langchain_binder(function: Any, method: Any, name: str, left_out: Any) -> B
 
 
 class _CallableRun(Run):
-    """The run of a guarded tool whose framework calls a method of the same name: both at once."""
+    """The run of a guarded tool whose framework has a method called `run`: it is both the run and the method."""
 
     __slots__ = ("_method",)
     _method: Callable[..., Any]
 
     @classmethod
     def of(cls, run: Run, tool: Any) -> _CallableRun:
-        """Return a run that shares everything with another, and calls a tool's own method when it is called."""
+        """Return a run that shares all state with another, and calls the tool's own method when it is called."""
         twin = cls.__new__(cls)
         twin.__dict__ = vars(run)
         twin._method = functools.partial(type(tool).run, tool)
@@ -257,7 +257,7 @@ def mcp_call(function: Any, guard: Guard) -> Any:
                 "tool_failed", "the arguments are not a JSON object", reason="invalid", tool_name=tool_name
             )
         if args_key in bound.arguments:
-            # A copy: what is judged cannot be changed by whoever holds the mapping while a rule waits.
+            # Pass a copy, so that the caller cannot change the judged arguments while a rule waits.
             bound.arguments[args_key] = None if bound.arguments[args_key] is None else thaw(given)
         return Bound(tool_name, given, given, bound.args, bound.kwargs, thaw(given))
 
@@ -265,7 +265,7 @@ def mcp_call(function: Any, guard: Guard) -> Any:
 
 
 def _mcp_reply(function: Any) -> Reply:
-    """Return how a refusal becomes a result: of the session's own class where it says which, else the text itself."""
+    """Return a function that makes a result of a refusal, of the session's result class if known, else text."""
     try:
         kinds = get_type_hints(function).get("return")
         found = next(
@@ -280,5 +280,5 @@ def _mcp_reply(function: Any) -> Reply:
 
 
 def _set(owner: Any, name: str, value: Any) -> None:
-    """Set an attribute, also of records that refuse it and of models that know only their fields."""
+    """Set an attribute, even on frozen records and on models that refuse unknown fields."""
     object.__setattr__(owner, name, value)

@@ -1,8 +1,8 @@
-"""Whose calls count together: a session of another agent, found by a context variable.
+"""Which calls count together: a session of a foreign agent, found by a context variable.
 
-Frameworks run each tool call in a task, or a thread, of its own, whose changes of context variables its siblings never see.
-So a default session belongs to the whole tree of tasks, that is to the event loop whose root they have in common, with the
-threads in which that loop runs synchronous tools.
+Frameworks run each tool call in its own task or thread, and sibling tasks never see each other's context variables. So
+a default session belongs to the whole task tree: the event loop of its root, and the threads in which that loop runs
+synchronous tools.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from noetic_nb.ids import SYSTEM_IDS
 
 
 class GuardSession:
-    """One conversation of another agent. Entered with ``with``; it may be entered again, and goes on then.
+    """One conversation of a foreign agent. Enter it with ``with``; entering it again continues the conversation.
 
     Attributes
     ----------
     thread_id : str
-        What the conversation is called in the run.
+        The name of the conversation in the run.
     """
 
     __slots__ = ("__weakref__", "_tokens", "thread_id")
@@ -55,17 +55,17 @@ _SESSION: Final[ContextVar[GuardSession | None]] = ContextVar("noetic_nb_guard_s
 
 
 def guard_session(thread_id: str | None = None) -> GuardSession:
-    """Make a session: within ``with``, tools that were guarded together see the calls of this conversation only.
+    """Make a session: within ``with``, tools that were guarded together only see the calls of this conversation.
 
     Parameters
     ----------
     thread_id : str, optional
-        What the conversation is called in the run; a fresh name by default.
+        The name of the conversation in the run; a new name by default.
 
     Returns
     -------
     GuardSession
-        A context manager, sync and async. Keep it where a conversation has several turns.
+        A context manager, sync and async. Keep it if a conversation has several turns.
 
     References
     ----------
@@ -91,12 +91,12 @@ def guard_session(thread_id: str | None = None) -> GuardSession:
 
 
 class _Defaults:
-    """The default sessions: one for each event loop, shared with its threads and tasks."""
+    """The default sessions: one per event loop, shared with its threads and tasks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._session = GuardSession()
-        # Loops, and the pools of threads of loops that were not seen themselves: the one that has `_session`, and others.
+        # Keyed by loop, or by the thread pool of an unseen loop. `_owner` has `_session`, others have their own.
         self._owner: weakref.ref[Any] | None = None
         self._others: weakref.WeakKeyDictionary[Any, GuardSession] = weakref.WeakKeyDictionary()
 
@@ -105,7 +105,7 @@ class _Defaults:
         with self._lock:
             owner = None if self._owner is None else self._owner()
             if self._owner is not None and (owner is None or _is_over(owner)):
-                # That tree has ended: what comes now is another conversation.
+                # That task tree has ended: this call begins another conversation.
                 self._session, self._owner, owner = GuardSession(), None, None
             alive = [one for one in (owner, *self._others) if one is not None and not _is_over(one)]
             known = next((one for one in alive if home is not None and _is_same(one, home)), None)
@@ -118,31 +118,31 @@ class _Defaults:
                 what = "A guarded tool was called in a thread that may belong to any of several event loops."
                 hint = "Open a session around each conversation: with nn.guard_session(): ..."
                 raise NoeticConfigError("SEVERAL_SESSIONS", what, given=threading.current_thread().name, hint=hint)
-            # A thread that nothing is known of belongs to the agent beside it, whose history it must not escape.
+            # A thread of unknown origin joins the running agent's session, and so cannot escape its history.
             known = known or (alive[0] if alive else None)
             return self._session if known is owner else self._others[known]
 
 
 def _loop_of_thread() -> Any:
-    """Return the loop that a thread of anyio works for."""
+    """Return the event loop that an anyio thread works for."""
     loop = getattr(threading.current_thread(), "loop", None)
     return loop if isinstance(loop, asyncio.AbstractEventLoop) else None
 
 
 def _pool_of_thread() -> Any:
-    """Return the pool that a thread belongs to; Python keeps it among the arguments of the thread's function."""
+    """Return the pool of the current thread; Python keeps it in the arguments of the thread's function."""
     first = next(iter(getattr(threading.current_thread(), "_args", None) or ()), None)
     pool = first() if isinstance(first, weakref.ref) else None
     return pool if isinstance(pool, ThreadPoolExecutor) else None
 
 
 def _is_default(pool: ThreadPoolExecutor) -> bool:
-    """Tell whether a pool was made by a loop for its own threads; another one may serve several."""
+    """Tell whether a loop made a pool for its own threads; any other pool may serve several loops."""
     return getattr(pool, "_thread_name_prefix", "") == "asyncio"
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Tell whether two are the same loop, or a loop and its own threads."""
+    """Tell whether two are the same loop, or a loop and its own thread pool."""
     return one is other or other is _default_pool(one) or one is _default_pool(other)
 
 
@@ -158,5 +158,5 @@ _DEFAULTS: Final = _Defaults()
 
 
 def current_session() -> GuardSession:
-    """Return the session that the code that runs here belongs to."""
+    """Return the session of the calling code."""
     return _SESSION.get() or _DEFAULTS.session()

@@ -1,7 +1,7 @@
-"""Calls of somebody else's tools under our rules: the same layers, the same history and the same records as in a turn of ours.
+"""Foreign tools under our rules: the same layers, history and records as in one of our turns.
 
-There is no engine of enforcement here. A guard is what `steer_call` wants of an engine, a `GuardedTree` what it wants of an
-execution; what it decides is what our own agents are held to.
+Nothing is enforced here. A `Guard` is the engine that `steer_call` expects, a `GuardedTree` the execution; decisions
+follow the same rules as for our own agents.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from noetic_nb.sync import drive
 OnDeny: TypeAlias = Literal["raise", "return"] | None
 Rules: TypeAlias = RuleBook | SteeringRule | Iterable[SteeringRule | Mapping[str, Any]] | None
 
-STOPPED: Final = "stopped"  # outcome of a call that is refused because the regulator stopped the session before
+STOPPED: Final = "stopped"  # outcome of a call refused because the regulator had already stopped the session
 
 
 class SharedHistory(CallHistory):
-    """The calls of one session, which tools in several threads may write at the same time."""
+    """The calls of one session, which several threads may write to at the same time."""
 
     __slots__ = ("_lock",)
 
@@ -73,7 +73,7 @@ class SharedHistory(CallHistory):
 
 
 class GuardedTree:
-    """The state of one session in a guard: its calls, and the execution that hooks see."""
+    """The state of a session in a guard: its calls, and the execution that hooks see."""
 
     __slots__ = ("calls", "hook_ctx", "limits", "stop")
 
@@ -82,7 +82,7 @@ class GuardedTree:
         self.hook_ctx = hook_ctx(self.calls)
         self.limits: Limits | None = None
         self.stop: Stop | None = None
-        """Why no further call may be made."""
+        """The reason why no further call may be made."""
 
     @property
     def tree(self) -> GuardedTree:
@@ -95,12 +95,12 @@ class GuardedTree:
         return self.hook_ctx.where
 
     def report_problem(self, code: str, source: str, hook: str, error: BaseException) -> None:
-        """Report an error that decides nothing: to the log, as there is no reply that could carry it."""
+        """Log an error that affects no decision; there is no reply that could carry it."""
         self.hook_ctx.diagnostic(source, hook, error)
 
 
 class Guard:
-    """The rules, the regulator and the run of tools that were guarded together."""
+    """The rules, regulator and run shared by tools that were guarded together."""
 
     def __init__(
         self,
@@ -123,8 +123,8 @@ class Guard:
         self.names: set[str] = set()
         """The names of the guarded tools, as rules see them."""
         self.schemas: dict[str, Mapping[str, Any] | None] = {}
-        """The JSON Schemas of their arguments; None if a tool does not say."""
-        # The ledger is in the run, and nobody recalls: no rows of the layer's own, and no verdict that comes later.
+        """The JSON Schemas of their arguments; None if a tool has none."""
+        # The run holds the ledger and nothing is recalled, so the layer needs no rows of its own and no late verdicts.
         layer = steering(rules, max_ledger_entries=0, on_error=on_error, timeouts=timeouts, late_verdicts=False)
         layers: list[MemoryLayer] = [layer]
         if regulator is not None:
@@ -141,11 +141,11 @@ class Guard:
         self._ended: deque[tuple[str, str]] = deque()
         self._trees: weakref.WeakKeyDictionary[GuardSession, GuardedTree] = weakref.WeakKeyDictionary()
         if layer.hooks.on_record is not None:
-            # Edits of the rules belong to the ledger as well; a run that follows the book already has them.
+            # Edits of the rules also belong in the ledger, unless the run already follows the book.
             self.run._attach(rules, lambda: layer.hooks.on_record(self.sink, clock))  # type: ignore[misc]
 
     def tree(self) -> GuardedTree:
-        """Return the tree of the session that the caller belongs to."""
+        """Return the tree of the caller's session."""
         session = current_session()
         found = self._trees.get(session)
         if found is None:
@@ -175,7 +175,7 @@ class Guard:
             )
         )
         drive(self.stack.init(tree.hook_ctx))
-        # Only noted where it ends, which may be anywhere: of the context only the names, as the rest of it holds this guard.
+        # The finalizer may run in any thread, so it only queues two names; the context would keep this guard alive.
         ended = weakref.finalize(session, self._ended.append, (execution_id, session.thread_id))
         ended.atexit = False
         return tree
@@ -191,7 +191,7 @@ class Guard:
         return await client.complete(full)
 
     def without_name(self, name: str, bind: Binder) -> Binder:
-        """Bind calls of a tool without a name, which no rule that names tools sees; raises ``INVALID_TOOL`` where one does."""
+        """Bind calls of a tool without a name; raises ``INVALID_TOOL`` if a rule selects tools by name."""
 
         def checked(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
             self._refuse_nameless(name)
@@ -208,7 +208,7 @@ class Guard:
                 raise NoeticConfigError("INVALID_TOOL", what, given=name, hint=hint)
 
     def call(self, bound: Bound, *, needs_approval: bool = False) -> GuardedCall:
-        """Give a call its place among those of its session."""
+        """Add a call to the calls of its session."""
         return GuardedCall(self, self.tree(), bound, needs_approval)
 
     def unfit(self, name: str, error: NoeticError, on_deny: OnDeny) -> str:
@@ -223,12 +223,12 @@ class Guard:
 
 
 def _nothing_sent(schema: Mapping[str, Any] | None) -> Provenance:
-    """Return that no text is known, only the arguments of the tool."""
+    """Return the provenance of a call when no text is known, only the tool's schema."""
     return Provenance(OriginIndex(), OriginIndex(), OriginIndex(), schema=schema)
 
 
 class GuardedCall:
-    """One call: first `refused`, then, where that is False, the tool within ``with``, and its value as `value`."""
+    """One call: first `refused`; if that is False, run the tool within ``with`` and set its result as `value`."""
 
     __slots__ = ("_bound", "_guard", "_is_postponed", "_needs_approval", "_place", "_start", "_tree", "end", "value")
 
@@ -239,16 +239,16 @@ class GuardedCall:
         self._needs_approval = needs_approval
         self._start = 0.0
         self._is_postponed = False
-        self.value: Any = None  # what the tool returned: the user's own
+        self.value: Any = None  # the tool's return value, of any type
         self.end: CallEnd | None = None
         call_id = bound.call_id or SYSTEM_IDS.new("call")
-        # Before any rule is evaluated: of calls that are decided on at the same time, the later ones see the earlier.
+        # Reserved before any rule is evaluated, so that of concurrent decisions the later ones see the earlier calls.
         self._place = tree.calls.reserve(
             PastCall(bound.name, bound.args, call_id, PENDING, None, tree.hook_ctx.execution_id)
         )
 
     async def refused(self) -> bool:
-        """Decide; True if the call must not be made, nor may it where this raises, as with ``MISSING_CALL_MODEL``."""
+        """Decide. True means that the call must not be made; nor may it if this raises (``MISSING_CALL_MODEL``)."""
         guard, tree, bound = self._guard, self._tree, self._bound
         try:
             if tree.stop is not None:
@@ -271,7 +271,7 @@ class GuardedCall:
         return True
 
     def refusal(self, on_deny: OnDeny) -> str:
-        """Return the refusal for the model, or raise it; `on_deny` decides where the guard leaves it to the kind of tool."""
+        """Return the refusal for the model, or raise it; `on_deny` applies if the guard leaves it to the tool kind."""
         assert self.end is not None
         if (self._guard.on_deny or on_deny) == "return":
             return self.end.output
@@ -303,12 +303,12 @@ class GuardedCall:
         return CallEnd("denied", denial_text(decision), decision=decision)
 
     def postpone(self) -> None:
-        """Let it end with the next ``with`` instead of this one."""
+        """End the call with the next ``with`` block instead of this one."""
         self._is_postponed = True
 
     def __enter__(self) -> GuardedCall:
         self._tree.calls.start(self._place)
-        # Only now: the time a person takes to approve is not the tool's.
+        # Started here, so that the time of an approval does not count as the tool's.
         self._start = self._guard.clock.monotonic_ms()
         return self
 
@@ -317,7 +317,7 @@ class GuardedCall:
             self._is_postponed = False
             return
         if error is not None and not isinstance(error, Exception):
-            # It may have had its effect, so it keeps its place.
+            # The call may have had its effect, so it keeps its place.
             cancelled = isinstance(error, asyncio.CancelledError | GeneratorExit)
             self._tree.calls.settle(self._place, "cancelled" if cancelled else "error", None)
             return
@@ -346,11 +346,11 @@ class GuardedCall:
 
 
 def rendered(value: Any) -> tuple[str, bool]:
-    """Return a tool's value as the text of a record, and whether it says itself that it is an error."""
+    """Return a tool's value as text for a record, and whether the value marks itself as an error."""
     if isinstance(value, str):
         return value, False
     content = getattr(value, "content", None)
-    # A message of LangChain, or a result of MCP in either spelling.
+    # A LangChain message, or an MCP result in either spelling.
     failed = getattr(value, "status", None) == "error" or True in (
         getattr(value, "isError", None),
         getattr(value, "is_error", None),
@@ -362,7 +362,7 @@ def rendered(value: Any) -> tuple[str, bool]:
     if value is None or isinstance(value, int | float | dict | list | tuple):
         try:
             return compact_json(to_jsonable_python(thaw(value))), failed
-        except Exception:  # the text of anything will do for a record
+        except Exception:  # any text will do for a record
             pass
     try:
         return str(value), failed
@@ -371,5 +371,5 @@ def rendered(value: Any) -> tuple[str, bool]:
 
 
 def is_async(function: Any) -> bool:
-    """Tell whether a callable is an async function, or an object whose call is one."""
+    """Tell whether a callable is an async function, or an object whose ``__call__`` is one."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

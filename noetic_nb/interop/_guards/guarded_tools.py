@@ -1,10 +1,10 @@
-"""`guard`: tools of any agent, wrapped so that our rules hold before they run; each keeps its type for its framework.
+"""`guard` wraps the tools of any agent so that our rules are checked first; each keeps its type for its framework.
 
-A framework's tool is known by its attributes. The wrapper goes where the arguments are bound already, so that what is judged
-is what runs.
+A framework's tool is recognised by its attributes. The wrapper goes where the arguments are already bound, so that the
+judged arguments are the ones used.
 
-All ways to call a runnable of LangChain lead to `invoke`, `ainvoke`, `stream` or `astream`, or to those of a runnable that it
-was made a part of. No framework is imported here: its user has imported it.
+Every way to call a LangChain runnable ends in `invoke`, `ainvoke`, `stream` or `astream`, or in those of a runnable
+that contains it. No framework is imported here: the user has already imported it.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ OTHER_WAYS: Final = keys(
     "stream astream batch abatch batch_as_completed abatch_as_completed transform atransform stream_events astream_events",
     "astream_log pipe __or__ __call__",
 )
-"""Ways of calling that an object may have beside `invoke`: where its class is not known, none leads through that for sure."""
-_NO_NAME: Final = "LangGraph"  # what a graph is called that has no name
+"""Other entry points of an object with `invoke`. If its class is unknown, they are not known to end in `invoke`."""
+_NO_NAME: Final = "LangGraph"  # the name of an unnamed graph
 
 
 def runnable(tool: Any, guard: Guard, guarded: Callable[[Any, Guard], Any]) -> Any:
-    """Guard something that has an `invoke` and is not a tool; raises ``INVALID_TOOL`` where it has no name or unknown ways in."""
+    """Guard a non-tool object with `invoke`; raises ``INVALID_TOOL`` without a name, or for unknown entry points."""
     core = sys.modules.get("langchain_core.runnables.base")
     if core is None or not isinstance(tool, core.Runnable):
         return _plain(tool, guard)
     inner = getattr(tool, "bound", None)
-    if isinstance(inner, core.Runnable):  # with settings of its own: the guard belongs to what is called in the end
+    if isinstance(inner, core.Runnable):  # bound settings: the guard belongs on the innermost runnable
         twin = copy.copy(tool)
         object.__setattr__(twin, "bound", guarded(inner, guard))
         object.__setattr__(twin, "run", guard.run)
@@ -81,7 +81,7 @@ def runnable(tool: Any, guard: Guard, guarded: Callable[[Any, Guard], Any]) -> A
 
 
 def _plain(tool: Any, guard: Guard) -> Any:
-    """Guard an object that is like a runnable as far as it can be seen."""
+    """Guard an object that resembles a runnable."""
     others = sorted(each for each in OTHER_WAYS if callable(getattr(tool, each, None)))
     if others:
         what = f"A {type(tool).__name__} has methods that cannot be guarded: {', '.join(others)}."
@@ -96,7 +96,7 @@ def _plain(tool: Any, guard: Guard) -> Any:
 
 
 def _binder(name: str) -> Binder:
-    """Return the binder of ``invoke(input, config, **kwargs)``: all but the configuration is judged."""
+    """Return the binder of ``invoke(input, config, **kwargs)``; everything except the configuration is judged."""
     named_by = bound_by_signature(dict, name)
 
     def bind(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
@@ -117,7 +117,7 @@ def _binder(name: str) -> Binder:
 @lru_cache(maxsize=1)
 def _guarded_class(base: Any) -> Any:
     class GuardedRunnable(base):  # type: ignore[misc]
-        """A runnable that decides before it calls another one. Batches, pipes and events are those of its base class."""
+        """A runnable that decides before it calls another. Batches, pipes and events use the base class."""
 
         InputType = OutputType = Any
 
@@ -160,7 +160,7 @@ def _guarded_class(base: Any) -> Any:
 
 
 def warn_of_unknown_targets(guard: Guard, tools: Iterable[Any]) -> None:
-    """Warn of rules about a tool or argument that no guarded tool has, in Python and in the run; MCP sessions do not count."""
+    """Warn, in Python and in the run, of rules about tools or arguments that no guarded tool has; MCP sessions are exempt."""
     if MCP_CALL in guard.names:
         return
     schemas = dict(map(_described, tools))
@@ -170,14 +170,14 @@ def warn_of_unknown_targets(guard: Guard, tools: Iterable[Any]) -> None:
     for target in unknown_targets(guard.book, guard.book.known_tools):
         warnings.warn(target, stacklevel=4)
         if guard.sink is not None:
-            text = redact_text(str(target))  # outside of any session: nothing has been called yet
+            text = redact_text(str(target))  # not within a session: nothing has been called yet
             guard.sink.emit(
                 WarningRaised(Where("", "", 0), guard.clock.now_ms(), target.warning_code, text, "steering")
             )
 
 
 def _described(tool: Any) -> tuple[str, Mapping[str, Any] | None]:
-    """Return the name of a tool and the JSON Schema of its arguments, or None if it does not say."""
+    """Return the name of a tool and the JSON Schema of its arguments, or None if it has none."""
     while isinstance(tool, functools.partial):
         tool = tool.func
     if isinstance(tool, Tool):
@@ -190,7 +190,7 @@ def _described(tool: Any) -> tuple[str, Mapping[str, Any] | None]:
         if isinstance(schema, Mapping):
             return name, schema
     arguments = None
-    with contextlib.suppress(Exception):  # whatever another package raises: the tool is guarded all the same
+    with contextlib.suppress(Exception):  # another package may raise anything; the tool is guarded anyway
         arguments = getattr(tool, "args", None)
     return name, {"properties": arguments} if isinstance(arguments, Mapping) else None
 
@@ -202,14 +202,14 @@ def _of_function(function: Any) -> Mapping[str, Any] | None:
         pass
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # built in
+    except (TypeError, ValueError):  # a built-in
         return None
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return None
     return {"properties": {each.name: {} for each in parameters}}
 
 
-# Methods by which tools are called: one that is guarded alone stands for its tool.
+# Methods that call a tool; if one of them is guarded by itself, it stands for its tool.
 _WAYS: Final = frozenset(
     {"call", "begin", "__call__", "run", "arun", "_run", "_arun", "invoke", "ainvoke", *OTHER_WAYS}
 )
@@ -229,47 +229,47 @@ def guard(
     approve: Callable[..., Any] | None = None,
     model: ModelClient | Mapping[str, ModelClient] | None = None,
 ) -> T:
-    """Put rules, and a regulator, in front of the tools of any agent.
+    """Put rules, a regulator, or both in front of the tools of any agent.
 
     Parameters
     ----------
     tool : callable, tool or list of them
-        A function, sync or async, a `Tool`, a tool of LangChain, pydantic-ai or the OpenAI Agents SDK, a runnable or a compiled
-        graph of LangChain, or ``session.call_tool`` of an MCP session. Partial calls and methods of these as well.
+        A function, sync or async, a `Tool`, a tool of LangChain, pydantic-ai or the OpenAI Agents SDK, a LangChain
+        runnable or compiled graph, or ``session.call_tool`` of an MCP session. Also partial calls and methods of these.
     rules : RuleBook, SteeringRule or iterable of rules
-        A rule book is read anew at each call, so edits take effect at the next one. None for a regulator alone.
+        A rule book is read again at each call, so edits apply from the next call on. None to use only a regulator.
     run : Run, optional
-        Where the ledger goes; a run of their own by default, ``guarded.run``.
+        The run that receives the ledger; a new run by default, ``guarded.run``.
     regulator : Regulator, optional
-        A template, forked for each session; a circuit break refuses this call and every later one of the session.
+        A template, forked for each session; a circuit break refuses this and every later call of the session.
     on_deny : {"raise", "return"}, optional
-        Raise `NoeticError` ``steering_denied``, or return the text that the model reads. By default functions and a `Tool`
-        raise; tools of LangChain, pydantic-ai, the OpenAI Agents SDK and MCP return, as their frameworks end a run whose tool
-        raises.
+        Raise `NoeticError` ``steering_denied``, or return the text for the model. By default, functions and a `Tool`
+        raise; tools of LangChain, pydantic-ai, the OpenAI Agents SDK and MCP return, because their frameworks end a run
+        when a tool raises.
     on_error : {"deny", "allow", "raise"}
-        What a rule means that raises, hangs or returns nonsense.
+        How to treat a rule that raises, hangs or returns an invalid decision.
     timeouts : mapping of str to float, optional
         Milliseconds for ``before_tool_call``.
     approve : callable, optional
-        ``approve(tool_name, args)`` answers for a person where a rule asks; as of `AgentHarness`. Without one, no.
+        ``approve(tool_name, args)`` answers when a rule asks for approval, as for `AgentHarness`. By default the answer is no.
     model : ModelClient or mapping of str to ModelClient, optional
-        Answers the judges. Without one a rule with a judge is ``MISSING_CALL_MODEL``.
+        Answers the judges. Without it, a rule with a judge raises ``MISSING_CALL_MODEL``.
 
     Returns
     -------
     object
-        The same kind of object; a list for a list, whose tools share their run and, in each session, their history.
+        The same kind of object; for a list, a list of tools that share one run and, in each session, one history.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_OPTION``, ``SWAPPED_ARGUMENTS``, ``INVALID_TOOL`` where something is not a tool, can be called in a way that
-        cannot be guarded, or has no name while rules name tools, or what the rules raise.
+        ``INVALID_OPTION``, ``SWAPPED_ARGUMENTS``, ``INVALID_TOOL`` if an object is not a tool, has an entry point that
+        cannot be guarded, or has no name while rules name tools; also the errors of invalid rules.
 
     Warns
     -----
     UserWarning
-        Where a rule names a tool or an argument that none of the tools has; `run` has it, too.
+        If a rule names a tool or an argument that no guarded tool has; also recorded in `run`.
 
     References
     ----------
@@ -313,13 +313,13 @@ def guard(
 
 
 def _guarded(tool: Any, guard: Guard) -> Any:
-    # The most telling attributes first: a LangChain tool, for one, can be called as well.
+    # The most specific kinds first: a LangChain tool, for example, is also callable.
     if (guarded := _kind_of(tool)) is not None:
         return guarded(tool, guard)
     if not callable(tool):
         hint = "Pass a function, a tool of LangChain, pydantic-ai or OpenAI Agents, or session.call_tool."
         raise NoeticConfigError("INVALID_TOOL", "This tool cannot be guarded.", given=tool, hint=hint)
-    # Its own name says nothing: the function is guarded, with all it is given.
+    # A partial has no name of its own: its function is guarded, with all the arguments.
     if isinstance(tool, functools.partial):
         return _again(functools.partial(_guarded(tool.func, guard), *tool.args, **tool.keywords), tool.func, guard)
     name = getattr(tool, "__name__", None) or type(tool).__name__
@@ -332,7 +332,7 @@ def _guarded(tool: Any, guard: Guard) -> Any:
 
 
 def _kind_of(tool: Any) -> Callable[[Any, Guard], Any] | None:
-    """Return how a tool of a known kind is guarded, None for a function."""
+    """Return the guarding function for a tool of a known kind, None for a plain function."""
     if isinstance(tool, Tool):
         return _own_tool
     if callable(getattr(tool, "on_invoke_tool", None)) and hasattr(tool, "params_json_schema"):
@@ -342,7 +342,7 @@ def _kind_of(tool: Any) -> Callable[[Any, Guard], Any] | None:
     if inspect.isroutine(tool) or inspect.isclass(tool):
         return None
     if callable(getattr(tool, "invoke", None)) or callable(getattr(tool, "ainvoke", None)):
-        # A runnable with settings of its own answers for its tool, too.
+        # A runnable with bound settings delegates these attributes to its tool.
         is_tool = inspect.getattr_static(tool, "_run", None) is not None
         return langchain_tool if is_tool else lambda tool, guard: runnable(tool, guard, _guarded)
     return None
@@ -359,10 +359,10 @@ def _again(made: functools.partial[Any], tool: Any, guard: Guard) -> functools.p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardedTool(Tool):
-    """A tool of ours whose calls are decided on first, by whichever way it is called."""
+    """One of our tools that decides before every call, whichever method makes it."""
 
-    run: Run  # where the ledger goes
-    judged: Callable[..., Any]  # takes values that are validated already
+    run: Run  # receives the ledger
+    judged: Callable[..., Any]  # takes validated values
 
     def begin(self, values: Mapping[str, Any], ctx: Any = None) -> Any:
         """Decide, then run with the values that `bind` has checked."""
@@ -373,7 +373,7 @@ def _own_tool(tool: Tool, guard: Guard) -> GuardedTool:
     bind = bound_by_schema(tool, inspect.signature(tool.execute))
 
     def bind_values(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
-        # Checked by `bind` before, and not once more: a second look of a validator may give another value.
+        # `bind` has already validated these; validating again could give different values.
         try:
             values = {key: copied(value) for key, value in named.items() if key != "ctx" or not tool.wants_context}
             bound = bound_values(tool, values, tool.shown(values))
@@ -382,7 +382,7 @@ def _own_tool(tool: Tool, guard: Guard) -> GuardedTool:
         return bound._replace(raw=frozen_or_none(values), named={**named, **values})
 
     given = {field.name: getattr(tool, field.name) for field in fields(Tool)}
-    # The harness asks for the approval that a tool needs; whoever calls the tool without one is asked here.
+    # The harness asks for a tool's approval itself; direct calls of the tool ask here.
     execute = guarded_function(tool.execute, guard, bind, tool.name, needs_approval=tool.needs_approval)
     judged = guarded_function(tool.execute, guard, bind_values, tool.name)
     return GuardedTool(**{**given, "execute": execute}, run=guard.run, judged=judged)

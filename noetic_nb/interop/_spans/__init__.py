@@ -1,3 +1,3 @@
-"""Spans of other agents as runs: the fields of one span in each dialect, the spans that are calls, and the run they make."""
+"""Spans of other agents as runs: a span's fields in each dialect, the spans that are calls, and the resulting run."""
 
 __all__: list[str] = []

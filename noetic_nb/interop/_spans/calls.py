@@ -1,4 +1,4 @@
-"""The fields of one span, read in every dialect: the model calls, tool calls and memory operations of a recording."""
+"""The fields of a span in any dialect: model calls, tool calls and memory operations of a recording."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SESSION: Final = "traceloop.association.properties."
 
 
 class Traceloop(Dialect):
-    """Spans of OpenLLMetry, before and beside OpenTelemetry's conventions."""
+    """OpenLLMetry spans, which predate OpenTelemetry's conventions and also accompany them."""
 
     texts: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "conversation": tuple([f"{_SESSION}{name}" for name in ("conversation_id", "thread_id", "session_id")]),
@@ -42,7 +42,7 @@ class Traceloop(Dialect):
         return None
 
     def inputs(self, span: Span) -> History | None:
-        """Return the prompts; of an entity its input."""
+        """Return the prompts, or the input of an entity."""
         for prefix in ("gen_ai.prompt.", "llm.prompts."):
             found = messages(span, prefix, "user")
             if found is not None:
@@ -55,7 +55,7 @@ class Traceloop(Dialect):
         return read_history([{"role": "user", "content": value}]) if isinstance(value, str) and value else None
 
     def outputs(self, span: Span) -> list[talk.SpanMessage] | None:
-        """Return the completion; of an entity its output."""
+        """Return the completion, or the output of an entity."""
         for prefix in ("gen_ai.completion.", "llm.completions."):
             found = messages(span, prefix, "assistant")
             if found is not None:
@@ -69,7 +69,7 @@ class Traceloop(Dialect):
         )
 
     def tool_input(self, span: Span) -> Any:
-        """Return the arguments, without their wrapping."""
+        """Return the arguments, unwrapped."""
         if self.kind(span) != "tool":
             return None
         found = talk.parsed(span.attributes.get("traceloop.entity.input"))
@@ -89,12 +89,12 @@ def _inner(value: Any, key: str) -> Any:
     return found.get(key, found) if isinstance(found, Mapping) else found
 
 
-# Spans often carry two of them at once; the conventions of today come first.
+# A span often has several dialects; the current conventions come first.
 DIALECTS: Final[tuple[Dialect, ...]] = (GenAI(), GenAIEvents(), OpenInference(), Traceloop())
 
 
 def first(field: str, span: Span) -> Any:
-    """Return the first answer of a dialect that is not None."""
+    """Return the first result of a dialect that is not None."""
     for dialect in DIALECTS:
         if (names := dialect.texts.get(field)) is not None:
             found = span.text(*names)
@@ -112,14 +112,14 @@ def kind_of(span: Span) -> Kind:
 
 
 def conversation_of(span: Span) -> str | None:
-    """Return the id of the conversation a span names."""
+    """Return the id of the conversation that a span names."""
     found: str | None = first("conversation", span)
     return found
 
 
 @dataclass(slots=True)
 class ModelUse:
-    """One model call; a field that its dialect does not carry is None."""
+    """One model call; fields missing in its dialect are None."""
 
     span: Span
     inputs: History | None
@@ -133,14 +133,14 @@ class ModelUse:
 
     @property
     def is_summary(self) -> bool:
-        """Whether LangChain says that the call made a summary in place of a part of the context."""
+        """Whether LangChain marks the call as a summary that replaces part of the context."""
         about = talk.parsed(self.span.attributes.get("metadata"))
         said = about.get("lc_source") if isinstance(about, Mapping) else None
         return (self.span.attributes.get("lc_source") or said) == "summarization"
 
     @property
     def system(self) -> str | None:
-        """The system prompt: sent apart, or with the messages."""
+        """The system prompt, sent apart or among the messages."""
         found: str | None = first("system", self.span)
         if found is None and self.inputs is not None:
             found = talk.words_of(self.inputs.messages, "system") or None
@@ -149,7 +149,7 @@ class ModelUse:
 
 @dataclass(slots=True)
 class ToolUse:
-    """One tool call; `given` is the text on the span where it is not a mapping of arguments."""
+    """One tool call; `given` is the text on the span if it is not a mapping of arguments."""
 
     span: Span
     name: str
@@ -191,7 +191,7 @@ def _exception(span: Span) -> Mapping[str, Any] | None:
 
 
 def _error(span: Span, output: str | None = None) -> tuple[str, str | None]:
-    """Return the message of an error and its class: an exception says most, a status that repeats the class least."""
+    """Return an error's message and class; an exception says most, a status that repeats the class says least."""
     raised = _exception(span) or {}
     kind = raised.get("exception.type") or span.attributes.get("error.type")
     kind = kind if isinstance(kind, str) and kind else None
@@ -204,10 +204,10 @@ def _error(span: Span, output: str | None = None) -> tuple[str, str | None]:
 
 
 def tool_use(span: Span) -> ToolUse:
-    """Read a span of a tool call, without the wrapping of frameworks around arguments and results."""
+    """Read a span of a tool call, and unwrap arguments and results that a framework wrapped."""
     given = talk.parsed(first("tool_input", span))
     call_id: str | None = first("call_id", span)
-    if isinstance(given, MAPPINGS) and "input_str" in given:  # what LangChain's callbacks are given
+    if isinstance(given, MAPPINGS) and "input_str" in given:  # passed to LangChain's callbacks
         extra = given.get("kwargs")
         if call_id is None and isinstance(extra, Mapping) and isinstance(extra.get("tool_call_id"), str):
             call_id = extra["tool_call_id"]
@@ -241,7 +241,7 @@ def _answer(value: Any) -> talk.Result | None:
     if value is None:
         return None
     found = talk.parsed(value)
-    if found is value and isinstance(value, str):  # text, as most tools answer
+    if found is value and isinstance(value, str):  # plain text, the output of most tools
         return talk.Result(None, None, value)
     if isinstance(found, MAPPINGS):
         inner = found.get("output") if set(found) <= {"output", "kwargs"} and "output" in found else found
@@ -258,7 +258,7 @@ def _answer(value: Any) -> talk.Result | None:
 
 
 def merged(outer: Any, inner: Any) -> Any:
-    """Return one call that two instrumentations recorded: the outer span, with fields that only the inner one carries."""
+    """Merge two instrumentations' spans of one call: the outer span, with fields that only the inner one has."""
     names = (
         ("inputs", "outputs", "model", "usage", "cost", "params", "finish", "error")
         if isinstance(outer, ModelUse)

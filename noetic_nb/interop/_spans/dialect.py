@@ -1,4 +1,4 @@
-"""The fields that a dialect of spans can read, and the messages sent to a model, of which only the new part has to be read."""
+"""The fields that a dialect of spans can read, and the messages sent to a model, of which only new ones are parsed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ANSWERS: Final = frozenset([name for name, role in ROLES.items() if role == "as
 
 
 class History:
-    """The messages sent to a model: a conversation that grows with every call, read from its end as far as it is needed."""
+    """The messages sent to a model: a conversation that grows with every call, read from its end as far as needed."""
 
     __slots__ = ("_raw", "_read", "_tail", "_text")
 
@@ -24,7 +24,7 @@ class History:
         self._tail: list[SpanMessage] | None = None
 
     def grown(self, text: str) -> History | None:
-        """Return the history of a text that repeats this one, of which only the rest is parsed; None for any other text."""
+        """Return the history of a text that begins with this one, parsing only the rest; None for any other text."""
         known, raw = self._text, self._raw
         if known is None or raw is None or not text.startswith(known[:-1]):
             return None
@@ -38,13 +38,13 @@ class History:
 
     @property
     def messages(self) -> list[SpanMessage]:
-        """All of it."""
+        """All messages."""
         if self._read is None:
             self._read = read_messages(self._raw) or []
         return self._read
 
     def _new(self) -> list[Any] | None:
-        """Return the messages behind the last answer as they were written; None if that is not known."""
+        """Return the unparsed messages after the last answer; None if unknown."""
         raw = self._raw
         if self._read is not None or raw is None:
             return None
@@ -55,7 +55,7 @@ class History:
 
     @property
     def tail(self) -> list[SpanMessage]:
-        """The new messages of the call: all behind the last answer."""
+        """The new messages of the call: all after the last answer."""
         if self._tail is None:
             new = self._new()
             if new is None:
@@ -75,12 +75,12 @@ class History:
 
     @property
     def asked(self) -> list[SpanMessage]:
-        """The messages of the user among the new ones."""
+        """The user's messages among the new ones."""
         return [msg for msg in self.tail if msg.role == "user" and msg.text]
 
 
 def read_history(value: Any, before: History | None = None) -> History | None:
-    """Read the messages sent to a model, None for none; where they repeat those sent `before` only the rest is parsed."""
+    """Read the messages sent to a model, None for none; if they begin with those sent `before`, parse only the rest."""
     if before is not None and type(value) is str and (grown := before.grown(value)) is not None:
         return grown
     found = parsed(value)
@@ -92,7 +92,7 @@ def read_history(value: Any, before: History | None = None) -> History | None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether messages are mappings with a role, as nearly all are: then their roles can be asked before they are read."""
+    """Tell whether messages are mappings with a role, as most are: their roles can then be checked without parsing."""
     if not isinstance(value, list):
         return False
     for msg in value:
@@ -105,12 +105,12 @@ Kind: TypeAlias = Literal["model", "tool", "agent", "memory", "plan", "check", "
 
 
 class Dialect:
-    """One way to write the calls of an agent on spans.
+    """The way in which one instrumentation writes an agent's calls on spans.
 
-    A field is read by the method of its name, or is the first text of the attributes in `texts`; the first of several ways that
-    says it counts. Fields are ``kind`` (`Kind`; "other" for structure around calls), ``conversation``, ``system`` (a prompt that
-    was sent apart), ``inputs`` and ``outputs`` (the messages of a model or an agent), ``tool_name``, ``call_id``, ``tool_input``,
-    ``tool_output``, ``agent_name``, ``model``, ``usage``, ``cost`` (US dollars), ``params``, and ``finish``: why an answer ended.
+    Each field is read by the method of its name, or is the first text among the attributes in `texts`. Fields are
+    ``kind`` (`Kind`; "other" for structure around calls), ``conversation``, ``system`` (a prompt sent apart),
+    ``inputs`` and ``outputs`` (of a model or an agent), ``tool_name``, ``call_id``, ``tool_input``, ``tool_output``,
+    ``agent_name``, ``model``, ``usage``, ``cost`` (US dollars), ``params``, and ``finish`` (the finish reason).
     """
 
     texts: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -118,7 +118,7 @@ class Dialect:
     costs: tuple[str, ...] = ()
 
     def usage(self, span: Span) -> Mapping[str, int] | None:
-        """Return the tokens of a call by the names of `models.Usage`; of an agent its totals."""
+        """Return a call's tokens by the names of `models.Usage`; for an agent its totals."""
         return counted(span, self.tokens)
 
     def cost(self, span: Span) -> float | None:
@@ -126,7 +126,7 @@ class Dialect:
 
 
 def counted(span: Span, numbers: Mapping[str, Sequence[str]]) -> dict[str, int] | None:
-    """Return the numbers of tokens that are known, each by the first of its attributes; None if none is."""
+    """Return the known token counts, each from its first attribute that is present; None if all are unknown."""
     about = span.attributes
     found: dict[str, int] = {}
     for number, names in numbers.items():

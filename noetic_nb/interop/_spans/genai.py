@@ -1,4 +1,4 @@
-"""OpenTelemetry's conventions for generative AI: attributes of today, the event of details, and events of before."""
+"""OpenTelemetry's conventions for generative AI: current attributes, the details event, and the older events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PARAMS: Final = {name: f"gen_ai.request.{name}" for name in ("temperature", "to
 
 
 class GenAI(Dialect):
-    """Attributes of today, on the span or on its event of details, which may come as a log record."""
+    """Current attributes, on the span or on its details event, which may arrive as a log record."""
 
     texts: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "conversation": ("gen_ai.conversation.id",),
@@ -36,7 +36,7 @@ class GenAI(Dialect):
     costs = ("operation.cost", "gen_ai.usage.cost")
 
     def kind(self, span: Span) -> Kind | None:
-        """Return the kind of the operation; spans of early versions have names only."""
+        """Return the kind of the operation; spans of early versions only have names."""
         about = span.attributes
         operation = about.get("gen_ai.operation.name")
         if isinstance(operation, str):
@@ -99,7 +99,7 @@ class GenAI(Dialect):
         return found
 
     def tool_name(self, span: Span) -> str | None:
-        """Return the attribute, else the tool in the span's name."""
+        """Return the attribute, or else the tool in the span's name."""
         _, _, name = span.name.partition("execute_tool ")
         return span.text("gen_ai.tool.name") or name or None
 
@@ -116,7 +116,7 @@ class GenAI(Dialect):
 
 
 def _before_answer(messages: list[SpanMessage] | None) -> History | None:
-    """Return a conversation up to its last message of the user."""
+    """Return a conversation up to its last user message."""
     if messages is None:
         return None
     last = max((place for place, msg in enumerate(messages) if msg.role == "user" and msg.text), default=-1)
@@ -135,7 +135,7 @@ _ROLES: Final[Mapping[str, str]] = {
 
 
 class GenAIEvents(Dialect):
-    """Messages as events of before: one event a message, on the span, as a log record, or listed in an attribute."""
+    """Older conventions: one event per message, on the span, as a log record, or listed in an attribute."""
 
     def _events(self, span: Span) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for event in span.events:

@@ -1,4 +1,4 @@
-"""Runs from spans: read, joined, grouped by conversation, and written one by one."""
+"""Runs from spans: read, joined, grouped by conversation, and converted one by one."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from noetic_nb.items._messages.message import shown
 from noetic_nb.runs import Run
 from noetic_nb.runs._load import MAX_BYTES
 
-# Large enough that a span that is cut by the end of a piece, and read twice, is one of thousands.
+# Large, so that few spans are cut by the end of a piece and parsed twice.
 _PIECE: Final = 1 << 20
 _LONGEST_RECORD: Final = 64 * 2**20
-# Longer than any escape or literal that the end of a piece may cut in two.
+# Longer than any escape or literal that the end of a piece may split.
 _NEAR_END: Final = 64
 _GZIP: Final = b"\x1f\x8b"
 _BLANK: Final = " \t\r\n"
-# Containers around spans and log records, by the names of the SDK's JSON, OTLP's JSON and protobuf's.
+# Containers of spans and log records, by their names in the SDK's JSON, OTLP's JSON and protobuf.
 _AROUND: Final = keys(
     "resourceSpans resource_spans scopeSpans scope_spans instrumentationLibrarySpans resourceLogs resource_logs"
     " scopeLogs scope_logs"
@@ -44,7 +44,7 @@ _SPANS: Final = "spans"
 _LOGS: Final = frozenset(["logs", "logRecords", "log_records"])
 _CONTAINERS: Final = _AROUND | _LOGS | {_SPANS}
 _DEEPEST: Final = 16
-# A span of a trace may stand anywhere in a file, so that no run of it is known to be complete before its end.
+# A trace's spans may be anywhere in a file, so no run is known to be complete before the end.
 _TOO_LARGE: Final = (
     "Split it so that each trace stays whole, and read the folder of its parts with nn.import_runs: "
     'docs/behaviour/interop.md, "Large files of spans".'
@@ -52,11 +52,11 @@ _TOO_LARGE: Final = (
 
 
 def read_records(source: Any, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[str, Any]]:
-    """Yield ``("span", value)`` and ``("log", value)`` of a path, JSON text, a document or an iterable of spans.
+    """Yield ``("span", value)`` and ``("log", value)`` from a path, JSON text, a document or an iterable of spans.
 
-    Only text that is given here may name a file: text inside a file or a document is data (`records_of`). Raises
-    `NoeticError` ``invalid_run_file``, with the place, for a damaged, cut off or too large one; where each document
-    has lines of its own, a damaged one is ``("damaged", error)``, and the next one follows.
+    Only text given here may name a file; text inside a file or document is data (`records_of`). Raises `NoeticError`
+    ``invalid_run_file``, with the position, for a damaged, truncated or too large source. If each document has its own
+    lines, a damaged one gives ``("damaged", error)`` and reading goes on.
     """
     if isinstance(source, os.PathLike) or (isinstance(source, str) and not _is_json(source)):
         yield from _file(Path(source), max_bytes)
@@ -65,7 +65,7 @@ def read_records(source: Any, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[s
 
 
 def records_of(data: Any, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[str, Any]]:
-    """Yield the records of JSON text, a document or an iterable of spans, as `read_records` does; no file is opened."""
+    """Yield the records of JSON text, a document or an iterable of spans, as `read_records` does, but open no file."""
     if isinstance(data, str | bytes | bytearray):
         text = data if isinstance(data, str) else bytes(data).decode("utf-8", "replace")
         yield from _Text(io.StringIO(text), "The source", None, max_bytes).records()
@@ -97,7 +97,7 @@ def _given(value: Any, kind: str, depth: int) -> Iterator[tuple[str, Any]]:
     """Yield the records of parsed documents and live objects."""
     if depth > _DEEPEST:
         return
-    if isinstance(value, str) and _is_json(value):  # what `to_json` of a span returns
+    if isinstance(value, str) and _is_json(value):  # the result of a span's `to_json`
         yield from records_of(value)
     elif isinstance(value, Mapping) and not is_container(value):
         yield ("log" if kind in _LOGS else "span"), value
@@ -116,13 +116,13 @@ def _given(value: Any, kind: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 def is_container(value: Mapping[str, Any]) -> bool:
     """Tell whether a mapping holds spans or log records."""
-    if "spanId" in value or "context" in value:  # a span, which nearly all of them are
+    if "spanId" in value or "context" in value:  # a span, the most frequent case
         return False
     return not _CONTAINERS.isdisjoint(value)
 
 
 class _Text:
-    """JSON text read piece by piece: containers are walked through, one span at a time is parsed."""
+    """JSON text read in pieces: containers are traversed, and one span at a time is parsed."""
 
     def __init__(self, file: Any, name: str, path: str | None, max_bytes: int) -> None:
         self.file, self.name, self.path, self.max_bytes = file, name, path, max_bytes
@@ -142,13 +142,13 @@ class _Text:
         ) from cause
 
     def more(self) -> bool:
-        """Read another piece; False at the end."""
+        """Read another piece; False at the end of the file."""
         if self.ended:
             return False
         held = len(self.buffer) - self.at
         if held >= _LONGEST_RECORD:
             self.fail(f"a record is longer than {_LONGEST_RECORD:,} characters", is_last=True)
-        # As much again as is held: a long record is not read over and over in small pieces.
+        # Read as much again as is held, so that a long record is not parsed repeatedly in small pieces.
         piece = self.file.read(max(_PIECE, held))
         if not piece:
             self.ended = True
@@ -160,7 +160,7 @@ class _Text:
         return True
 
     def peek(self) -> str:
-        """Return the next character that is not blank, "" at the end."""
+        """Return the next non-blank character, "" at the end."""
         while True:
             buffer, at = self.buffer, self.at
             while at < len(buffer) and buffer[at] in _BLANK:
@@ -189,12 +189,12 @@ class _Text:
             except RecursionError as error:
                 self.fail("its JSON is nested too deep", error)
             except json.JSONDecodeError as error:
-                # A fault far from the end of the piece is none of the cut: more text does not mend it.
+                # An error far from the end of the piece is not caused by the cut, so reading more would not help.
                 is_cut = len(self.buffer) - error.pos < _NEAR_END or error.msg.startswith("Unterminated")
                 if is_cut and self.more():
                     continue
                 self.fail(f"it is truncated or not JSON ({error.msg})", error)
-            # A number that touches the end of a piece may go on in the next.
+            # A number at the end of a piece may continue in the next.
             if end == len(self.buffer) and not isinstance(found, dict | list | str) and self.more():
                 continue
             self.at = end
@@ -207,13 +207,13 @@ class _Text:
                 yield from self.walk(_SPANS, 0)
                 documents += 1
             except NoeticError as error:
-                # Text of one document is damaged as a whole; of many the next one begins on a line of its own.
+                # A single damaged document is lost as a whole; of several, the next one begins on its own line.
                 if self.is_last or not (self.next_document() or documents):
                     raise
                 yield "damaged", error
 
     def next_document(self) -> bool:
-        """Go to the next line that begins an object; False at the end."""
+        """Go to the next line that begins an object; False at the end of the file."""
         while (found := self.buffer.find("\n{", self.at)) < 0:
             self.at = max(self.at, len(self.buffer) - 1)
             if not self.more():
@@ -223,7 +223,7 @@ class _Text:
         return True
 
     def walk(self, key: str, depth: int) -> Iterator[tuple[str, Any]]:
-        """Yield the records of the value that comes next, which is called `key`."""
+        """Yield the records of the next value, which is named `key`."""
         if depth > _DEEPEST:
             self.fail("it is nested too deep")
         opening = self.peek()
@@ -240,7 +240,7 @@ class _Text:
             self.at += 1
             return
         while True:
-            # Parsed whole where it is a span; an element of a list of documents is a container again.
+            # A span is parsed whole; an element of a list of documents is another container.
             if key in _AROUND:
                 yield from self.walk(key, depth + 1)
             else:
@@ -285,11 +285,11 @@ class _Text:
 
 
 FORMATS: Final = ("otel",)
-# What stands near the beginning of a file of spans, and of no other.
+# Found near the start of span files only.
 _SIGNS: Final = re.compile(
     rb'"resource_?(?:Spans|spans|Logs|logs)"\s*:|"spans"\s*:\s*\[\s*\{|"context"\s*:\s*\{[^{}]*"trace_id"|"traceId"\s*:'
 )
-# What stands beside one of these in traces of MLflow and Langfuse.
+# Found together with one of these in traces of MLflow and Langfuse.
 _OTHER_SIGNS: Final = re.compile(
     rb'"mlflow\.[\w.]+"\s*:|"(?:trace|request)_metadata"\s*:\s*\{|"(?:observations|[pP]arentObservationId)"\s*:'
 )
@@ -297,7 +297,7 @@ _HEAD: Final = 1 << 16
 
 
 def is_span_file(path: Path) -> bool:
-    """Tell whether a file begins as those that hold spans; damage is found when it is read."""
+    """Tell whether a file begins like a file of spans; damage is found when it is read."""
     try:
         with regular_file(path, MAX_BYTES) as file:
             head = file.read(_HEAD)
@@ -340,25 +340,25 @@ def _records_of_lines(document: Document) -> Iterator[tuple[str, Any]]:
 
 
 def runs_from_spans(spans_or_path: Any, *, logs: Iterable[Any] | str | PathLike[str] = ()) -> tuple[Run, ...]:
-    """Read the spans of anybody's agents.
+    """Read the spans of any agent as runs.
 
     Parameters
     ----------
     spans_or_path : path-like, str, mapping or iterable
-        A file (OTLP JSON, the SDK's JSON, a document or a line each, plain or gzipped), its text or its parsed content, or
-        spans: objects of the SDK, or what their ``to_json`` returns.
+        A file (OTLP JSON or the SDK's JSON, one document or one per line, plain or gzipped), its text or parsed
+        content, or spans: objects of the SDK, or the results of their ``to_json``.
     logs : iterable or path-like
-        Log records that belong to them, in the same forms, where they are not in the file.
+        Log records of these spans, in the same forms, if they are not in the file.
 
     Returns
     -------
     tuple of Run
-        One for each conversation id, else for each trace that holds a model or tool call; without secrets.
+        One per conversation id, or else per trace with a model or tool call; redacted.
 
     Raises
     ------
     NoeticError
-        ``invalid_run_file``, with ``path`` and ``index``, for what is damaged, cut off, too large or no span.
+        ``invalid_run_file``, with ``path`` and ``index``, for damaged, truncated, too large or spanless data.
 
     References
     ----------
@@ -422,7 +422,7 @@ def runs_of(
     about: Callable[[span_tree.Conversation], Mapping[str, Any]] = lambda _: {"source": "otel"},
     notes: Iterable[tuple[int, dict[str, Any]]] = (),
 ) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for each run of spans; `about` returns its meta, `notes` are parts without a place, by span."""
+    """Yield a reader for each run of spans; `about` returns its meta, `notes` lists unmapped parts by span."""
     whole, unmapped = span_tree.joined(spans, records)
     by_place: dict[int, list[dict[str, Any]]] = {}
     for place, entry in (*unmapped, *notes):
@@ -432,7 +432,7 @@ def runs_of(
     others = [entry for place, entries in by_place.items() if place not in placed for entry in entries]
     for conversation in found:
         strange = [entry for span in conversation.spans for entry in by_place.get(span.place, ())] + others
-        others = []  # of spans that belong to no run: they are listed once
+        others = []  # of spans outside any run: listed once
         yield partial(_run, conversation, strange, about)
 
 

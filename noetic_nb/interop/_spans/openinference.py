@@ -1,4 +1,4 @@
-"""OpenInference's conventions: messages flattened into numbered attributes, and values in and out of every span."""
+"""OpenInference's conventions: messages as flat numbered attributes, and input and output values on every span."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from noetic_nb.items._messages.usage_fields import USAGE
 _KINDS: Final[Mapping[str, Kind]] = meanings(
     model="LLM", tool="TOOL", agent="AGENT", other="CHAIN", memory="RETRIEVER", check="GUARDRAIL EVALUATOR"
 )
-# No message list is longer; a hostile index must not make a reader allocate.
+# No message list is longer; a hostile index must not cause a huge allocation.
 _MOST_MESSAGES: Final = 100_000
 _PARAMS: Final = ("temperature", "top_p", "max_tokens", "max_completion_tokens")
 
 
 def nested(span: Span, prefix: str) -> list[dict[str, Any]] | None:
-    """Return numbered attributes below a prefix as mappings, in the order of their numbers; None without any."""
+    """Return numbered attributes below a prefix as mappings, in order of their numbers; None if there are none."""
     found: dict[int, dict[str, Any]] = {}
     start = len(prefix)
     for key, value in span.attributes.items():
@@ -38,7 +38,7 @@ _PART: Final = re.compile(r"(?:message\.)?contents\.(\d{1,6})\.message_content\.
 
 
 def _message(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message of numbered attributes as a chat message."""
+    """Return numbered attributes as a chat message."""
     made: dict[str, Any] = {}
     calls: dict[int, dict[str, Any]] = {}
     parts: dict[int, dict[str, Any]] = {}
@@ -71,7 +71,7 @@ def messages(span: Span, prefix: str, role: str) -> list[SpanMessage] | None:
 
 
 def by_name(value: Any, parameters: Any = None) -> dict[str, Any] | None:
-    """Return ``{"args": [...], "kwargs": {...}}`` as arguments by name; None for anything else."""
+    """Return ``{"args": [...], "kwargs": {...}}`` as arguments by name; None for any other value."""
     if not isinstance(value, Mapping) or not isinstance(value.get("kwargs"), Mapping) or "args" not in value:
         return None
     given = value["args"] if isinstance(value["args"], list) else []
@@ -93,12 +93,12 @@ class OpenInference(Dialect):
     costs = ("llm.cost.total",)
 
     def kind(self, span: Span) -> Kind | None:
-        """Return the kind that is written on the span."""
+        """Return the kind that the span states."""
         kind = span.attributes.get("openinference.span.kind")
         return None if not isinstance(kind, str) else _KINDS.get(kind.upper(), "other")
 
     def inputs(self, span: Span) -> History | None:
-        """Return the messages that were sent; of an agent the task it was given."""
+        """Return the messages that were sent, or the task of an agent."""
         found = messages(span, "llm.input_messages.", "user")
         if found is not None:
             return History(found)
@@ -141,7 +141,7 @@ class OpenInference(Dialect):
         return span.attributes.get("output.value") if self.kind(span) == "tool" else None
 
     def tool_name(self, span: Span) -> str | None:
-        """Return the attribute, else the name of the span."""
+        """Return the attribute, or else the name of the span."""
         return span.text("tool.name", "tool_call.function.name") or (span.name if self.kind(span) == "tool" else None)
 
     def params(self, span: Span) -> Mapping[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Messages on spans, whichever way they are written, as blocks: texts, thoughts, calls and results."""
+"""Messages on spans, in any notation, as blocks: texts, reasoning, calls and results."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _THOUGHTS: Final = frozenset(["reasoning", "thinking", "reasoning_text"])
 _WORDS: Final = _THOUGHTS | {"text", "input_text", "output_text"}
 _CALL_KEYS: Final = frozenset(["toolUse", "function_call", "functionCall"])
 _WRAPPERS: Final = _CALL_KEYS | {"toolResult", "function_response", "functionResponse", "reasoningContent"}
-# How a text begins that is a list of blocks.
+# The start of a text that is a JSON list of blocks.
 _BLOCKS: Final = ('[{"text"', '[{"toolUse"', '[{"toolResult"', '[{"type"', '[{"reasoningContent"')
 _LONGEST_LITERAL: Final = 100_000
 
 
 @dataclass(slots=True)
 class Text:
-    """Words, or thoughts."""
+    """Text, or reasoning."""
 
     text: str
     is_thought: bool = False
@@ -41,7 +41,7 @@ class Text:
 
 @dataclass(slots=True)
 class Call:
-    """A call that a model made; `arguments` as they were written."""
+    """A call made by a model; `arguments` as written."""
 
     call_id: str | None
     name: str
@@ -50,7 +50,7 @@ class Call:
 
 @dataclass(slots=True)
 class Result:
-    """The result of a tool; `failed` is None if it is not known."""
+    """The result of a tool; `failed` is None if unknown."""
 
     call_id: str | None
     name: str | None
@@ -63,13 +63,13 @@ _MEDIA: Final = ("image", "audio", "video", "file", "document", "media", "blob",
 
 @dataclass(slots=True)
 class Other:
-    """A block that has no place in a run."""
+    """A block that a run has no place for."""
 
     value: Any
 
     @property
     def label(self) -> str:
-        """Its stand-in where a message has nothing else: the kind of a picture or a file, "" for other blocks."""
+        """Its placeholder in a message without other content: the kind of an image or file, "" for other blocks."""
         kind = self.value.get("type") if isinstance(self.value, Mapping) else None
         is_media = isinstance(kind, str) and any(name in kind for name in _MEDIA)
         return f"[{str(kind)[:50]}]" if is_media else ""
@@ -82,13 +82,13 @@ class SpanMessage:
     role: Role
     blocks: list[Text | Call | Result | Other] = field(default_factory=list)
     finish: str | None = None
-    name: str | None = None  # of the participant; on spans of ours the author, such as ``layer:notes``
+    name: str | None = None  # of the participant; on our own spans the author, such as ``layer:notes``
     is_known: bool = True
-    """Whether it has a role that is known: of another one nobody knows whose words these are."""
+    """Whether its role is a known one; otherwise the author is unknown."""
 
     @property
     def origin(self) -> Origin | None:
-        """Its author, where its role does not say it."""
+        """Its author, if the role does not imply it."""
         if not self.is_known:
             return MODEL
         is_author = self.name is not None and self.name.partition(":")[0] in ORIGIN_KINDS
@@ -96,7 +96,7 @@ class SpanMessage:
 
     @property
     def text(self) -> str:
-        """The words, without thoughts; of a message without any the kinds of its pictures and files."""
+        """The text, without reasoning; if there is none, the kinds of its images and files."""
         words = "".join([block.text for block in self.blocks if type(block) is Text and not block.is_thought])
         return words or "".join([block.label for block in self.blocks if type(block) is Other])
 
@@ -126,7 +126,7 @@ def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
     """Read messages from a list of them, one of them, or text; None for an empty value."""
     if isinstance(value, str):
         value = parsed(value)
-    if type(value) is list and (not value or (type(value[0]) is dict and "role" in value[0])):  # as nearly all are
+    if type(value) is list and (not value or (type(value[0]) is dict and "role" in value[0])):  # the usual case
         return _each(value, role)
     if value is None or value == "":
         return None
@@ -161,13 +161,13 @@ def _is_message(value: Any) -> bool:
 
 def _made(role: str, blocks: list[Any], finish: Any = None, **about: Any) -> SpanMessage:
     known = ROLES.get(role, "user")
-    # Results may come in a message of the user, as some APIs have it.
+    # Some APIs put results in a user message.
     if known == "tool" and Result not in map(type, blocks):
         blocks = [Result(None, None, "".join([block.text for block in blocks if type(block) is Text]))]
     return SpanMessage(known, blocks, finish if isinstance(finish, str) and finish else None, **about)
 
 
-# A message with no other keys is wrapped in nothing, and has nothing beside its content.
+# A message with only these keys is not wrapped, and has nothing besides its content.
 OF_TODAY: Final = frozenset(["role", "parts", "content", "finish_reason"])
 
 
@@ -209,7 +209,7 @@ def _message(value: Mapping[str, Any], role: str) -> SpanMessage:
 
 def _unwrapped(value: Mapping[str, Any]) -> Mapping[str, Any]:
     kwargs = value.get("kwargs", value.get("data"))
-    if isinstance(kwargs, MAPPINGS) and ("lc" in value or "type" in value):  # a dump of LangChain
+    if isinstance(kwargs, MAPPINGS) and ("lc" in value or "type" in value):  # a LangChain dump
         value = {**kwargs, "type": kwargs.get("type", value.get("type"))}
     inner = value.get("message")
     if isinstance(inner, MAPPINGS) and "role" not in value:  # a choice
@@ -249,7 +249,7 @@ def _block(part: Any) -> Text | Call | Result | Other:
 
 
 def _wrapped(part: Mapping[str, Any], kind: str | None) -> Text | Call | Result | Other | None:
-    """Return a block that stands below a key that names its kind; None if it does not."""
+    """Return a block that is nested below the key of its kind; None if it is not."""
     if not _CALL_KEYS.isdisjoint(part):
         return _call(part.get("toolUse") or part.get("function_call") or part.get("functionCall") or part) or Other(
             part
@@ -311,7 +311,7 @@ def _text(value: Any) -> str | None:
 
 
 def result_of(value: Any) -> str:
-    """Return the result of a tool as the text that the model reads."""
+    """Return a tool's result as the text that the model reads."""
     if value is None or isinstance(value, str):
         return value or ""
     parts = value if isinstance(value, list | tuple) else None
@@ -326,7 +326,7 @@ def result_of(value: Any) -> str:
 
 
 def arguments_of(value: Any) -> Mapping[str, Any] | None:
-    """Return arguments as a mapping: they are one, its JSON, or its Python form; None for anything else."""
+    """Return arguments (a mapping, JSON or Python text) as a mapping; None for any other value."""
     if isinstance(value, MAPPINGS):
         return value
     if not isinstance(value, str) or value.lstrip()[:1] != "{":
@@ -341,6 +341,6 @@ def arguments_of(value: Any) -> Mapping[str, Any] | None:
 
 
 def words_of(messages: Iterable[SpanMessage] | None, role: str) -> str:
-    """Return the words that one party wrote."""
-    # What somebody else wrote in the name of a party is none of its words.
+    """Return the text that one role wrote."""
+    # Text that another author wrote in this role does not count.
     return "\n\n".join([msg.text for msg in messages or () if msg.role == role and msg.text and msg.origin is None])

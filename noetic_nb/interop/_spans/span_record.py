@@ -1,4 +1,4 @@
-"""One span or log record, in any form: the SDK's JSON, OTLP JSON, or live objects of the SDK."""
+"""One span or log record in any form: the SDK's JSON, OTLP JSON, or live SDK objects."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from noetic_nb._core.names import keys, meanings
 
 Data: TypeAlias = Mapping[str, Any]
 MAPPINGS: Final = (dict, Mapping)
-"""For `isinstance`: nearly all are dictionaries, and to ask for anything else takes ten times as long."""
+"""For `isinstance`: nearly all are dictionaries, and checking for `Mapping` alone takes ten times as long."""
 
-# What no reader looks at and what may be large: stack traces, schemas, and the state of a graph beside its messages.
+# Values that no reader uses and that may be large: stack traces, schemas, and a graph's state beside its messages.
 _UNREAD: Final = keys(
     "exception.stacktrace logfire.json_schema model_request_parameters gen_ai.tool.definitions gen_ai.tool.json_schema"
     " gen_ai.task.input gen_ai.task.output llm.tools"
@@ -37,7 +37,7 @@ class SpanEvent:
 
 @dataclass(slots=True)
 class Span:
-    """A span: ids in hex, times in nanoseconds since 1970, its status, its events and log records, its number in the source."""
+    """A span: hex ids, times in nanoseconds since 1970, status, events and log records, and its source position."""
 
     trace_id: str
     span_id: str
@@ -51,17 +51,17 @@ class Span:
     events: list[SpanEvent] = field(default_factory=list)
     place: int = 0
     before: Any = None
-    """The history that the model call before it was sent, where that is known: most calls are sent the same and more."""
+    """The history sent by the previous model call, if known: most calls send the same messages and a few more."""
 
     def given(self, *names: str) -> Any:
-        """Return the first of some attributes that is there."""
+        """Return the first of some attributes that is present."""
         for name in names:
             if name in self.attributes:
                 return self.attributes[name]
         return None
 
     def text(self, *names: str) -> str | None:
-        """Return the first of some attributes that is text and not empty."""
+        """Return the first of some attributes that is a non-empty text."""
         for name in names:
             value = self.attributes.get(name)
             if isinstance(value, str) and value:
@@ -71,7 +71,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """A log record that belongs to a span: an event of it that was sent apart."""
+    """A log record of a span: one of its events, sent apart."""
 
     trace_id: str
     span_id: str
@@ -79,7 +79,7 @@ class LogRecord:
 
 
 def span_record(value: Any, place: int) -> Span | None:
-    """Return a span in our form, None for an object that is not a span."""
+    """Return a span in our form, None if the object is not a span."""
     if isinstance(value, Mapping):
         if "spanId" in value or "span_id" in value or "traceId" in value:
             return _otlp(value, place)
@@ -127,7 +127,7 @@ def _otlp(value: Data, place: int) -> Span:
 
 
 def live_record(value: Any, place: int, around: Span | None = None) -> Span | None:
-    """Return an object of the SDK in our form, None for one without ids; `around` is the span around it, where that is known."""
+    """Return an SDK object in our form, None if it has no ids; `around` is the parent span, if known."""
     context = value.get_span_context()
     if context is None:
         return None
@@ -140,7 +140,7 @@ def live_record(value: Any, place: int, around: Span | None = None) -> Span | No
         parent_id = None if parent is None else f"{parent.span_id:016x}"
     status, failed, problem = getattr(value, "status", None), False, ""
     name = getattr(value, "name", "")
-    # Nearly all are unset, and the name of an enumeration takes as long to read as all else of a status.
+    # Nearly all are unset, and reading an enumeration's name takes as long as the rest of a status.
     if status is not None and not getattr(status, "is_unset", False):
         failed = getattr(getattr(status, "status_code", None), "name", None) == "ERROR"
         problem = _name(getattr(status, "description", None))
@@ -154,7 +154,7 @@ def live_record(value: Any, place: int, around: Span | None = None) -> Span | No
         failed,
         problem,
         _attributes(value.attributes),
-        # What the SDK gives out is a copy of a copy made under a lock: its own list says sooner that there are none.
+        # `events` returns a copy made under a lock; the internal list shows more cheaply whether there are any.
         [SpanEvent(_name(e.name), e.timestamp, _attributes(e.attributes)) for e in getattr(value, "events", ())]
         if getattr(value, "_events", True)
         else [],
@@ -166,7 +166,7 @@ _RECORD: Final = ("trace_id", "span_id", "body", "attributes", "timestamp", "obs
 
 
 def log_record(value: Any) -> LogRecord | None:
-    """Return a log record in our form; None for an object that is none, or belongs to no span."""
+    """Return a log record in our form; None if the object is not one, or belongs to no span."""
     if not isinstance(value, Mapping):
         record = getattr(value, "log_record", value)  # the SDK wraps records for its exporters
         if not hasattr(record, "attributes"):
@@ -209,7 +209,7 @@ def _name(value: Any) -> str:
 
 
 def _attributes(value: Any) -> Data:
-    """Return attributes as a mapping: they are one, or OTLP's list of pairs."""
+    """Return attributes, a mapping or OTLP's list of pairs, as a mapping."""
     if isinstance(value, MAPPINGS):
         return {key: inner for key, inner in value.items() if key not in _UNREAD and isinstance(key, str)}
     found: dict[str, Any] = {}
@@ -238,7 +238,7 @@ def _value(value: Any, depth: int = 0) -> Any:
         return None
     for name, inner in value.items():
         kind = _VALUES.get(name)
-        if kind == "int" or kind == "float":  # ints are written as text, since JSON's numbers are too small for them
+        if kind == "int" or kind == "float":  # ints are written as text, because JSON numbers lose precision
             try:
                 return int(inner) if kind == "int" else float(inner)
             except (ValueError, TypeError):
@@ -259,7 +259,7 @@ def _value(value: Any, depth: int = 0) -> Any:
 
 
 def _hex_id(value: Any, digits: int) -> str | None:
-    """Return an id as digits: it may have a prefix, be base64 as protobuf's JSON writes bytes, or be a number."""
+    """Return an id as hex digits; the given id may have a prefix, be base64 as in protobuf's JSON, or be a number."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return f"{value:0{digits}x}"
     if not isinstance(value, str) or not value:
@@ -271,7 +271,7 @@ def _hex_id(value: Any, digits: int) -> str | None:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raw = b""
-    # Whatever else it is, it is an id as long as it is the same everywhere.
+    # Any other format is fine as an id, as long as it is the same everywhere.
     return raw.hex() if len(raw) * 2 == digits else text[:64].encode("utf-8", "surrogatepass").hex()
 
 
@@ -285,7 +285,7 @@ def _time_ns(value: Any) -> int | None:
             except ValueError:
                 return None
             since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH
-            # In whole numbers: a float of seconds since 1970 has no nanoseconds.
+            # Integer arithmetic: a float of seconds since 1970 cannot resolve nanoseconds.
             return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
         return None

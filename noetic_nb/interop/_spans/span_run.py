@@ -1,4 +1,4 @@
-"""The run that the calls of a conversation make: items, calls, children; each thing once."""
+"""The run that the calls of a conversation form: items, calls and children, each written once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ABOUT: Final = ("gen_ai.memory.", "gen_ai.retrieval.", "gen_ai.data_source.")
 def run_of_execution(
     root: Execution, *, run_id: str, thread_id: str, meta: Mapping[str, Any], unmapped: Sequence[Mapping[str, Any]] = ()
 ) -> Run:
-    """Return the calls of a conversation as a run, without secrets; `meta` is known of it besides ("Spans" in interop.md)."""
+    """Return a conversation's calls as a redacted run; `meta` is added to it (see "Spans" in interop.md)."""
     redaction = Redaction()
     writer = RunWriter(redaction.text(thread_id), redaction)
     for entry in unmapped:
@@ -49,19 +49,19 @@ def _is_counted(use: ModelUse) -> bool:
 
 
 class RunWriter(TurnWriter):
-    """Writes executions as events; a result follows its call."""
+    """Writes executions as events; each result follows its call."""
 
     # Executions
 
     def write(self, root: Execution) -> None:
-        """Write a conversation from its beginning to its end."""
+        """Write a conversation from beginning to end."""
         log = Log(ev.Where(self.thread_id, f"{self.thread_id}/e0", 0), ContextTokens(self.counter))
         self.entries(log, root)
         self.release(log, None)
         self.end_turn(log, root)
 
     def entries(self, log: Log, execution: Execution) -> None:
-        """Write the events of an execution; a result follows its call, even where the clocks disagree."""
+        """Write the events of an execution; a result follows its call even if their clocks disagree."""
         for entry in execution.entries:
             if isinstance(entry, ModelUse):
                 for result in entry.inputs.results if entry.inputs is not None else ():
@@ -86,7 +86,7 @@ class RunWriter(TurnWriter):
                     self.tool(log, entry, execution, is_root)
 
     def entry(self, log: Log, entry: Any, execution: Execution, is_root: bool) -> None:
-        """Write one thing that happened."""
+        """Write one event."""
         if isinstance(entry, ModelUse) and not entry.is_summary:
             self.model(log, entry, execution, is_root)
         elif isinstance(entry, ToolUse):
@@ -101,7 +101,7 @@ class RunWriter(TurnWriter):
             self.beside(log, entry)
 
     def beside(self, log: Log, entry: Any) -> None:
-        """Write a span that is not a call: an operation of a memory, a plan, a check."""
+        """Write a span that is not a call: a memory operation, a plan or a check."""
         if isinstance(entry, ModelUse):
             self.summary(log, entry)
         elif isinstance(entry, CheckUse):
@@ -112,7 +112,7 @@ class RunWriter(TurnWriter):
             self.memory(log, entry)
 
     def release(self, log: Log, use: ModelUse | None) -> None:
-        """Write the items before the call that begins their turn; without a call they begin one themselves."""
+        """Write the items held back for the call that begins their turn; without a call they begin a turn."""
         held, self.held = self.held, []
         for entry, execution in held:
             if use is None:
@@ -131,7 +131,7 @@ class RunWriter(TurnWriter):
             return
         if log.length == 0:
             self.seed(log, use, execution, is_root)
-        if log.waiting and use.inputs is not None:  # else nobody needs what the tools answered
+        if log.waiting and use.inputs is not None:  # otherwise the answers of the tools are not needed
             for result in use.inputs.results:
                 self.answered(log, result, execution, is_root)
         self.open_turn(log, execution, use, is_root, use)
@@ -149,7 +149,7 @@ class RunWriter(TurnWriter):
             elif item["type"] == "message":
                 text += item_text(item)
         step = self.called(log, use, appended, sent, "tool_calls" if calls else None)
-        self.events.insert(mark, step)  # the call stands before its items, as in runs of our own
+        self.events.insert(mark, step)  # the call precedes its items, as in our own runs
         log.steps += 1
         if use.model and use.model != "unknown":
             self.models[step.model] = None
@@ -160,9 +160,9 @@ class RunWriter(TurnWriter):
             turn.calls.append(step)
             turn.has_usage = turn.has_usage or use.usage is not None
         if use.outputs is not None:
-            # Text beside a call is no answer yet: the model goes on after the result.
+            # Text beside a call is not the answer: the model continues after the result.
             log.answer = None if calls or (use.error is not None and not text) else text
-        if log.issued:  # nothing was read ahead of a call that is written alone
+        if log.issued:  # a call that is written alone has not been read ahead
             for made in [made for msg in outputs for made in msg.calls]:
                 key = made.call_id or ""
                 log.issued[key] = log.issued.get(key, 1) - 1
@@ -170,7 +170,7 @@ class RunWriter(TurnWriter):
                     self.tool(log, late, execution, is_root)
 
     def sent(self, log: Log, use: ModelUse) -> int:
-        """Return the tokens of the context of a call, 0 where its own count is used."""
+        """Return the tokens of a call's context, or 0 if its own count is used."""
         self.counter.model = self.counter.model or self.redaction.text(use.model or "unknown")
         return 0 if _is_counted(use) or use.outputs is None else log.context.sent()
 
@@ -183,7 +183,7 @@ class RunWriter(TurnWriter):
         finish: Any = None,
         purpose: Literal["agent", "summary", "judge"] = "agent",
     ) -> ev.ModelCalled:
-        """Return a model call as an event; `sent` is an estimate, for a count that nobody tells."""
+        """Return a model call as an event; `sent` is the estimate for a missing count."""
         usage: Mapping[str, int] = use.usage or {}
         if not _is_counted(use):
             usage = self.estimate(usage, sent, 0 if use.outputs is None else log.context.written(items))
@@ -207,7 +207,7 @@ class RunWriter(TurnWriter):
         )
 
     def summary(self, log: Log, use: ModelUse) -> None:
-        """Write a call that made a summary, and the compaction that put the summary in place of the conversation."""
+        """Write a call that made a summary, and the compaction that replaced the conversation with it."""
         self.at(use.span.end_ns if use.span.end_ns is not None else use.span.start_ns)
         text = self.redaction.text("".join([msg.text for msg in use.outputs or ()]))
         items = (text_message("assistant", (output_text(text),)),) if text else ()
@@ -220,17 +220,17 @@ class RunWriter(TurnWriter):
             log.context.reset(kept, None)
 
     def estimate(self, usage: Mapping[str, int], sent: int, made: int) -> Mapping[str, int]:
-        """Return the usage of a call, with estimates of the missing counts."""
+        """Return the usage of a call, with missing counts estimated."""
         self.estimated |= {"input_tokens", "output_tokens"} - usage.keys()
         return {"input_tokens": sent, "output_tokens": made, **usage}
 
     def seed(self, log: Log, use: ModelUse, execution: Execution, is_root: bool) -> None:
-        """Write the log before the first call: the system prompt, and an earlier conversation."""
+        """Write the log before the first call: the system prompt and an earlier conversation."""
         if use.system:
             text = self.redaction.text(use.system)
             if is_root and self.policy is None:
                 self.policy = text
-            # A turn begins with its agent, and nothing before it may come later.
+            # A turn begins when its agent does, and nothing before it may have a later time.
             self.at((execution.invocations.get(id(use), (None, False))[0] or use.span).start_ns)
             self.append(log, [text_message("system", (input_text(text),))], "seed")
         if not is_root:
@@ -240,7 +240,7 @@ class RunWriter(TurnWriter):
         self.append(log, self.message_items(log, inputs[: last + 1], use.span), "seed")
 
     def answered(self, log: Log, result: Result, execution: Execution, is_root: bool) -> None:
-        """Settle a call that the model has read the result of: by its span, else by the text that the model read."""
+        """Settle a call whose result the model has read: by its span, or else by that result's text."""
         key = result.call_id
         if key is None:
             key = next((known for known, item in log.waiting.items() if result.name in (None, item["name"])), None)
@@ -272,7 +272,7 @@ class RunWriter(TurnWriter):
         self.settle(log, event)
 
     def settle(self, log: Log, event: ev.ToolCalled) -> None:
-        """Write a tool call that has its result."""
+        """Write a tool call together with its result."""
         self.events.append(event)
         self.append(log, [call_output(event.call_id, event.output)], "tool")
         log.answer = None
@@ -280,7 +280,7 @@ class RunWriter(TurnWriter):
             self.turn.tools += 1
 
     def tool(self, log: Log, use: ToolUse, execution: Execution, is_root: bool) -> None:
-        """Write a tool call that is on a span."""
+        """Write a tool call recorded by a span."""
         log.done.add(id(use))
         span = use.span
         self.open_turn(log, execution, use, is_root)
@@ -289,7 +289,7 @@ class RunWriter(TurnWriter):
         if key is None:
             self.at(span.start_ns)
             if args is None and use.given not in (None, ""):
-                args = {"input": use.given}  # a tool of one argument, given its bare value
+                args = {"input": use.given}  # a tool with one argument, given as a bare value
             item = self.call_item(log, use.call_id, use.name, args)
             key = next(known for known, each in log.waiting.items() if each is item)
             self.append(log, [item], "model")
@@ -307,7 +307,7 @@ class RunWriter(TurnWriter):
         output = self.redaction.text(output or "")
         failed = use.failed or (answer is not None and answer.failed is True)
         error = use.error or output or "failed"
-        # An error that only repeats its class says less than what the model read of it.
+        # An error that only repeats its class says less than the output that the model read.
         if use.error is not None and use.error == use.error_type and output:
             error = output
         if args is None and is_known:
@@ -329,7 +329,7 @@ class RunWriter(TurnWriter):
         )
 
     def waiting_for(self, log: Log, use: ToolUse) -> str | None:
-        """Return the call that a span settles: of its id, else the first of its name, best with the same arguments."""
+        """Return the call that a span settles: by id, or else the first of its name, ideally with equal arguments."""
         if use.call_id is not None:
             return use.call_id if use.call_id in log.waiting else None
         same = [key for key, item in log.waiting.items() if item["name"] == use.name]
@@ -341,7 +341,7 @@ class RunWriter(TurnWriter):
         return same[0] if same else None
 
     def child(self, log: Log, execution: Execution) -> None:
-        """Write an agent that another one started, with a log of its own."""
+        """Write an agent that another one started, with its own log."""
         span = execution.span
         assert span is not None
         self.children += 1
@@ -388,7 +388,7 @@ class RunWriter(TurnWriter):
         )
 
     def memory(self, log: Log, span: Span) -> None:
-        """Write an operation of somebody's memory as a call of the layer that is its store."""
+        """Write an operation of an external memory as a call of a layer named after its store."""
         operation = span.attributes.get("gen_ai.operation.name", "retrieval")
         store = span.text(*_STORES) or ("retrieval" if operation == "retrieval" else "memory")
         found = nested(span, "retrieval.documents.") or parsed(span.attributes.get("gen_ai.retrieval.documents"))
@@ -411,7 +411,7 @@ class RunWriter(TurnWriter):
         )
 
     def plan(self, log: Log, span: Span) -> None:
-        """Write how an agent planned, as a step; the model calls of the plan stand before it."""
+        """Write an agent's planning as a step; the model calls of the plan come before it."""
         self.plans += 1
         name = self.redaction.text(span.text("gen_ai.agent.name") or span.name or "plan")
         step = (name, "plan", f"/plan#{self.plans}")
@@ -423,7 +423,7 @@ class RunWriter(TurnWriter):
         )
 
     def check(self, log: Log, use: CheckUse) -> None:
-        """Write a guardrail as a decision and an evaluator as a grade of the last answer; its model calls judge."""
+        """Write a guardrail as a decision, an evaluator as a grade of the last answer; its model calls are judges."""
         span, clean = use.span, self.redaction.text
         at, took = self.at(span.end_ns), self.duration(span) or 0.0
         for call in use.calls:

@@ -1,4 +1,4 @@
-"""Spans as trees: parents, conversations, calls and checks; and the events on spans that our exporter wrote."""
+"""Spans as trees: parents, conversations, calls and checks; and the events that our exporter stored on spans."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from noetic_nb.runs._run import Run
 
 
 def is_own(span: Span) -> bool:
-    """Tell whether a span is one of ours."""
+    """Tell whether our exporter wrote a span."""
     return "noetic.event" in span.attributes or "noetic.started" in span.attributes
 
 
@@ -70,7 +70,7 @@ def _entries(span: Span) -> Iterator[Any]:
             yield parsed(span.attributes[name])
 
 
-# The conventions name the kind of span and no field for its verdict: these are the names in use.
+# The conventions define this kind of span but no field for its verdict; these names are in use.
 _PASSED: Final = ("passed", "pass", "allowed", "valid", "is_safe", "safe")
 _STOPPED: Final = ("blocked", "flagged", "triggered", "tripwire_triggered", "rejected", "denied", "failed")
 _REASONS: Final = ("reason", "explanation", "message", "detail", "details", "guidance", "label")
@@ -80,14 +80,14 @@ _BAD_WORDS: Final = ("fail", "block", "den", "flag", "reject", "unsafe", "false"
 
 @dataclass(slots=True)
 class CheckUse:
-    """A guardrail or an evaluator at work, with the model calls that it made."""
+    """A run of a guardrail or an evaluator, with the model calls that it made."""
 
     span: Span
     calls: list[ModelUse] = field(default_factory=list)
 
     @property
     def is_guardrail(self) -> bool:
-        """Whether it decides on an action, else it grades an answer."""
+        """Whether it decides on an action; otherwise it grades an answer."""
         return self.span.attributes.get("openinference.span.kind") == "GUARDRAIL"
 
     def _values(self) -> Iterator[tuple[str, Any]]:
@@ -100,7 +100,7 @@ class CheckUse:
                 yield from ((str(key), value) for key, value in found.items())
 
     def is_passed(self) -> bool | None:
-        """Return whether a guardrail let the action pass, or None if its span does not say."""
+        """Return whether a guardrail allowed the action, or None if its span does not say."""
         for name, value in self._values():
             if isinstance(value, bool) and name in (*_PASSED, *_STOPPED):
                 return value if name in _PASSED else not value
@@ -110,14 +110,14 @@ class CheckUse:
         return True if said.startswith(_GOOD_WORDS) else None
 
     def reason(self) -> str | None:
-        """Return the words of a verdict."""
+        """Return the explanation of a verdict."""
         for name, value in self._values():
             if name in _REASONS and isinstance(value, str) and value:
                 return value
         return self.span.text("output.value")
 
     def scores(self) -> list[tuple[str, float]]:
-        """Return the grades of an evaluator by name; a truth value is 1 or 0."""
+        """Return an evaluator's grades by name; a bool becomes 1 or 0."""
         found: list[tuple[str, float]] = []
         for each in nested(self.span, "evaluations.") or ():
             score = money(each.get("evaluation.score"))
@@ -133,17 +133,17 @@ class CheckUse:
 
 
 _Key: TypeAlias = tuple[str, str]
-# Work beside the calls of an agent, which a run has no event for.
+# Operations that a run has no event for.
 NO_PLACE: Final = frozenset(["embeddings", "embedding", "rerank", "reranker", "decision", "prompt"])
-# No framework nests deeper; a hostile chain of parents must not cost its square.
+# No framework nests deeper; a hostile chain of parents must not cost quadratic time.
 DEEPEST: Final = 512
 
 
 def joined(spans: Iterable[Span], logs: Iterable[LogRecord]) -> tuple[list[Span], list[tuple[int, dict[str, Any]]]]:
-    """Return spans once each, with their log records among their events, and the list of oddities.
+    """Return unique spans, with their log records among their events, and the list of irregularities.
 
-    Of a span that was sent twice the later one counts: it has ended, or has more on it. Two spans of one id that have
-    different names are both kept. Log records of a model call whose span is missing stand for it.
+    If a span was sent twice, the later one is used: it has ended, or has more data. Two spans with the same id but
+    different names are both kept. Log records of a model call whose span is missing replace it.
     """
     found: dict[_Key, Span] = {}
     unmapped: list[tuple[int, dict[str, Any]]] = []
@@ -171,7 +171,7 @@ def joined(spans: Iterable[Span], logs: Iterable[LogRecord]) -> tuple[list[Span]
 
 @dataclass(slots=True)
 class Conversation:
-    """The spans of one run, by start."""
+    """The spans of one run, ordered by start."""
 
     name: str | None
     spans: list[Span] = field(default_factory=list)
@@ -182,7 +182,7 @@ def _start(span: Span) -> tuple[int, int]:
 
 
 def conversations(spans: list[Span]) -> list[Conversation]:
-    """Return the conversations that hold a call: by the outermost id that is named around a span, else by trace."""
+    """Return the conversations that contain a call: by the outermost id named around a span, or else by trace."""
     by_key = {(span.trace_id, span.span_id): span for span in spans}
     names: dict[_Key, str | None] = {}
     own = {key: conversation_of(span) for key, span in by_key.items()}
@@ -200,7 +200,7 @@ def conversations(spans: list[Span]) -> list[Conversation]:
         )
         for each in reversed(chain):
             above = names[each] = above or own[each]
-    # What stands above or beside the spans that name a conversation belongs to it where its trace knows only one.
+    # Spans above or beside those that name a conversation belong to it if their trace names only one.
     of_trace: dict[str, dict[str, None]] = {}
     for (trace_id, _), name in names.items():
         if name is not None:
@@ -221,7 +221,7 @@ def conversations(spans: list[Span]) -> list[Conversation]:
 
 @dataclass(slots=True)
 class Execution:
-    """An agent at work: its calls, the call from outside of each, other spans in it; `where` is known once it is written."""
+    """A run of an agent: its calls, the call that started each, and other spans; `where` is set when it is written."""
 
     name: str
     span: Span | None = None
@@ -233,7 +233,7 @@ class Execution:
 
 
 class _Tree:
-    """Spans of one conversation with the spans around each."""
+    """The spans of one conversation, each with the spans around it."""
 
     def __init__(self, spans: list[Span]) -> None:
         self.by_key = {(span.trace_id, span.span_id): span for span in spans}
@@ -243,7 +243,7 @@ class _Tree:
         return self.kinds[span.trace_id, span.span_id]
 
     def above(self, span: Span) -> list[Span]:
-        """Return the spans around one, innermost first; a circle of parents ends where it closes."""
+        """Return the spans around a span, innermost first; a cycle of parents ends where it closes."""
         found: list[Span] = []
         seen = {span.span_id}
         while span.parent_id is not None and span.parent_id not in seen and len(found) < DEEPEST:
@@ -259,8 +259,8 @@ class _Tree:
 def executions(spans: list[Span]) -> Execution:
     """Return the calls of a conversation, each once, in the agents that made them.
 
-    An agent is a child where a tool of another agent called it, or where it stands inside one that has calls of its own.
-    Agents that follow each other inside of a mere wrapper share one execution, as in a handoff.
+    An agent is a child if a tool of another agent called it, or if it is nested in an agent that has calls of its own.
+    Agents that follow each other inside a mere wrapper share one execution, as in a handoff.
     """
     tree = _Tree(spans)
     uses: dict[_Key, Any] = {}
@@ -286,13 +286,13 @@ def executions(spans: list[Span]) -> Execution:
         outer = _same_call(kind, chains[key], tree)
         if outer is not None:
             nested.setdefault((outer.trace_id, outer.span_id), []).append(key)
-    # Inner ones first, so that three spans of one call become one.
+    # Innermost first, so that three spans of one call become one.
     for key, inner in sorted(nested.items(), key=lambda pair: -len(tree.above(tree.by_key[pair[0]]))):
         known = [each for each in inner if each in uses]
         if key not in uses:
             continue
         if isinstance(uses[key], ModelUse) and len(known) > 1:
-            del uses[key]  # a total of several calls
+            del uses[key]  # the total of several calls
             continue
         for each in known:
             if isinstance(uses[key], ModelUse) or _is_one_tool(uses[key], uses[each]):
@@ -311,7 +311,7 @@ def _same_call(kind: Kind, chain: list[Span], tree: _Tree) -> Span | None:
 
 
 def _check_around(chain: list[Span], uses: dict[_Key, Any], tree: _Tree) -> CheckUse | None:
-    """Return the outermost guardrail or evaluator around a span: its calls are no work of the agent."""
+    """Return the outermost guardrail or evaluator around a span: its calls are not part of the agent's work."""
     outer = next((span for span in reversed(chain) if tree.kind(span) == "check"), None)
     found = None if outer is None else uses.get((outer.trace_id, outer.span_id))
     return found if isinstance(found, CheckUse) else None
@@ -365,7 +365,7 @@ def _placed(tree: _Tree, uses: dict[_Key, Any], chains: dict[_Key, list[Span]]) 
         place.entries.append(use)
         if place is root:
             place.invocations[id(use)] = invocation_of(chains[key])
-    # An agent that was run and made no call that is on a span has answered all the same.
+    # An agent that ran without a recorded call still gave an answer.
     for span in tree.by_key.values():
         if tree.kind(span) == "agent" and span not in root.agents and not tree.above(span):
             root.agents.append(span)
@@ -374,7 +374,7 @@ def _placed(tree: _Tree, uses: dict[_Key, Any], chains: dict[_Key, list[Span]]) 
 
 
 def _place_nodes(tree: _Tree, root: Execution, children: Mapping[tuple[int, _Key], Execution]) -> None:
-    """Give spans that are no calls to their agents; spans inside of a call or around a turn are left out."""
+    """Assign spans that are not calls to their agents; spans inside a call or around a turn are left out."""
     for key, span in tree.by_key.items():
         operation = (span.text("gen_ai.operation.name", "openinference.span.kind", "llm.request.type") or "").lower()
         if tree.kinds[key] not in ("agent", "other") or span.end_ns is None or operation in NO_PLACE:
@@ -390,17 +390,17 @@ def _place_nodes(tree: _Tree, root: Execution, children: Mapping[tuple[int, _Key
 
 
 def _place(span: Span, tree: _Tree) -> tuple[int, int]:
-    """Return the place of a span in time: a plan is known when it has ended, behind the calls inside of it."""
+    """Return the position of a span in time: a plan counts from its end, after the calls inside it."""
     return (span.end_ns or _start(span)[0], span.place) if tree.kind(span) == "plan" else _start(span)
 
 
 def agent_name(span: Span) -> str:
-    """Return the name of an agent, or of the span that stands for one."""
+    """Return the name of an agent, or of the span that represents one."""
     return first("agent_name", span) or first("tool_name", span) or span.name or "agent"
 
 
 def invocation_of(chain: list[Span]) -> tuple[Span | None, bool]:
-    """Return the outermost span that is an agent at work, and whether that is sure: nodes of a graph are named so too."""
+    """Return the outermost span of an agent, and whether it surely is one: graph nodes have such names too."""
     for span in reversed(chain):
         if kind_of(span) == "agent" or span.attributes.get("gen_ai.operation.name") == "invoke_workflow":
             return span, True

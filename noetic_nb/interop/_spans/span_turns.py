@@ -1,4 +1,4 @@
-"""The turns of a run that is made of spans: begin and end, items, clock, unmapped values; and its spans that are no calls."""
+"""The turns of a run made from spans: bounds, items, clock and unmapped values; and its spans that are not calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from noetic_nb.runs._conversation_texts import ChosenCounter, ContextTokens
 
 
 class _Part(NamedTuple):
-    """The events of one turn, or of one child: those from `first` to before `last`, and their times."""
+    """The events of one turn or child, from `first` up to but not including `last`, and their times."""
 
     where: ev.Where
     first: int
@@ -34,7 +34,7 @@ class _Part(NamedTuple):
 
 
 def with_nodes(events: Sequence[ev.RunEvent], root: Execution, redaction: Redaction) -> list[ev.RunEvent]:
-    """Return the events of a recording with a step for each node, but for nodes whose times are not those of their turn."""
+    """Return the events of a recording with a step for each node, except nodes with times outside their turn."""
     found: list[tuple[int, float, int, int, ev.RunEvent]] = []
     times = [event.t_ms for event in events]
     parts: dict[ev.Where | None, list[_Part]] = {}
@@ -59,7 +59,7 @@ def with_nodes(events: Sequence[ev.RunEvent], root: Execution, redaction: Redact
             took, status = ((node.end_ns or 0) - (node.start_ns or 0)) / _NS_PER_MS, "error" if node.failed else "ok"
             found.append((begun, start, 1, depth, ev.StepStarted(part.where, start, name, "node", path)))
             ended = ev.StepEnded(part.where, end, name, "node", path, took, status, error)  # type: ignore[arg-type]
-            # What ends where another begins does so first, unless it began there itself.
+            # A span that ends where another begins is ended first, unless it also began there.
             found.append((done, end, 0 if end > start else 2, -depth, ended))
     merged: list[ev.RunEvent] = []
     before = 0
@@ -84,14 +84,14 @@ def _parts(events: Sequence[ev.RunEvent]) -> Iterator[_Part]:
         if isinstance(event, ev.TurnStarted | ev.ChildStarted):
             begun[where] = at + 1
         elif isinstance(event, ev.ItemsAppended) and event.origin == "user" and begun.get(where) == at:
-            begun[where] = at + 1  # a message and its turn are not parted
+            begun[where] = at + 1  # a message stays together with its turn
         elif isinstance(event, ev.TurnCompleted | ev.ChildEnded) and where in begun:
             first = begun.pop(where)
             yield _Part(where, first, at, events[first - 1].t_ms, event.t_ms)
 
 
 def _name(span: Span) -> str:
-    """Return the name of a node, without the operation that stands in front of it."""
+    """Return the name of a node, without the operation before it."""
     operation = span.text("gen_ai.operation.name")
     name = span.name.removeprefix(f"{operation} ") if operation else span.name
     return name or "node"
@@ -99,21 +99,21 @@ def _name(span: Span) -> str:
 
 _NS_PER_MS: Final = 1_000_000
 ESTIMATED: Final = ("t_ms", "input_tokens", "output_tokens", "status")
-# What is listed as unmapped of one source; a hostile one may hold nothing else.
+# The limit of unmapped values listed per source; a hostile source may contain nothing else.
 _MOST_UNMAPPED: Final = 1_000
 _MOST_VALUE: Final = 2_000
 
 
 @dataclass(slots=True)
 class Log:
-    """The log of one execution while it is written."""
+    """The log of one execution while it is being written."""
 
     where: Where
     context: ContextTokens
     length: int = 0
     steps: int = 0
     answer: str | None = None
-    # Calls that have no result yet, by the id on the spans; each with its own id, its name and its arguments.
+    # Calls without a result, by the id on their spans; each with its own id, name and arguments.
     waiting: dict[str, Item] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
     results: dict[str, deque[Result]] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Log:
 
 @dataclass(slots=True)
 class _Turn:
-    """The turn that is open."""
+    """The open turn."""
 
     started_ms: float
     trace_id: str
@@ -140,7 +140,7 @@ class _Turn:
 
 
 class TurnWriter:
-    """Writes executions as events: holds the clock, the turn that is open, and the unmapped values."""
+    """Writes executions as events; holds the clock, the open turn, and the unmapped values."""
 
     def __init__(self, thread_id: str, redaction: Redaction) -> None:
         self.thread_id, self.redaction = thread_id, redaction
@@ -155,11 +155,11 @@ class TurnWriter:
         self.turn: _Turn | None = None
         self.turns = self.calls = self.children = self.plans = 0
         self.held: list[tuple[Any, Execution]] = []
-        """What came before the call that begins its turn, and is not a call."""
+        """Entries, other than calls, that came before the call that begins their turn."""
         self.now = 0.0
 
     def meta(self) -> dict[str, Any]:
-        """Return the meta of the run besides its events."""
+        """Return the meta of the run, apart from its events."""
         return {
             "created_ms": self.events[0].t_ms if self.events else 0.0,
             "model": next(iter(self.models), None),
@@ -172,16 +172,16 @@ class TurnWriter:
         }
 
     def note(self, entry: Mapping[str, Any]) -> None:
-        """List a value that cannot be mapped."""
+        """List a value that has no place in a run."""
         if len(self.unmapped) < _MOST_UNMAPPED:
             self.unmapped.append(self.redaction.data(dict(entry)))
 
     def skip(self, span: Span, what: str, value: object, **more: str) -> None:
-        """List the part of a span that cannot be mapped."""
+        """List a part of a span that has no place in a run."""
         self.note({"place": f"span {span.place}", "what": what, "value": str(value)[:_MOST_VALUE], **more})
 
     def at(self, time_ns: int | None) -> float:
-        """Return a time that is not before the last one: clocks of several machines disagree, a run goes forward."""
+        """Return a time not before the last one: clocks of several machines disagree, but a run goes forward."""
         if time_ns is None or time_ns / _NS_PER_MS < self.now:
             if time_ns is None:
                 self.estimated.add("t_ms")
@@ -190,7 +190,7 @@ class TurnWriter:
         return self.now
 
     def duration(self, span: Span) -> float | None:
-        """Return how long a span took, in milliseconds; None if its times do not say."""
+        """Return the duration of a span in milliseconds; None if its times are missing."""
         if span.start_ns is None or span.end_ns is None or span.end_ns < span.start_ns:
             return None
         return (span.end_ns - span.start_ns) / _NS_PER_MS
@@ -198,7 +198,7 @@ class TurnWriter:
     # Items
 
     def append(self, log: Log, items: Sequence[Item], origin: Any) -> tuple[Item, ...]:
-        """Add items, which are without secrets, to a log; return them with their ids."""
+        """Add redacted items to a log; return them with their ids."""
         if not items:
             return ()
         where, start = log.where, log.length
@@ -213,7 +213,7 @@ class TurnWriter:
         return appended
 
     def call_item(self, log: Log, call_id: str | None, name: str, arguments: Any) -> Item:
-        """Make a call, without secrets, with an id that no other call of the log has, and wait for its result."""
+        """Make a redacted call with an id that is unique in the log, and wait for its result."""
         self.calls += 1
         given = call_id or f"call_{self.calls}"
         own, number = given, 1
@@ -233,7 +233,7 @@ class TurnWriter:
         return item
 
     def message_items(self, log: Log, messages: Iterable[SpanMessage], span: Span, before: int = 0) -> list[Item]:
-        """Return messages as items of a log, so many behind its end, without secrets; their calls wait for their results."""
+        """Return messages as redacted items, to be placed `before` items after the log's end; calls await results."""
         items: list[Item] = []
         for msg in messages:
             items += self._items_of(log, msg, span, log.length + before + len(items))
@@ -260,9 +260,7 @@ class TurnWriter:
             elif block.call_id in log.waiting:
                 output = clean(block.output)
                 later.append(call_output(log.waiting.pop(block.call_id)["callId"], output))
-        if not parts and (
-            label := "".join([each.label for each in others])
-        ):  # a picture alone is a message all the same
+        if not parts and (label := "".join([each.label for each in others])):  # an image alone is a message too
             parts.append((output_text if msg.role == "assistant" else input_text)(clean(label)))
         where = {"item": f"{log.where.execution_id}/i{start + len(items)}"} if parts else {}
         for each in others:
@@ -279,7 +277,7 @@ class TurnWriter:
     # Turns
 
     def open_turn(self, log: Log, execution: Execution, entry: Any, is_root: bool, use: ModelUse | None = None) -> None:
-        """Begin a turn where this entry is of another one than the last."""
+        """Begin a turn if this entry belongs to another turn than the last."""
         if not is_root:
             return
         asked = use.inputs.asked if use is not None and use.inputs is not None else []
@@ -311,7 +309,7 @@ class TurnWriter:
         self.begin_turn(log, span, invocation, asked, _users(use))
 
     def is_early(self, execution: Execution, entry: Any) -> bool:
-        """Tell whether a turn begins here that only a later call can name the question of."""
+        """Tell whether a turn begins here whose query only a later call can supply."""
         span: Span = entry if isinstance(entry, Span) else entry.span
         invocation, is_sure = execution.invocations.get(id(entry), (None, False))
         turn = self.turn
@@ -322,7 +320,7 @@ class TurnWriter:
         return not is_same and not (is_sure and invocation is not None)
 
     def begin_turn(self, log: Log, span: Span, invocation: Span | None, asked: list[SpanMessage], users: int) -> None:
-        """Begin a turn with the user's message; where no call has it, with the input of the agent."""
+        """Begin a turn with the user's message, or the input of the agent if no call has it."""
         self.turns += 1
         log.where = Where(self.thread_id, f"{self.thread_id}/e{self.turns}", self.turns)
         log.steps, log.answer = 0, None
@@ -339,14 +337,14 @@ class TurnWriter:
         self.append(log, items, "user")
 
     def end_turn(self, log: Log, execution: Execution) -> None:
-        """End the turn that is open, unless its agent is still at work."""
+        """End the open turn, unless its agent is still running."""
         turn = self.turn
         if turn is None:
             return
         self.turn = None
         agents = [span for span in execution.agents if span.trace_id == turn.trace_id]
         roots = turn.roots or agents[:1]
-        # What stands around the agents of a workflow knows neither their answer nor their totals.
+        # The spans around the agents of a workflow know neither their answer nor their totals.
         sources = [*roots, *agents] if len(roots) == 1 and roots[0] not in agents else roots
         answer = log.answer
         if answer is None:
@@ -355,15 +353,15 @@ class TurnWriter:
                 answer = self.redaction.text(answer)
                 self.append(log, [text_message("assistant", (output_text(answer),))], "model")
         if any(root.end_ns is None for root in roots):
-            return  # it is still running
+            return  # still running
         end_ns = max([root.end_ns or 0 for root in roots], default=0)
         failed = any(root.failed for root in roots)
         costs = [each.cost for each in turn.calls if each.cost is not None]
         sent: int | None = sum(each.input_tokens for each in turn.calls)
         made: int | None = sum(each.output_tokens for each in turn.calls)
-        if not turn.has_usage:  # the totals of agents count only where their calls do not
+        if not turn.has_usage:  # the totals of agents are used only if their calls have no usage
             totals = next((found for root in sources if (found := first("usage", root))), None) or {}
-            if not turn.calls:  # nobody counted, which is not that nothing was spent
+            if not turn.calls:  # not counted, which does not mean that nothing was spent
                 sent = made = None
             sent, made = totals.get("input_tokens", sent), totals.get("output_tokens", made)
             if totals:
@@ -396,7 +394,7 @@ class TurnWriter:
 
 
 def _users(use: ModelUse | None) -> int:
-    """Return how many messages of the user were sent."""
+    """Return the number of user messages that were sent."""
     messages = use.inputs.messages if use is not None and use.inputs is not None else []
     return sum(1 for msg in messages if msg.role == "user" and msg.text)
 

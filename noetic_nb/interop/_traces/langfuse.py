@@ -1,4 +1,4 @@
-"""Traces of Langfuse with their observations, one or a list of them, and observations alone, as its API and exports give them."""
+"""Langfuse traces with their observations, singly or in a list, or observations alone, as from its API and exports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WHOLE: Final = (
 _COUNTED: Final = ("input", "prompt", "cache", "output", "completion", "reason", "total", "unit")
 _STORED: Final = ("creation", "write", "ephemeral")
 _CALL_ID: Final = ("tool_call_id", "toolCallId", "gen_ai.tool.call.id")
-# Read here, sums and prices of others, or numbers of the service's own tables.
+# Keys read here, derived sums and prices, and numbers of the service's own tables.
 _TRACE: Final = keys(
     "id timestamp name input output sessionId userId metadata tags environment release version observations",
     "scores latency totalCost htmlPath public bookmarked projectId createdAt updatedAt externalId",
@@ -61,7 +61,7 @@ def _is_ours(entry: Mapping[str, Any]) -> bool:
 
 
 def _camel(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record with the names of the API: the SDK's objects and exports have others."""
+    """Return a record with the API's key names; the SDK's objects and exports use others."""
     return {re.sub(r"_([a-z])", lambda match: match[1].upper(), str(key)): value for key, value in entry.items()}
 
 
@@ -116,7 +116,7 @@ def _observe(trace: Trace, entry: Mapping[str, Any], top: str | None) -> None:
     trace_id = text_of(entry.get("traceId")) or text_of(entry["id"])
     name, kind = text_of(entry.get("name")) or str(entry["type"]).lower(), _KINDS.get(str(entry["type"]), "other")
     metadata = mapping(parsed(entry.get("metadata")))
-    attributes = mapping(parsed(metadata.get("attributes")))  # of OpenTelemetry's spans
+    attributes = mapping(parsed(metadata.get("attributes")))  # of OpenTelemetry spans
     output = entry.get("output")
     made = trace.add(
         Record(
@@ -128,7 +128,7 @@ def _observe(trace: Trace, entry: Mapping[str, Any], top: str | None) -> None:
             entry.get("startTime"),
             entry.get("endTime"),
             parsed(entry.get("input")),
-            # Text that holds JSON is the result of a tool as the model read it, unless it is text written as JSON.
+            # JSON text is a tool's result as the model read it, unless it is a JSON string.
             parsed(output) if kind != "execute_tool" or str(output)[:1] == '"' else output,
             _error(entry),
             text_of(entry.get("sessionId")),
@@ -160,7 +160,7 @@ def _observe(trace: Trace, entry: Mapping[str, Any], top: str | None) -> None:
 
 
 def _usage(entry: Mapping[str, Any]) -> dict[str, int] | None:
-    """Return the tokens of a generation: of any names that hold "input" or "output", as the service adds them up."""
+    """Return a generation's tokens: all names containing "input" or "output" are summed, as the service does."""
     given = mapping(parsed(entry.get("usageDetails"))) or mapping(parsed(entry.get("usage")))
     given = given or {key: entry[key] for key in _OLD if entry.get(key) is not None}
     given = {_OLD.get(str(key), str(key)): value for key, value in given.items()} if "promptTokens" in given else given
@@ -170,7 +170,7 @@ def _usage(entry: Mapping[str, Any]) -> dict[str, int] | None:
         return tokens(given)
     numbers = {str(key).lower(): known for key, value in given.items() if (known := count(value)) is not None}
     total = numbers.get("total", numbers.get("total_tokens", 0))
-    # Tokens that a service tier bills apart are no part of their own.
+    # Tokens that a service tier bills separately are already included.
     numbers = {key: value for key, value in numbers.items() if not key.endswith(("priority", "flex", "cost"))}
     read = {key: value for key, value in numbers.items() if _is(key, "input", "prompt", "cache")}
     made = {
@@ -179,7 +179,7 @@ def _usage(entry: Mapping[str, Any]) -> dict[str, int] | None:
     if not any([total, *read.values(), *made.values()]):
         return None
     whole = [sum([numbers.get(name, 0) for name in names]) for names in _WHOLE]
-    # The parts stand beside the rest, unless the total says that they are counted in it.
+    # The parts come in addition to the rest, unless the total shows that they are included in it.
     is_inside = total == sum(whole) != sum(read.values()) + sum(made.values())
     found = dict(zip(("input_tokens", "output_tokens"), whole, strict=True))
     if not is_inside:
@@ -193,7 +193,7 @@ def _usage(entry: Mapping[str, Any]) -> dict[str, int] | None:
 
 
 def _unit(usage: Mapping[str, Any]) -> str:
-    """Return the unit in which a generation was counted: older ones may be counted in characters."""
+    """Return the unit in which a generation was counted; older ones may be counted in characters."""
     return str(usage.get("unit") or "TOKENS")
 
 
@@ -206,7 +206,7 @@ def _cost(entry: Mapping[str, Any]) -> float | None:
     known = {key: found for key, value in details.items() if (found := number(value)) is not None}
     if known:
         return known.get("total", sum(known.values()))
-    # Without its parts a cost of 0 says that no price is known.
+    # A cost of 0 without its parts means that the price is unknown.
     return number(first_of(entry, "calculatedTotalCost", "totalCost", "totalPrice")) or None
 
 

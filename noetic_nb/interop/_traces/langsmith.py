@@ -1,4 +1,4 @@
-"""Runs of LangSmith: as its API lists them, a line each, nested in their parents, or as rows of a bulk export."""
+"""LangSmith runs: as listed by its API, one per line, nested in their parents, or as rows of a bulk export."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READS: Final = EVERYTHING
 _KINDS: Final = {"llm": "chat", "tool": "execute_tool", "retriever": "retrieval", "embedding": "embeddings"}
 _THREAD: Final = ("thread_id", "session_id", "conversation_id")
 _COSTS: Final = ("total_cost", "prompt_cost", "completion_cost")
-# Read here, sums of others, or numbers of the service's own tables.
+# Keys read here, derived sums, and numbers of the service's own tables.
 _KNOWN: Final = keys(
     "id name run_type start_time end_time inputs outputs error extra parent_run_id tags trace_id dotted_order",
     "status child_runs prompt_tokens completion_tokens total_tokens prompt_token_details completion_token_details",
@@ -27,7 +27,7 @@ _KNOWN: Final = keys(
     "session_name dangerously_allow_filesystem parent_dotted_order first_token_time",
 )
 _EXTRA: Final = keys("metadata invocation_params runtime tool_call_id options batch_size _non_serializable_keys")
-# Tags that LangChain gives to the steps of its chains and graphs.
+# Tags that LangChain adds to the steps of its chains and graphs.
 _STEPS: Final = ("seq:step:", "graph:step:", "map:key:", "langsmith:")
 _DEEPEST: Final = 200
 

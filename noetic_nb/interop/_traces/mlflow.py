@@ -1,4 +1,4 @@
-"""Traces of MLflow, of its third and second form: one, a list, a line each, or a table of `search_traces`."""
+"""MLflow traces in their third and second form: one, a list, one per line, or a table from `search_traces`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KINDS: Final = meanings(
 )
 _TYPE: Final = "mlflow.spanType"
 _SESSIONS: Final = ("mlflow.trace.session", "session.id")
-# Read here, copies and sums of others, or numbers of the service's own tables.
+# Keys read here, copies and sums, and numbers of the service's own tables.
 _INFO: Final = keys(
     "trace_id request_id trace_location experiment_id request_time timestamp_ms state status trace_metadata",
     "request_metadata tags assessments request_preview response_preview execution_duration execution_duration_ms",
@@ -55,7 +55,7 @@ def _is_ours(entry: Mapping[str, Any]) -> bool:
 
 
 def _whole(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a trace, which in a row of a table stands in a column of its own."""
+    """Return a trace, which a table row holds in a column of its own."""
     inner = plain(entry.get("trace"))
     entry = inner if isinstance(inner, Mapping) else entry
     return {**entry, "info": plain(entry.get("info")), "data": plain(entry.get("data"))} if "info" in entry else entry
@@ -77,7 +77,7 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
         return
     top = made[0]
     tags = info.get("tags")
-    if isinstance(tags, list):  # of the second form: pairs
+    if isinstance(tags, list):  # the second form: pairs
         tags = {str(mapping(each).get("key")): mapping(each).get("value") for each in tags}
     own = {str(key): value for key, value in mapping(tags).items() if not str(key).startswith("mlflow.")}
     trace.tell(top.trace, "tags", [f"{key}={value}" if value else key for key, value in own.items()])
@@ -105,7 +105,7 @@ def _span(trace: Trace, entry: Mapping[str, Any], session: str | None) -> Record
     base = span_record(entry, len(trace.records))
     if base is None:
         raise ValueError("a span needs its own id and the id of its trace")
-    # Values of attributes are JSON texts.
+    # Attribute values are JSON text.
     about = {key: parsed(value) for key, value in base.attributes.items()}
     inputs = about.get("mlflow.spanInputs")
     given = mapping(about.get("invocation_params"))

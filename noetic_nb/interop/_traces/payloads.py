@@ -1,4 +1,4 @@
-"""Requests and answers of models in traces, in the form of any provider or framework: messages, tokens, results of tools."""
+"""Model requests and answers in traces, in the form of any provider or framework: messages, tokens, tool results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CACHED: Final = ("cache_read_input_tokens", "cached_content_token_count", "cach
 _STORED: Final = ("cache_creation_input_tokens", "cache_write_tokens")
 _THOUGHT: Final = ("reasoning_tokens", "thoughts_token_count", "thoughtsTokenCount")
 _USAGES: Final = ("usage", "usage_metadata", "usageMetadata", "token_usage", "metrics")
-# What is read of requests and answers; tokens by kind are added below.
+# The keys that are read of requests and answers; tokens by kind are added below.
 PAYLOAD: Final = Keys(
     keys(
         _SENT, _SYSTEM, _KEPT, _FINISH, _READ, _WRITTEN, _CACHED, _STORED, _THOUGHT, _USAGES,
@@ -43,7 +43,7 @@ PAYLOAD: Final = Keys(
         "completion_token_details lc_source cache_read cache_creation cache_write cached cached_tokens",
         "cache_creation_tokens ephemeral_5m_input_tokens ephemeral_1h_input_tokens",
     ) - {"input", "inputs"},
-    # Pictures and files are listed with their items.
+    # Images and files are listed with their items.
     keys(
         "tools arguments args input inputs output outputs result",
         "image_url image source input_audio file inline_data inlineData file_data fileData",
@@ -66,12 +66,12 @@ _DEEPEST: Final = 8
 
 
 def first_of(value: Mapping[str, Any], *names: str) -> Any:
-    """Return the first of some keys that holds something."""
+    """Return the first of some keys with a non-empty value."""
     return next((found for name in names if (found := value.get(name)) not in (None, "", [], {})), None)
 
 
 def number(value: Any) -> float | None:
-    """Return an amount, which may be written as text."""
+    """Return a number, which may be written as text."""
     if (isinstance(value, str) and len(value) < 40) or type(value).__name__ == "Decimal":
         try:
             value = float(value)
@@ -90,7 +90,7 @@ def plain(value: Any) -> Any:
         if callable(dump := getattr(value, name, None)):
             try:
                 return dump(**options)
-            except Exception:  # of an object of somebody else
+            except Exception:  # raised by an object of another package
                 continue
     return value
 
@@ -99,7 +99,7 @@ def plain(value: Any) -> Any:
 
 
 def sent(value: Any) -> list[dict[str, Any]]:
-    """Return the messages of a request, whose system prompt may stand apart."""
+    """Return the messages of a request, whose system prompt may be separate."""
     value = parsed(value)
     if not isinstance(value, Mapping) or _is_message(value):
         return _messages(value, "user")
@@ -110,7 +110,7 @@ def sent(value: Any) -> list[dict[str, Any]]:
 
 
 def _words(value: Mapping[str, Any]) -> str:
-    """Return a mapping of no known form as text: its only text, else its JSON."""
+    """Return a mapping of unknown form as text: its only text, or else its JSON."""
     held = [each for each in value.values() if each not in (None, "", [], {})]
     if len(held) == 1 and isinstance(held[0], str):
         return held[0]
@@ -130,10 +130,10 @@ def _messages(value: Any, role: str, depth: int = 0) -> list[dict[str, Any]]:
     if not isinstance(value, list | tuple) or depth > _DEEPEST:
         return []
     value = [each if isinstance(each, str | list | tuple) else plain(each) for each in value]
-    if len(value) == 2 and isinstance(value[0], str) and value[0] in ROLES:  # a pair of LangChain
+    if len(value) == 2 and isinstance(value[0], str) and value[0] in ROLES:  # a LangChain pair
         return _messages(value[1], value[0], depth + 1)
     if value and not any(isinstance(each, list | tuple) or _names_itself(each) for each in value):
-        if all(isinstance(each, str) for each in value):  # prompts, or the texts of one
+        if all(isinstance(each, str) for each in value):  # prompts, or the texts of one message
             return [made for each in value for made in _messages(each, role)]
         return [{"role": role, "content": list(value)}]  # parts of one message
     return [made for each in value for made in _messages(each, role, depth + 1)]
@@ -148,12 +148,12 @@ def _names_itself(value: Any) -> bool:
 
 
 def _kind(value: Mapping[str, Any], name: str = "type") -> str:
-    """Return the type or role of a message, "" for one that is not text."""
+    """Return the type or role of a message, "" if it is not text."""
     return kind if isinstance(kind := value.get(name), str) else ""
 
 
 def _message(value: Mapping[str, Any], role: str) -> dict[str, Any]:
-    """Return a message with the keys that count: one of an API, an item of Responses, or a dump of LangChain."""
+    """Return a message with the relevant keys, from an API message, a Responses item or a LangChain dump."""
     kind = _kind(value)
     inner = value.get("kwargs", value.get("data"))
     if isinstance(inner, Mapping) and ("lc" in value or "type" in value):
@@ -174,11 +174,11 @@ def _message(value: Mapping[str, Any], role: str) -> dict[str, Any]:
     said = _kind(value, "role")
     known = said if said in ROLES else kind if kind in ROLES else role
     beside = mapping(value.get("additional_kwargs"))
-    is_summary = beside.get("lc_source") == "summarization"  # in the name of the user
+    is_summary = beside.get("lc_source") == "summarization"  # in the user role
     if is_summary:
         known = "system"
     made = {name: each for name in _KEPT if (each := value.get(name) or beside.get(name)) is not None}
-    if is_summary or (said and said not in ROLES):  # these are not the words of the party in whose role they stand
+    if is_summary or (said and said not in ROLES):  # the author differs from the message's role
         made["name"] = "model"
     if isinstance(invalid := value.get("invalid_tool_calls"), list) and invalid:
         made["tool_calls"] = [*(made.get("tool_calls") or ()), *invalid]
@@ -188,7 +188,7 @@ def _message(value: Mapping[str, Any], role: str) -> dict[str, Any]:
 
 
 class Answer(NamedTuple):
-    """The messages of an answer, why it ended, and the model that gave it, or None if that is not said; its other choices."""
+    """The messages of an answer, its finish reason, its model (None if not given), and its other choices."""
 
     messages: list[dict[str, Any]] | None
     finish: str | None = None
@@ -197,7 +197,7 @@ class Answer(NamedTuple):
 
 
 def answered(value: Any) -> Answer:
-    """Return the answer in the response of a model; messages that were sent again with it are left out."""
+    """Return the answer in a model's response, without request messages that it repeats."""
     value = parsed(value)
     if value in (None, "", [], {}):
         return Answer(None)
@@ -205,7 +205,7 @@ def answered(value: Any) -> Answer:
         return Answer(_last(_messages(value, "assistant")))
     inner: Any = value
     others: list[Any] = []
-    for _ in range(_DEEPEST):  # choices, candidates and generations stand in lists, and some in lists of lists
+    for _ in range(_DEEPEST):  # choices, candidates and generations are in lists, some in nested lists
         if isinstance(inner, list | tuple) and inner:
             others += inner[1:]
             inner = inner[0]
@@ -236,7 +236,7 @@ def answered(value: Any) -> Answer:
 
 
 def _last(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages of the assistant at the end."""
+    """Return the assistant messages at the end."""
     start = len(messages)
     while start and ROLES.get(messages[start - 1]["role"]) == "assistant":
         start -= 1
@@ -244,7 +244,7 @@ def _last(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _places(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """Yield the mappings of a response that hold its facts, as providers and frameworks have it."""
+    """Yield the mappings of a response that hold its facts, for all providers and frameworks."""
     if isinstance(value, list | tuple) and value and depth < _DEEPEST:
         yield from _places(value[0], depth + 1)
     if not isinstance(value, Mapping) or depth > _DEEPEST:
@@ -269,12 +269,12 @@ def called(messages: list[dict[str, Any]] | None) -> Iterator[str]:
 
 
 def unread(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the path and the value of each part of a request or an answer that nobody reads."""
+    """Yield the path and value of each part of a request or an answer that no reader uses."""
     value = parsed(value)
     if isinstance(value, Mapping) and PAYLOAD.read.isdisjoint(value) and PAYLOAD.inside.isdisjoint(value):
-        return  # it is read as text
+        return  # read as text
     yield from PAYLOAD.unread(value)
-    # Elsewhere these are what a tool was given, and what it answered.
+    # Elsewhere these keys hold a tool's arguments and result.
     for name in (
         ("input", "inputs", "output", "outputs") if isinstance(value, Mapping) and not _is_message(value) else ()
     ):
@@ -285,7 +285,7 @@ def unread(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def usage_in(response: Any) -> dict[str, int]:
-    """Return the tokens that a response names, each by the first place that does."""
+    """Return the tokens that a response names, each from the first mapping that has it."""
     found: dict[str, int] = {}
     for place in _places(parsed(response)):
         for name in _USAGES:
@@ -295,7 +295,7 @@ def usage_in(response: Any) -> dict[str, int]:
 
 
 def tokens(value: Any) -> dict[str, int] | None:
-    """Return counted tokens by the names of `models.Usage`: of a provider, of LangChain, or as a service has made them alike."""
+    """Return token counts of a provider, of LangChain or in a service's own form, by the names of `models.Usage`."""
     value = mapping(value)
     read = next((name for name in _READ if count(value.get(name)) is not None), "")
     written = next((name for name in _WRITTEN if count(value.get(name)) is not None), "")
@@ -314,18 +314,18 @@ def tokens(value: Any) -> dict[str, int] | None:
     if cached is None and stored is None:
         cached, stored = _part(above, *_CACHED), _part(above, *_STORED)
         beside = (above.get("cache_read_input_tokens") or 0) + (above.get("cache_creation_input_tokens") or 0)
-        # Anthropic counts cached tokens beside the input, and names no total; services add it up.
+        # Anthropic counts cached tokens apart from the input and gives no total; services add them up.
         if read == "input_tokens" and ("total_tokens" not in above or above[read] < beside):
             apart = beside
     thought = _part(above, *_THOUGHT) if thought is None else thought
     made = usage_of(value, read=read, written=written, cached=cached, stored=stored, reasoning=thought, add=apart)
-    if made and written.startswith("candidates") and thought:  # Gemini counts thoughts beside the answer
+    if made and written.startswith("candidates") and thought:  # Gemini counts reasoning tokens apart from the answer
         made["output_tokens"] += thought
     return made
 
 
 def _part(values: Mapping[str, int], *names: str) -> int | None:
-    """Return the first of some counts; a service tier may stand before its name."""
+    """Return the first of some counts; the name may have a service tier as prefix."""
     for name in names:
         if (found := [each for key, each in values.items() if key in (name, f"flex_{name}", f"priority_{name}")]) != []:
             return sum(found)
@@ -341,7 +341,7 @@ def usage_attributes(usage: Mapping[str, int] | None) -> dict[str, int]:
 
 
 class Outcome(NamedTuple):
-    """The result of a tool: its text, and the facts that a message of LangChain has besides."""
+    """The result of a tool: its text, and further facts in a LangChain message."""
 
     text: str | None
     call_id: str | None = None
@@ -367,7 +367,7 @@ def outcome(value: Any) -> Outcome:
 
 
 def arguments(value: Any) -> Any:
-    """Return the arguments of a tool, without the wrapping of LangChain around their text."""
+    """Return the arguments of a tool, without LangChain's wrapping around a text."""
     value = parsed(value)
     if isinstance(value, Mapping) and value.keys() == {"input"} and str(value["input"]).lstrip()[:1] == "{":
         return value["input"]

@@ -1,4 +1,4 @@
-"""Records of a tracing service as spans, and the runs that they make."""
+"""Records of a tracing service as spans, and the runs made from them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from noetic_nb.runs import Run
 
 _PARAMS: Final = ("temperature", "top_p", "max_tokens", "seed")
 _RAISED: Final = re.compile(r"([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Timeout|Warning))\b(?::\s*)?")
-# Steps of LangChain that wrap others, and say nothing of an agent.
+# LangChain steps that only wrap others and do not represent an agent.
 _WRAPPERS: Final = ("Runnable", "Channel", "__")
-_SUMMARY: Final = "SummarizationMiddleware"  # the node of a graph in which LangChain summarises
-# What they are given and answer is kept as text.
+_SUMMARY: Final = "SummarizationMiddleware"  # the graph node in which LangChain summarises
+# Kinds whose inputs and outputs are kept as text.
 _TEXTS: Final = ("execute_tool", "retrieval", "embeddings", "evaluator", "guardrail", "rerank", "search_memory")
-# A line of its own, or a bad one, may stand before the first record.
+# A header line or a damaged one may precede the first record.
 _LOOKED_AT: Final = 10
 _TRACE: Final = "Traceback (most recent call last)"
 
@@ -55,24 +55,24 @@ class Record:
     params: Mapping[str, Any] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
     events: list[SpanEvent] = field(default_factory=list)
-    origin: str | None = None  # which part of LangChain made a call, where it is none of the agent's own
-    role: str | None = None  # the part that an agent plays, which those below it repeat
+    origin: str | None = None  # the part of LangChain that made a call, if not the agent itself
+    role: str | None = None  # the role of an agent, repeated by the records below it
 
 
 class Trace:
-    """The records of a document, further facts of each trace, and the parts that have no place."""
+    """The records of a document, further facts of each trace, and the parts without a place in a run."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.records: list[Record] = []
         self.about: dict[str, dict[str, Any]] = {}
         self.notes: list[tuple[Record, str, Any]] = []
-        # Records that cannot be read: where each stood, and behind how many records; what is wrong; the record.
+        # Unreadable records: the place, the number of records before it, the error, and the record.
         self.faults: list[tuple[str, int, Exception, Any]] = []
         self.place = ""
 
     def attempt(self, place: str, value: Any, read: Callable[..., Any], *more: Any) -> Any:
-        """Read a record, whose place is below that of the one around it: a bad one is noted, and spoils no other."""
+        """Read a record at a place relative to its parent's; a bad record is noted and does not affect others."""
         around, self.place = self.place, f"{self.place}.{place}" if self.place else place
         try:
             if isinstance(value, NoeticError):
@@ -93,7 +93,7 @@ class Trace:
         return made
 
     def tell(self, trace: str, name: str, value: Any) -> None:
-        """Keep a fact of a trace for the meta of its run: lists grow, mappings are joined, else the first counts."""
+        """Keep a fact of a trace for its run's meta: extend lists, merge mappings, keep the first of other values."""
         if value in NOTHING:
             return
         about = self.about.setdefault(trace, {})
@@ -109,13 +109,13 @@ class Trace:
                     )
 
     def rest(self, made: Record, value: Mapping[str, Any], known: frozenset[str], where: str = "") -> None:
-        """Note the keys of a record that nobody reads."""
+        """Note the keys of a record that no reader uses."""
         for key, inner in value.items():
             if key not in known and inner not in NOTHING:
                 self.notes.append((made, f"no place in a run: {where}{key}", inner))
 
     def payload(self, made: Record, value: Any, where: str) -> None:
-        """Note the parts of a request, an answer or its usage, at any depth, that nobody reads."""
+        """Note the parts of a request, an answer or its usage, at any depth, that no reader uses."""
         self.notes += [
             (made, f"no place in a run: {where}{path}", inner) for path, inner in payloads.PAYLOAD.unread(value)
         ]
@@ -123,7 +123,7 @@ class Trace:
     def runs(self) -> Iterator[Callable[[], Run]]:
         """Yield a reader for each run."""
         made = self.records
-        # Services list the newest first; of records that began together the earlier one stands first.
+        # Services list the newest first; of records that began together the earlier one comes first.
         times = [time for each in made if (time := _ns(each.start)) is not None]
         if times and times[0] > times[-1]:
             made = made[::-1]
@@ -133,7 +133,7 @@ class Trace:
         seen = set()
         for each, what, value in self.notes:
             note = {"what": what, "value": shown(value)}
-            # Of a constant that every record of a trace repeats one note is enough.
+            # One note is enough for a constant that every record of a trace repeats.
             if (key := (each.trace, str(note))) not in seen:
                 seen.add(key)
                 place = places[id(each)]
@@ -141,7 +141,7 @@ class Trace:
         by_trace = {each.trace: each for each in reversed(self.records)}
         for where, behind, error, value in self.faults if made else ():
             about = value if isinstance(value, Mapping) else {}
-            # Of its trace, as far as it names one that is there, else of that of the record before it.
+            # In the trace that it names, if that exists, or else in the trace of the record before it.
             near = by_trace.get(str(about.get("trace_id", about.get("traceId")))) or self.records[max(behind - 1, 0)]
             what = f"a record that cannot be read ({fault(error)})"
             kept = None if value is error else shown(value)
@@ -159,15 +159,15 @@ class Trace:
         }
         for each in made:
             above = None if each.parent is None else known.get((each.trace, each.parent))
-            # Functions are often recorded without saying that they are tools.
+            # Functions are often recorded without being marked as tools.
             if each.kind == "other" and above is not None and (each.trace, each.name) in issued:
                 each.kind = "execute_tool"
-            # Of a trace the top that was given something is one request.
+            # The root of a trace that has an input is one request.
             if each.kind == "other" and above is None and each.inputs not in NOTHING:
                 each.kind = "invoke_workflow"
         for each in made:
             for name in ("inputs", "outputs") if each.kind not in _TEXTS else ():
-                # What stands between the calls is not read: the calls have it, but for other keys.
+                # Inputs and outputs between calls are not read, because the calls repeat them, except for unknown keys.
                 rest = (payloads.PAYLOAD.unread if each.kind == "other" else payloads.unread)(getattr(each, name))
                 self.notes += [(each, f"no place in a run: {name}.{path}", inner) for path, inner in rest]
             if each.kind == "chat":
@@ -195,7 +195,7 @@ class Trace:
         return spans
 
     def meta(self, conversation: Conversation) -> dict[str, Any]:
-        """Return the facts of the traces of a conversation."""
+        """Return the facts of a conversation's traces."""
         found: dict[str, Any] = {}
         traces = list(dict.fromkeys(span.trace_id for span in conversation.spans))
         for trace in traces:
@@ -213,7 +213,7 @@ def _joined(known: Any, value: Any) -> Any:
 
 
 def _data(value: Any) -> Any:
-    """Return a fact as data, also where it holds objects."""
+    """Return a fact as data, even if it contains objects."""
     try:
         return json.loads(json.dumps(value, default=str, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
@@ -224,7 +224,7 @@ def _data(value: Any) -> Any:
 
 
 def entries(document: Document, *lists: str, places: Iterable[int] | None = None) -> Iterator[Any]:
-    """Yield the records of a document, or of its page below a key of `lists`; for a line that cannot be read its error."""
+    """Yield the records of a document, or of its page below a key of `lists`; an unreadable line gives its error."""
     data = document.data
     for place in (range(len(data)) if places is None else places) if document.by_line else ():
         try:
@@ -254,14 +254,14 @@ def _rows(value: Any, lists: tuple[str, ...]) -> Iterator[Any]:
 def readers(
     source: str, is_one: Callable[[Mapping[str, Any]], bool], add: Callable[..., Any], *lists: str
 ) -> tuple[Callable[[Document], bool], Callable[..., Iterator[Callable[[], Run]]]]:
-    """Return `looks_like` and `read` of a format, whose records `is_one` knows and `add` puts into their traces."""
+    """Return `looks_like` and `read` of a format; `is_one` recognises its records, `add` puts them into traces."""
 
     def looks_like(document: Document) -> bool:
         first = islice(entries(document, *lists), _LOOKED_AT)
         return any(isinstance(each, Mapping) and is_one(each) for each in first)
 
     def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
-        # Records of one run may stand anywhere in a file: of a large one those of one conversation are held at a time.
+        # A run's records may be anywhere in a file, so a large file is read conversation by conversation.
         for places in _conversations(document, source, add, lists) if document.is_large else (None,):
             yield from _read(document, source, add, lists, places)
 
@@ -271,7 +271,7 @@ def readers(
 def _conversations(
     document: Document, source: str, add: Callable[..., None], lists: tuple[str, ...]
 ) -> list[list[int]]:
-    """Return the places of the lines of each conversation."""
+    """Return the line numbers of each conversation."""
     groups: list[list[int]] = []
     group_of: dict[tuple[str, str | None], list[int]] = {}
     for place in range(len(document.data)):
@@ -281,7 +281,7 @@ def _conversations(
         names = [("trace", each.trace) for each in trace.records]
         names += [("thread", each.thread) for each in trace.records if each.thread is not None]
         known = [group_of[name] for name in dict.fromkeys(names) if name in group_of]
-        # What cannot be read stays with the line before it.
+        # Unreadable lines stay with the line before them.
         group = known[0] if known else groups[-1] if groups and not names else []
         if not any(group is each for each in groups[-1:]) and not known:
             groups.append(group)
@@ -310,7 +310,7 @@ def _read(
         found = list(trace.runs())
     except WRONG as error:
         raise refused(document, f"it does not follow its format ({fault(error)})", index=0) from error
-    if not found and trace.faults:  # nothing else is there to be read
+    if not found and trace.faults:  # no record is readable
         where, _, first, _ = trace.faults[0]
         if isinstance(first, NoeticError):
             raise first
@@ -320,12 +320,12 @@ def _read(
 
 
 def fault(error: Exception) -> str:
-    """Return an error in short."""
+    """Return an error as short text."""
     return f"{type(error).__name__}: {str(error)[:200]}"
 
 
 def text_of(value: Any) -> str | None:
-    """Return a text or id, None for an empty one and for any other value."""
+    """Return a text or id, None for an empty text and any other value."""
     if value in ("", None) or isinstance(value, list | tuple | Mapping | bool):
         return None
     return str(value)[:10_000]
@@ -335,7 +335,7 @@ def text_of(value: Any) -> str | None:
 
 
 def _ns(value: Any) -> int | None:
-    """Return a time as nanoseconds since 1970; a number says by its size which part of a second it counts."""
+    """Return a time as nanoseconds since 1970; the unit of a number is inferred from its size."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         for most, scale in ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (9e18, 1)):
             if 0 < value < most:
@@ -348,7 +348,7 @@ def _ns(value: Any) -> int | None:
 
 
 def problem(text: str | None) -> tuple[str, str | None]:
-    """Return the message of an error without its stack, and its class."""
+    """Return an error's message without its stack, and its class."""
     said, mark, stack = (text or "").partition(_TRACE)
     if mark and not said.strip():
         said = next((line for line in reversed(stack.splitlines()) if line.strip()), "")

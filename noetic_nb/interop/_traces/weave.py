@@ -1,4 +1,4 @@
-"""Calls of Weave, as its API and its client give them: a line each, a list, or a page."""
+"""Weave calls from its API or client: one per line, a list, or a page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from noetic_nb.items._messages.message import mapping, records
 
 FORMATS: Final = ("weave",)
 READS: Final = EVERYTHING
-# Of `attributes.weave.kind`, and of `attributes.type` as the integration of the OpenAI Agents SDK has it.
+# Values of `attributes.weave.kind`, and of `attributes.type` in the OpenAI Agents SDK integration.
 _KINDS: Final = meanings(
     chat="llm generation response",
     execute_tool="tool function",
@@ -59,13 +59,13 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
     inputs = {key: value for key, value in mapping(entry.get("inputs")).items() if key != "self"}
     output, error = entry.get("output"), text_of(entry.get("exception"))
     name = None
-    if op.startswith("langchain."):  # langchain.Tool.NAME, whose output is a record of its own
+    if op.startswith("langchain."):  # langchain.Tool.NAME, whose output is a separate record
         name, output = (
             text_of(attributes.get("lc_name")) or op.rpartition(".")[2],
             mapping(output).get("outputs", output),
         )
     said = mapping(output)
-    if op.startswith("openai_agent_"):  # the input is a name only, the output stands beside other facts
+    if op.startswith("openai_agent_"):  # the input is only a name, the output is among other facts
         name = text_of(entry.get("display_name"))
         inputs, output, error = {}, said.get("output"), error or text_of(said.get("error"))
     kind = _KINDS.get(str(own.get("kind") or attributes.get("type")).lower()) or _guessed(op, output)
@@ -117,14 +117,14 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
 
 
 def _guessed(op: str, output: Any) -> str:
-    """Return the kind of a call that does not name it: the calls of the packages of models are known by name or answer."""
+    """Return the kind of a call without one, guessed from the name or the answer of known model packages."""
     said = mapping(output)
     is_answer = first_of(said, *_ANSWERS) is not None or ("usage" in said and "model" in said)
     return "chat" if is_answer or op.lower().endswith(_OPS) else "other"
 
 
 def _sum(usage: Mapping[str, Any]) -> dict[str, int]:
-    """Return the tokens of all models of a call."""
+    """Return a call's tokens, summed over all models."""
     found: dict[str, int] = {}
     for value in usage.values():
         for name, known in (tokens(value) or {}).items():

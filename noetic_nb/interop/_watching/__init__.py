@@ -1,4 +1,4 @@
-"""Other people's agents while they work: spans that end become a run."""
+"""Observe other frameworks' agents while they run: their ended spans become a run."""
 
 from noetic_nb.interop._watching.processor import RunSpanProcessor, watch
 

@@ -1,4 +1,4 @@
-"""The spans of one trace that are open, and the calls that have ended and wait for their place in the run."""
+"""The open spans of a trace, and the ended calls that wait for their place in the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from noetic_nb.runs._conversation_texts import ContextTokens
 
 
 class LiveWriter(RunWriter):
-    """Writes a conversation as the reader of finished spans does, a few calls at a time."""
+    """Writes a conversation as the reader of finished spans does, but a few calls at a time."""
 
     def __init__(self, thread_id: str, redaction: Redaction) -> None:
         super().__init__(thread_id, redaction)
@@ -28,34 +28,34 @@ class LiveWriter(RunWriter):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a call that a model made has no result yet."""
+        """Whether a model's call has no result yet."""
         return bool(self.log.waiting)
 
     def call(self, use: Any, root: Execution) -> list[RunEvent]:
-        """Write a call that has ended, with nothing inside of it; returns its events."""
-        self.entry(self.log, use, root, True)  # nothing has to be read ahead of it
+        """Write an ended call that contains no other spans; return its events."""
+        self.entry(self.log, use, root, True)  # nothing has to be read ahead
         self.log.done.clear()
         return self._new_events()
 
     @property
     def is_answered(self) -> bool:
-        """Whether the turn that is open has its answer, where no agent is on a span whose end would end it."""
+        """Whether the open turn has its answer and no agent span whose end would end the turn."""
         turn = self.turn
         return turn is not None and turn.invocation is None and self.log.answer is not None and not self.log.waiting
 
     def take(self, root: Execution) -> list[RunEvent]:
-        """Write calls that have ended; returns their events."""
+        """Write calls that have ended; return their events."""
         log = self.log
         if len(root.entries) == 1 and not isinstance(root.entries[0], Execution):
             return self.call(root.entries[0], root)
         self.entries(log, root)
-        # What was read ahead of these calls is of no use to the next, and their numbers may come again.
+        # Data read ahead for these calls is useless for the next ones, and `id` values may be reused.
         for known in (log.results, log.by_id, log.issued, log.late, log.done):
             known.clear()
         return self._new_events()
 
     def finish_turn(self, agents: Iterable[Span]) -> list[RunEvent]:
-        """Complete the turn that is open; of `agents`, which have ended, the first that can answers where no call did."""
+        """Complete the open turn; if no call answered, the first of the ended `agents` with an output does."""
         self.release(self.log, None)
         self.end_turn(self.log, Execution("", agents=sorted(agents, key=lambda span: (span.start_ns or 0, span.place))))
         return self._new_events()
@@ -65,7 +65,7 @@ class LiveWriter(RunWriter):
         return found
 
     def news(self) -> dict[str, Any] | None:
-        """Return the meta of the conversation where it has changed since the last time."""
+        """Return the meta of the conversation if it has changed since the last call."""
         known = len(self.unmapped), len(self.estimated), len(self.models), self.params is None, self.policy is None
         if known == self._known:
             return None
@@ -75,20 +75,20 @@ class LiveWriter(RunWriter):
 
 
 CALLS: Final = ("model", "tool", "memory", "check")
-# Nothing of the agent ends so late that this many spans end before it: what waits longer is written as it is.
+# An agent's spans never end this far out of order: with more waiting, they are written in their current order.
 MOST_PENDING: Final = 1_000
 
 
 class Node:
-    """A span that began: its record, one object from beginning to end, and the ended spans inside that wait for its end."""
+    """A started span: its record, one object for its whole life, and the ended spans inside it that await its end."""
 
     kind: Kind | None = None
     conversation: str | None = None
     first_ns = 0
-    is_around = False  # whether a span inside of it has begun
+    is_around = False  # whether a span inside it has begun
     is_busy = is_child = is_flat = False
-    within: Around | None = None  # what stands around the calls inside of it, as of the last one
-    size = -1  # how many attributes it had when it was last read
+    within: Around | None = None  # the spans around the calls inside it, as of the last call
+    size = -1  # the number of attributes at the last read
     _record: Span | None = None
 
     def __init__(self, live: Any, parent: Node | None) -> None:
@@ -103,14 +103,14 @@ class Node:
 
     @property
     def record(self) -> Span:
-        """The data of the span, as it was last read."""
+        """The data of the span, as last read."""
         if self._record is None:
             self.refresh()
             assert self._record is not None
         return self._record
 
     def refresh(self) -> None:
-        """Read the span again where attributes have joined."""
+        """Read the span again if attributes were added."""
         live = self.live
         if live is None:
             return
@@ -121,7 +121,7 @@ class Node:
         self.size = size
         found = live_record(live, 0)
         assert found is not None
-        # These instrumentations set what a span is at its end only, and all their spans are of an agent.
+        # These instrumentations set a span's kind only at its end, and all their spans belong to an agent.
         if self.scope.startswith("openinference.") and "openinference.span.kind" not in found.attributes:
             found.attributes = {**found.attributes, "openinference.span.kind": "CHAIN"}
         self._take(found)
@@ -135,7 +135,7 @@ class Node:
             known.problem, known.attributes, known.events = found.problem, found.attributes, found.events
             known.name, known.place = found.name, found.place
         self.kind = kind_of(known)
-        parent = self.parent  # the outermost span that names a conversation counts
+        parent = self.parent  # the outermost span that names a conversation decides
         if parent is None or (conversation := parent.conversation) is None:
             conversation = conversation_of(known)
         if conversation is not None:
@@ -143,7 +143,7 @@ class Node:
         return known
 
     def end(self, ended: Any, place: int) -> Span:
-        """Take the span as it ended."""
+        """Store the ended span."""
         parent = self.parent
         found = live_record(ended, place, None if parent is None else parent._record)
         assert found is not None
@@ -154,7 +154,7 @@ class Node:
         return self._take(found)
 
     def above(self) -> Iterator[Node]:
-        """Yield the spans around, innermost first."""
+        """Yield the spans around this one, innermost first."""
         node, left = self.parent, DEEPEST
         while node is not None and left:
             yield node
@@ -170,10 +170,10 @@ class Around:
         self.nodes, self.holder = nodes, holder
         """`holder` has to end before the call is written."""
         self.sizes: list[int] | None = None
-        """Of the spans when they were read: a span that has ended, or has more attributes, has another size."""
+        """The sizes of the spans when they were read; ending a span or adding attributes changes its size."""
 
     def read_again(self) -> None:
-        """Read the data of the spans, where they have changed since the last reading."""
+        """Read the data of the spans again if they have changed."""
         if self.sizes != [node.size for node in self.nodes]:
             self.read()
 
@@ -191,7 +191,7 @@ class Around:
 
 @dataclass(slots=True)
 class Unit:
-    """A unit of writing: a call, or an agent or tool with all that ended inside of it."""
+    """A unit of writing: a call, or an agent or tool with everything that ended inside it."""
 
     start_ns: int
     place: int
@@ -205,17 +205,17 @@ class Unit:
 
 @dataclass(slots=True)
 class Trace:
-    """The open spans of a trace by id, in the order they began."""
+    """The open spans of a trace by id, in the order in which they began."""
 
     open: dict[int, Node] = field(default_factory=dict)
     pending: list[Unit] = field(default_factory=list)
-    scopes: set[str] = field(default_factory=set)  # who makes spans of agents in it
+    scopes: set[str] = field(default_factory=set)  # instrumentations that make spans of agents in it
     conversation: str | None = None
-    agents: list[Span] = field(default_factory=list)  # agents that have ended and are no children
-    orphans: list[Span] = field(default_factory=list)  # spans that began unseen
+    agents: list[Span] = field(default_factory=list)  # ended agents that are not children
+    orphans: list[Span] = field(default_factory=list)  # spans whose start was missed
     writers: list[LiveWriter] = field(default_factory=list)
     sent: History | None = None
-    """What the last model call was sent, until the next one: a conversation is sent again with every call."""
+    """The messages of the last model call; the next call sends them again."""
     is_over: bool = False  # whether its outermost span has ended
 
     def add(self, unit: Unit) -> None:
@@ -223,7 +223,7 @@ class Trace:
         insort(self.pending, unit)
 
     def is_blocked(self, unit: Unit) -> bool:
-        """Tell whether a call may still end that began before this one, and is not around it."""
+        """Tell whether an earlier call that does not enclose this one is still open."""
         for node in self.open.values():
             if node.start_ns > unit.start_ns:
                 return False
@@ -238,7 +238,7 @@ class Trace:
 
 
 def around(node: Node) -> Around:
-    """Return the spans around a call that has ended: those around the call before it, while they are open."""
+    """Return the spans around an ended call; reuses those of the previous call while they are open."""
     parent = node.parent
     if parent is None:
         alone = Around([])
@@ -256,13 +256,13 @@ def around(node: Node) -> Around:
     known = Around(nodes, _container(nodes))
     if known.holder is None:
         known.read()
-        if parent.live is not None:  # one that has ended keeps nothing
+        if parent.live is not None:  # an ended span keeps nothing
             parent.within = known
     return known
 
 
 def _container(chain: list[Node]) -> Node | None:
-    """Return the span that has to end before a call inside of `chain` is written: a tool that uses models, or an inner agent."""
+    """Return the span that must end before a call inside `chain` is written: a tool using models, or an inner agent."""
     agent: Node | None = None
     found: Node | None = None
     for outer in reversed(chain):

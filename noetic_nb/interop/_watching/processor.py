@@ -1,7 +1,7 @@
 """A span processor that fills a run while an agent works.
 
-What it costs an agent is the reading of a span; nothing in it raises, waits or is written twice. A call is in the run when its
-span has ended and nothing that began before it can still come; an agent inside of another is written when it has ended.
+The agent pays only for reading its spans. The processor never raises or waits, and writes each span once. A call is written
+when its span has ended and no earlier span can still end before it; a nested agent is written when it has ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from noetic_nb.redact import Redaction, redact_text, safe_logger
 from noetic_nb.runs import Run
 
 _LOG: Final = safe_logger("noetic_nb.interop")
-# A process whose spans never end must not fill the memory with what waits for them.
+# Bounds the memory of a process whose spans never end.
 MOST_TRACES: Final = 10_000
 MOST_OPEN: Final = 10_000
 MOST_ERRORS: Final = 100
@@ -32,22 +32,22 @@ MARK: Final = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": MARK
 
 
 def watch(*, run: Run | None = None, rules: Any = None, regulator: Any = None) -> RunSpanProcessor:
-    """Make a span processor that fills a run while somebody else's agent works.
+    """Make a span processor that fills a run while another framework's agent works.
 
     Parameters
     ----------
     run : Run, optional
-        Where events go; a new run by default.
+        The run that receives the events; a new run by default.
     rules : RuleBook or iterable of rules, optional
-        Judged on every call after it was made; a rule book as it is at that moment. Nothing is prevented.
+        Evaluated on every call after it was made; a rule book in its state at that moment. Nothing is prevented.
     regulator : Regulator, optional
-        Observes every conversation, after the fact as well; it is forked for each. What its user taught it counts where no other
-        user is known.
+        Observes every conversation, also after the fact; forked for each. Its learned user profile is used where no
+        other user is known.
 
     Returns
     -------
     RunSpanProcessor
-        With ``.run``. Add it to a tracer provider, and to a logger provider where messages are sent as log records.
+        With ``.run``. Add it to a tracer provider, and to a logger provider if messages are sent as log records.
 
     Raises
     ------
@@ -70,27 +70,27 @@ def watch(*, run: Run | None = None, rules: Any = None, regulator: Any = None) -
 
 
 class RunSpanProcessor:
-    """Fills a run with the data of spans, while they end; made by `watch`.
+    """Fills a run with the data of spans as they end; made by `watch`.
 
-    It has the methods of OpenTelemetry's span processors and log record processors.
+    It has the methods of OpenTelemetry's span and log record processors.
 
     Parameters
     ----------
     run : Run, optional
-        Where events go; a new run by default.
+        The run that receives the events; a new run by default.
     rules, regulator : optional
         As for `watch`.
     """
 
     def __init__(self, run: Run | None = None, *, rules: Any = None, regulator: Any = None) -> None:
         self.run: Run = Run(meta={"source": "otel", "estimated": [], "unmapped": []}) if run is None else run
-        """What happened so far."""
-        # Until the first event of a run that was not handed in: its head takes the time of that.
+        """The run so far."""
+        # A new run takes the time of its first event, and is undated until then.
         self._is_undated = run is None
         is_judged = rules is not None or regulator is not None
         self._add = Judging(self.run, rules, regulator).extend if is_judged else self.run.extend
         self._redaction = Redaction()
-        # Whoever ends a span writes what waits, unless somebody else is writing: no agent waits for another.
+        # The thread that ends a span writes the queue, unless another thread is writing: no agent waits for another.
         self._queue: deque[tuple[Any, Any]] = deque()
         self._writing = threading.Lock()
         self._traces: dict[int, Trace] = {}
@@ -102,41 +102,41 @@ class RunSpanProcessor:
     def __repr__(self) -> str:
         return f"<RunSpanProcessor {self.run!r}>"
 
-    # What OpenTelemetry calls
+    # Called by OpenTelemetry
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:
-        """Take a span that begins."""
+        """Register a span that begins."""
         self._queue.append((self._started, span))
 
     def _on_ending(self, span: Any) -> None:
-        """Do nothing: a span is read when it has ended."""
+        """Do nothing: a span is read after it has ended."""
 
     def on_end(self, span: Any) -> None:
-        """Read a span that has ended, and write the calls that are complete."""
+        """Read an ended span, and write the calls that are complete."""
         self._queue.append((self._ended, span))
         self._drain()
 
     def on_emit(self, log_record: Any) -> None:
-        """Take a log record, which some dialects send the messages in."""
+        """Take a log record; some dialects send messages in it."""
         self._queue.append((self._logged, log_record))
 
-    # Before OpenTelemetry 1.35 log record processors had this name.
+    # The method's name in log record processors before OpenTelemetry 1.35.
     emit = on_emit
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Write the calls that wait to be read; spans that are open stay so."""
+        """Write the calls that wait to be read; open spans stay open."""
         self._drain()
         return True
 
     def shutdown(self) -> None:
-        """Write the calls that wait for spans that have not ended, and accept no more."""
+        """Write the calls that wait for open spans, and accept no more."""
         self._queue.append((self._closed, None))
         self._drain()
 
     # The rest runs in one thread at a time.
 
     def _drain(self) -> None:
-        # Looked at again after the lock is free: another thread may have queued a span meanwhile, and gone.
+        # Checked again after the lock is released, because another thread may have queued a span meanwhile.
         queue = self._queue
         while queue and self._writing.acquire(False):
             try:
@@ -152,7 +152,7 @@ class RunSpanProcessor:
                 self._writing.release()
 
     def _failed(self, error: Exception) -> None:
-        """Report an error of our own, in the log and in the run: the agent goes on."""
+        """Report an internal error in the log and the run, so that the agent continues."""
         self._errors += 1
         if self._errors > MOST_ERRORS:
             return
@@ -189,7 +189,7 @@ class RunSpanProcessor:
         if trace is None:
             trace = self._traces[context.trace_id] = Trace()
         node = trace.open.pop(context.span_id, None)
-        if node is None:  # it began before this was added
+        if node is None:  # it began before this processor was added
             node = Node(live, None if parent is None else trace.open.get(parent.span_id))
             if not is_root and node.parent is None:
                 trace.orphans.append(node.end(live, self._place))
@@ -208,7 +208,7 @@ class RunSpanProcessor:
             self._keep(trace, node, span, is_root)
         elif node.parent is not None:
             holder = next((outer for outer in node.above() if outer.held), None)
-            if holder is not None:  # between a call that is held and what holds it
+            if holder is not None:  # between a waiting call and the span it waits for
                 holder.held.append(span)
         if kind == "agent" and (is_root or node.is_flat):
             trace.agents.append(span)
@@ -224,7 +224,7 @@ class RunSpanProcessor:
             self._close_trace(context.trace_id)
 
     def _keep(self, trace: Trace, node: Node, span: Span, is_root: bool) -> None:
-        """Let a call that has ended wait for its place."""
+        """Keep an ended call until its place in the run is known."""
         spans = [*node.held, span]
         if is_root and trace.orphans:
             spans = [*trace.orphans, *spans]
@@ -234,20 +234,20 @@ class RunSpanProcessor:
         self._take(trace, Unit(start_ns, span.place, node, spans, around(node)))
 
     def _take(self, trace: Trace, unit: Unit) -> None:
-        """Write a call that has ended, unless another span has to end before it."""
+        """Write an ended call, unless another span has to end before it."""
         holder = unit.around.holder
         if holder is not None:
             holder.first_ns = min(unit.start_ns, holder.first_ns) if holder.held else unit.start_ns
             holder.held += unit.spans
         elif trace.pending or trace.is_blocked(unit) or self._waits_for_result(trace, unit):
             trace.add(unit)
-        elif len(unit.spans) == 1 and unit.node.kind in (*CALLS, "plan"):  # as most are
+        elif len(unit.spans) == 1 and unit.node.kind in (*CALLS, "plan"):  # the usual case
             self._write_call(trace, unit)
         else:
             self._write(trace, [unit])
 
     def _advance(self, trace: Trace, within: Node | None, *, everything: bool = False) -> None:
-        """Write the calls before which nothing can come; all of them, or those within a span, where it has ended."""
+        """Write the calls that nothing can precede; with `everything` all, or those within an ended span."""
         if within is not None:
             inside = [unit for unit in trace.pending if within is unit.node or within in unit.around.nodes]
             if inside:
@@ -265,7 +265,7 @@ class RunSpanProcessor:
                 return
             trace.pending[0].around.read_again()
             if self._waits_for_result(trace, trace.pending[0]):
-                # What the tool answered stands in the next call of the model, together with which it is written.
+                # A tool's answer is in the next model call, so both are written together.
                 found = (place for place, unit in enumerate(trace.pending) if unit.node.kind == "model")
                 stop = next(found, size) + 1
                 if stop > size or trace.is_blocked(trace.pending[stop - 1]):
@@ -281,7 +281,7 @@ class RunSpanProcessor:
         return self._writer_of(trace, unit).is_waiting
 
     def _writer_of(self, trace: Trace, unit: Unit) -> LiveWriter:
-        """Return the writer of a conversation: that of the outermost span which names one, else of the trace."""
+        """Return the writer of a conversation, by the outermost span that names one, or else by trace."""
         around = unit.around
         if around.writer is not None:
             return around.writer
@@ -292,7 +292,7 @@ class RunSpanProcessor:
         writer = self._writer(f"trace {unit.spans[-1].trace_id}" if name is None else f"named {name}")
         if writer not in trace.writers:
             trace.writers.append(writer)
-        if around.conversation:  # else the next call may name one
+        if around.conversation:  # otherwise the next call may name one
             around.writer = writer
         return writer
 
@@ -307,7 +307,7 @@ class RunSpanProcessor:
                     name = f"t{self._unnamed}"
             given = self._redaction.text(name)
             thread_id, number = given, 1
-            while thread_id in self._taken:  # a run that was handed in may have a thread of this name
+            while thread_id in self._taken:  # a given run may already have a thread of this name
                 number += 1
                 thread_id = f"{given}~{number}"
             self._taken.add(thread_id)
@@ -324,7 +324,7 @@ class RunSpanProcessor:
             self._write_events(writer, writer.take(_among(units)))
 
     def _write_call(self, trace: Trace, unit: Unit) -> None:
-        """Write a call with nothing inside of it."""
+        """Write a call that contains no other spans."""
         writer, around, span, kind = self._writer_of(trace, unit), unit.around, unit.spans[0], unit.node.kind
         use: Any = span
         if kind == "model":
@@ -354,7 +354,7 @@ class RunSpanProcessor:
         self._add(events)
 
     def _close_trace(self, trace_id: int) -> None:
-        """Write the waiting calls of a trace, and end the turns that only the trace ends."""
+        """Write the waiting calls of a trace, and end the turns that only the trace can end."""
         trace = self._traces.pop(trace_id)
         for node in trace.open.values():
             if node.held:
@@ -375,13 +375,13 @@ class RunSpanProcessor:
 
 
 def _among(units: list[Unit]) -> Execution:
-    """Return calls with the calls inside of them."""
+    """Return calls together with the calls inside them."""
     spans: dict[int, Span] = {}
     for unit in units:
         for node in unit.around.nodes:
             spans[id(node.record)] = node.record
             if node.is_busy and len(unit.spans) > 1:
-                # The agent has calls of its own, which have been written: what is inside of it is its child.
+                # The agent's own calls are already written, so a span inside it is its child.
                 mark = Span(
                     node.record.trace_id, f"~{node.record.span_id}", node.record.span_id, "", 0, 0, False, "", MARK
                 )

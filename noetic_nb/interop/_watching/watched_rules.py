@@ -1,4 +1,4 @@
-"""Rules and a regulator on calls that have been made: their decisions, marked as not enforced."""
+"""Rules and a regulator on calls that were already made: their decisions are marked as not enforced."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from noetic_nb.steering._rules.rule import Point, SteeringRule
 
 
 class Judging:
-    """Appends events to a run with the decisions of rules and regulators; raises ``INVALID_RULE`` or ``INVALID_REGULATION``."""
+    """Appends events, rule decisions and regulator decisions; raises ``INVALID_RULE``, ``INVALID_REGULATION``."""
 
     def __init__(self, run: Run, rules: Any = None, regulator: Any = None) -> None:
         if regulator is not None and not isinstance(regulator, Regulator):
@@ -49,7 +49,7 @@ class Judging:
         self._past: dict[tuple[str, str], list[PastCall]] = {}
 
     def extend(self, events: Iterable[ev.RunEvent]) -> None:
-        """Append events; a call comes behind the decisions about it, a response before."""
+        """Append events; a call comes after the decisions about it, a response before them."""
         for event in events:
             self._add(event)
 
@@ -67,7 +67,7 @@ class Judging:
             return
         if isinstance(event, ev.ModelCalled):
             self._model_called(event)
-        elif isinstance(event, ev.TurnCompleted | ev.ChildEnded):  # nothing of it is asked for again
+        elif isinstance(event, ev.TurnCompleted | ev.ChildEnded):  # its calls are not evaluated again
             key = event.where.thread_id, event.where.execution_id
             self._past.pop(key, None)
             self._params.forget(event.where)
@@ -95,11 +95,11 @@ class Judging:
             self._judge("after_model_call", params, event)
 
     def _judge(self, point: Point, params: Params, event: ev.ToolCalled | ev.ModelCalled) -> None:
-        """Evaluate the rules on one call and record their decisions; a rule that fails denies, as in a harness."""
+        """Evaluate the rules on one call and record their decisions; a failing rule denies, as in a harness."""
         began = time.perf_counter()
         try:
             result = self._evaluated(point, params)
-        # A rule must not end the agent that is watched.
+        # A rule must not end the observed agent.
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             message = redact_text(f"{type(error).__name__}: {error}")[:2_000]
             self._run.append(ev.ErrorRaised(event.where, event.t_ms, "rule_failed", message))
@@ -134,11 +134,11 @@ class Judging:
             deciding = evaluate(rules, point, params, Policy(), **judges, result=result)
             if _finished(deciding):
                 return result
-            # Nobody can wait here: the agent's own loop is running.
+            # This runs in the agent's own event loop, so nothing may be awaited.
             if result.waiting_for is None or result.waiting_for in self._skipped:
                 return result
             if any(rule.id == result.waiting_for and rule.form in ("cel", "sequence") for rule in rules):
-                # This call is too large to be judged at once; the next one may not be.
+                # This call is too large to be judged at once; a later one may not be.
                 fault = TimeoutError("The arguments are too large to be checked without waiting.")
                 result.faults += (RuleFault(result.waiting_for, fault, "error"),)
                 result.decision = SteeringDecision(SteeringAction.DENY, FAILED_GUIDANCE, (result.waiting_for,))
@@ -146,7 +146,7 @@ class Judging:
             self._skip(result.waiting_for)
 
     def _rules(self) -> RuleSnapshot:
-        """Return the rules as they are now, without those that need a model or have to wait."""
+        """Return the current rules, without those that need a model or have to wait."""
         assert self._book is not None
         snapshot = self._book.snapshot
         if self._known is None or self._known[0] is not snapshot:
@@ -167,7 +167,7 @@ class Judging:
 
 
 class _Unenforced:
-    """A run whose decisions come too late."""
+    """A run whose decisions come too late to be enforced."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -179,7 +179,7 @@ class _Unenforced:
 
 
 def _finished(deciding: Coroutine[Any, Any, Any]) -> bool:
-    """Run an evaluation that has nothing to wait for; False if it has."""
+    """Run an evaluation that does not wait; return False if it does."""
     try:
         deciding.send(None)
     except StopIteration:
