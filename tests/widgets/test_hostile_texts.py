@@ -158,7 +158,20 @@ ELEMENTS = {
     *("line", "path", "svg"),
 }
 ATTRIBUTES = {
-    *("", "aria-hidden", "aria-label", "class", "colspan", "role", "scope", "style", "tabindex", "title", "type"),
+    *(
+        "",
+        "aria-disabled",
+        "aria-hidden",
+        "aria-label",
+        "class",
+        "colspan",
+        "role",
+        "scope",
+        "style",
+        "tabindex",
+        "title",
+        "type",
+    ),
     *(
         "d",
         "fill",

@@ -19,6 +19,7 @@ from noetic_nb.steering._rules.file_schema import rule_data
 from noetic_nb.widgets import RuleEditor
 from noetic_nb.widgets._rules.draft import book_code, rule_at, text_diff, version_rows
 from noetic_nb.widgets._rules.draft_trial import place_of
+from tests.widgets.rows import words
 
 
 def paid(amount: int, **meta: Any) -> Run:
@@ -57,6 +58,8 @@ def test_a_trial_is_split_by_how_the_runs_went() -> None:
 
         editor.write(text="tool.args.amount > 7")
         assert lines(editor)["blocked"] == (0, 2, 10)
+        shown = words(editor.trial["parts"])  # type: ignore[index]
+        assert "Good runs stopped2/10 · 20.0 %2 more, worse · in force 0/10 · 0.0 %" in shown
         assert lines(editor)["false_rejections"] == (0, 2, 10)
 
 

@@ -13,6 +13,7 @@ from noetic_nb.lab._rule_scores.evaluation import Evaluation, Evaluator
 from noetic_nb.lab._rule_trial import candidate_snapshot, try_rules
 from noetic_nb.lab._statistics.intervals import Count
 from noetic_nb.lab._statistics.labels import Outcome
+from noetic_nb.markup import escape
 from noetic_nb.runs import Run
 from noetic_nb.runs._cause import places_of_decisions
 from noetic_nb.runs._events.run_log import call_at, number_at
@@ -23,6 +24,7 @@ from noetic_nb.steering._evaluation.rule_reading import read_rule
 from noetic_nb.steering._predicates.python_source import check_on_samples
 from noetic_nb.widgets._rules.debounced import LiveTrial
 from noetic_nb.widgets._rules.draft import Draft, rule_of
+from noetic_nb.widgets.base._table import keyed
 
 # More than fits beside an editor; the whole table is what lab.backtest returns.
 ROWS_SHOWN: Final = 30
@@ -171,6 +173,75 @@ def outcome_lines(before: Evaluation, after: Evaluation) -> list[dict[str, Any]]
             {"name": name, "words": words, "wanted": is_wanted, "before": _numbers(old), "after": _numbers(new)}
         )
     return lines
+
+
+def trial_parts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a trial as parts of a page: outcomes before and after, counts, the decisions that differ, and notes.
+
+    Examples
+    --------
+    >>> [part["key"] for part in trial_parts(NOT_EDITED)]
+    ['title', 'note']
+    """
+    parts = {"title": f'<p class="nn-title" role="status">{escape(found["title"])}</p>'}
+    if found["lines"]:
+        parts["outcomes"] = f'<div role="list">{"".join(map(_outcome, found["lines"]))}</div>'
+        if found["of"] == "draft":
+            parts["key"] = f'<p class="nn-key">{_dot("before", "in force")}{_dot("after", "with the draft")}</p>'
+    if found["counts"]:
+        counts = [f'<li data-change="{change}">{count} {name}</li>' for change, name, count in found["counts"]]
+        parts["counts"] = f'<ul class="nn-counts">{"".join(counts)}</ul>'
+    if found["rows"]:
+        label = 'role="group" aria-label="Decisions that differ"'
+        rows = "".join([_change(at, row) for at, row in enumerate(found["rows"])])
+        parts["rows"] = f'<div class="nn-changes nn-scroll nn-tall" {label}>{rows}</div>'
+    parts["note"] = f'<p class="nn-note">{escape(found["note"])}</p>'
+    if found["faults"]:
+        parts["faults"] = f'<p class="nn-note nn-fault">Faults: {escape("; ".join(found["faults"]))}</p>'
+    return [keyed(key, html) for key, html in parts.items()]
+
+
+def _dot(kind: str, words: str) -> str:
+    return (
+        '<span><svg class="nn-swatch" width="22" height="12" viewBox="0 0 22 12" aria-hidden="true">'
+        f'<path class="nn-whisker nn-{kind}" d="M1,6H21"/><path class="nn-dot nn-{kind}" d="M11,2V10"/></svg>{words}</span>'
+    )
+
+
+def _outcome(line: Mapping[str, Any]) -> str:
+    before, after, is_wanted = line["before"], line["after"], line["wanted"]
+    by = after[0] - before[0]
+    change = "same" if not by else "more" if is_wanted is None else "better" if (by > 0) is is_wanted else "worse"
+    said = f"{abs(by)} {'fewer' if by < 0 else 'more'}{'' if change == 'more' else f', {change}'}" if by else "as now"
+    was = f" · in force {_share(before)}" if by else ""
+    marks = ""
+    for kind, y, (_, _, rate, low, high, *_) in (("before", 6, before), ("after", 14, after)):
+        left, right = 100 * (rate if low is None else low), 100 * (rate if high is None else high)
+        marks += (
+            f'<path class="nn-whisker nn-{kind}" d="M{left:.4g},{y}H{right:.4g}"/>'
+            f'<path class="nn-dot nn-{kind}" d="M{100 * rate:.4g},{y - 4}V{y + 4}"/>'
+        )
+    return (
+        f'<div class="nn-outcome" role="listitem" data-change="{change}">'
+        f'<span class="nn-outcome-name">{line["words"]}</span>'
+        '<svg class="nn-interval" viewBox="0 0 100 22" preserveAspectRatio="none" aria-hidden="true">'
+        f'<path class="nn-axis" d="M0,21H100"/>{marks}</svg>'
+        f'<span class="nn-number">{_share(after)}</span><span class="nn-was">{said}{was}</span></div>'
+    )
+
+
+def _share(count: Sequence[Any]) -> str:
+    number, of, rate, low, high, *_ = count
+    ends = "" if low is None else f" [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{number}/{of} · {100 * rate:.1f} %{ends}"
+
+
+def _change(at: int, row: Mapping[str, Any]) -> str:
+    place = f'data-at="{at}"' if row["place"] else 'aria-disabled="true"'
+    cells = "".join(
+        [f'<span class="nn-{name}">{escape(row[name])}</span>' for name in ("verdict", "where", "what", "why")]
+    )
+    return f'<button type="button" class="nn-change" data-change="{escape(row["change"])}" {place}>{cells}</button>'
 
 
 def place_of(run: Run, seq: int, decided: Mapping[int, int]) -> dict[str, Any]:

@@ -31,9 +31,9 @@ from noetic_nb.widgets._rules.draft import (
     version_rows,
     whole_text,
 )
-from noetic_nb.widgets._rules.draft_trial import NOT_EDITED, DraftTrial, check_draft, sample_calls
+from noetic_nb.widgets._rules.draft_trial import NOT_EDITED, DraftTrial, check_draft, sample_calls, trial_parts
 from noetic_nb.widgets._rules.rule_fields import FORMS, fields_of
-from noetic_nb.widgets._rules.rule_table import EMPTY, RuleHits, rule_rows, rules_html, rules_text
+from noetic_nb.widgets._rules.rule_table import EMPTY, RuleHits, rule_rows, rules_html, rules_text, with_hits
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 
@@ -67,6 +67,10 @@ def save_book(rulebook: RuleBook, path: str | PathLike[str], *, overwrite: bool 
         listed = plain(", ".join(functions), TEXT_LENGTH)
         words += f" Functions stand there by name only, and load_rules takes them as functions={{...}}: {listed}."
     return words
+
+
+def _shown(trial: dict[str, Any]) -> dict[str, Any]:
+    return {**trial, "parts": trial_parts(trial)}
 
 
 # Names to be offered in a field; a longer list is no help.
@@ -117,7 +121,7 @@ class EditorReading(Reading):
             "forms": [[form, words] for form, words in FORMS.items()],
             "empty": EMPTY,
             "file": "" if rulebook.file is None else str(rulebook.file[0]),
-            "trial": NOT_EDITED if runs else None,
+            "trial": _shown(NOT_EDITED) if runs else None,
             "notice": {"mood": "plain", "text": ""},
         }
         for run in runs[1:]:
@@ -135,7 +139,7 @@ class EditorReading(Reading):
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about new hits."""
         is_new = self._offer(event)
-        per = self.hits.per if self.is_followed else 0
+        wide = self.hits.wide if self.is_followed else 0
         changed = self.hits.take(event)
         if not self.is_followed:
             return None  # the hits of a long run are counted first
@@ -143,15 +147,14 @@ class EditorReading(Reading):
             self._put("offered", self._offers())
         if not changed:
             return None
-        if per != self.hits.per:
+        if wide != self.hits.wide:
             self._put_rules()
             return None
         rows = self.snapshot["rows"]
-        new = {row["id"]: self.hits.row(row["id"]) for row in rows if row["id"] in changed}
-        for row in rows:
-            row |= new.get(row["id"], {})
-        self.snapshot["wide"] = self.hits.wide
-        return {"type": "hits", "wide": self.hits.wide, "rows": list(new.items())}
+        new = {at: with_hits(row, self.hits) for at, row in enumerate(rows) if row["id"] in changed}
+        for at, row in new.items():
+            rows[at] = row
+        return {"type": "hits", "rows": list(new.items())}
 
     def begin(self) -> None:
         super().begin()
@@ -228,7 +231,7 @@ class EditorReading(Reading):
             self.trial.cancel()
             # Of a rule that is not enabled the interesting part is what it would change.
             is_on = rule is None or rule.enabled
-            self._put("trial", self.trial.in_force if is_on else dict(NOT_EDITED))
+            self._put("trial", _shown(self.trial.in_force if is_on else NOT_EDITED))
         self._show(rule, forced=True)
         self._put_versions()
 
@@ -312,7 +315,7 @@ class EditorReading(Reading):
 
     def trial_done(self, data: dict[str, Any], error: NoeticConfigError | None) -> None:
         """Show the outcome of a trial."""
-        self._put("trial", data)
+        self._put("trial", _shown(data))
         if error is not None and self.draft is not None:
             self.failed(error, self.draft)
 
@@ -440,7 +443,6 @@ class EditorReading(Reading):
         self.news.append({"type": "put", "part": part, "value": value})
 
     def _put_rules(self) -> None:
-        self.snapshot["wide"] = self.hits.wide
         self._put("rows", rule_rows(self.rulebook, self.hits))
         self._put("version", self.rulebook.version)
         self._put("can_undo", self.rulebook.can_undo)

@@ -8,9 +8,7 @@ export default () => {
       return true;
     }
     if (message.type !== "hits") return false;
-    data.wide = message.wide;
-    const rows = new Map(data.rows.map((row) => [row.id, row]));
-    for (const [id, hits] of message.rows) Object.assign(rows.get(id) ?? {}, hits);
+    for (const [at, row] of message.rows) if (data.rows[at]?.id === row.id) data.rows[at] = row;
     return true;
   });
 
@@ -136,57 +134,40 @@ export default () => {
   function ruleTable(root, { choose, ask }) {
     const names = ["On", "Rule", "Form", "Where", "Hits", "Version"];
     const body = tableIn(root, "Rules, in the order in which they are asked", names, { kind: "nn-table nn-rules", wordy: () => true });
-    const line = root.appendChild(make("p", { class: "nn-readout", "aria-hidden": "true" }));
     const region = body.closest(".nn-scroll");
-    let pointed = null;
-    const point = (node) => {
-      pointed = node?.closest?.("[data-readout]") ?? null;
-      setText(line, pointed?.dataset.readout ?? "");
-    };
-    for (const kind of ["pointerover", "focusin"]) region.addEventListener(kind, (event) => point(event.target));
-    for (const kind of ["pointerleave", "focusout"]) region.addEventListener(kind, () => point(null));
-    const create = () => {
-      const row = make("tr");
-      const box = row.appendChild(make("td", { "data-name": "On" })).appendChild(make("input", { type: "checkbox" }));
-      box.addEventListener("change", () => ask({ do: "switch", rule_id: row.nnId, on: box.checked }));
-      const pick = row.appendChild(make("th", { scope: "row" })).appendChild(make("button", { type: "button", class: "nn-pick" }));
-      for (const at of names.slice(2)) row.append(make("td", { class: "nn-text", "data-name": at }));
-      const hits = row.children[4];
-      hits.append(make("svg", { class: "nn-spark", preserveAspectRatio: "none", "aria-hidden": "true" }), make("span"));
-      row.addEventListener("click", (event) => event.target !== box && choose(row.nnId));
-      pick.addEventListener("click", (event) => (event.stopPropagation(), choose(row.nnId)));
-      return row;
-    };
+    const line = root.appendChild(readout(region));
+    body.addEventListener("click", ({ target }) => {
+      const row = target.closest("tr")?.row;
+      if (target.type === "checkbox") ask({ do: "switch", rule_id: row.id, on: target.checked });
+      else if (row) choose(row.id);
+    });
     return (data, current) => {
       region.hidden = line.hidden = data.rows.length === 0;
-      patch(body, data.rows, create, (row, rule) => {
-        row.nnId = rule.id;
-        const [on, head, form, where, hits, version] = row.children;
-        const pick = head.firstChild;
-        on.firstChild.checked = rule.enabled;
-        put(on.firstChild, { "aria-label": `${rule.label} is evaluated` });
-        put(row, { "data-on": rule.enabled ? "yes" : "no", "data-chosen": rule.id === current ? "yes" : null });
-        put(pick, { "aria-pressed": rule.id === current ? "true" : "false" });
-        setText(pick, rule.name ? `${rule.label} · ${rule.name}` : rule.label);
-        setText(form, rule.form);
-        setText(where, rule.where);
-        sparkline(hits.firstChild, rule.spark, data.wide);
-        setText(hits.lastChild, rule.words || "no hits");
-        setText(version, String(rule.version));
-        put(pick, { "data-readout": `${rule.label}: ${rule.most}. Version ${rule.version}.` });
-        put(hits, { "data-readout": pick.dataset.readout });
+      patchRows(body, data.rows, (node, { id, enabled }) => {
+        node.querySelector("input").checked = enabled;
+        put(node, { "data-chosen": id === current ? "yes" : null });
+        put(node.querySelector(".nn-pick"), { "aria-pressed": id === current });
       });
       arrowKeys(body, ".nn-pick");
-      point(pointed);
     };
   }
 
-  function sparkline(svg, path, wide) {
-    put(svg, { viewBox: `0 0 ${wide} 1` });
-    svg.style.display = path ? "" : "none";
-    if (!svg.firstChild) svg.append(make("path"), make("path"));
-    put(svg.firstChild, { d: `M0,1H${wide}` });
-    put(svg.lastChild, { d: path });
+  /** What a draft would have changed; a decision that differs leads other views to it. */
+  function trialPart(parent, select) {
+    const root = parent.appendChild(make("div", { class: "nn-trial", role: "group", "aria-label": "What the draft would have changed" }));
+    let rows = [];
+    root.addEventListener("click", ({ target }) => {
+      const place = rows[target.closest("[data-at]")?.dataset.at]?.place;
+      if (place) select(place);
+    });
+    return (data, waits) => {
+      root.hidden = data === null;
+      if (data === null) return;
+      rows = data.rows;
+      put(root, { "data-of": data.of, "data-waits": waits ? "yes" : null, "aria-busy": Boolean(waits) });
+      patchRows(root, data.parts);
+      arrowKeys(root, ".nn-change");
+    };
   }
 
   /** The fields of one rule: its text, a sentence with gaps, and what stands beside. */

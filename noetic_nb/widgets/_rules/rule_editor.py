@@ -84,7 +84,7 @@ class RuleEditor(RunView):
     """
 
     reading: EditorReading
-    scripts = ("rules/code_text", "rules/trial_part", "rules/rule_editor")
+    scripts = ("rules/code_text", "rules/rule_editor")
 
     def __init__(
         self,

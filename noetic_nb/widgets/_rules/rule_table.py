@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from noetic_nb.events import RunEvent, SteeringDecided
@@ -14,7 +14,7 @@ from noetic_nb.steering._rules.file_schema import rule_text
 from noetic_nb.widgets._rules.draft import form_of
 from noetic_nb.widgets._rules.rule_fields import FORMS
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
-from noetic_nb.widgets.base._table import table
+from noetic_nb.widgets.base._table import keyed, table
 
 # A saved notebook shows a rule's text, not a library pasted into it.
 PAGE_LENGTH: Final = 20_000
@@ -22,7 +22,7 @@ PAGE_LENGTH: Final = 20_000
 BARS: Final = 40
 LEAST_BARS: Final = 8
 EMPTY: Final = "No rule yet. A function decorated with @rules.rule(...) appears here."
-COLUMNS: Final = ("Rule", "Form", "Where", "State", "Hits", "Version", "Text")
+SHOWN: Final = ("Rule", "Form", "Where", "Hits", "Version")
 _WORDS: Final = {"deny": "denied", "guide": "guided", "ask": "asked", "allow": "passed in spite of a failure"}
 
 
@@ -117,10 +117,10 @@ def _versions(rulebook: RuleBook) -> dict[str, int]:
 
 
 def rule_rows(rulebook: RuleBook, hits: RuleHits) -> list[dict[str, Any]]:
-    """Return the rules as a page needs them, in the order in which they are asked."""
-    versions = _versions(rulebook)
-    return [
-        {
+    """Return the rules as rows of a page, in the order in which they are asked."""
+    versions, rows = _versions(rulebook), []
+    for rule in rulebook:
+        row = {
             "id": rule.id,
             "label": plain(rule.id),
             "name": plain(rule.name or ""),
@@ -128,10 +128,35 @@ def rule_rows(rulebook: RuleBook, hits: RuleHits) -> list[dict[str, Any]]:
             "where": rule_places(rule),
             "enabled": rule.enabled,
             "version": versions.get(rule.id, 0),
-            **hits.row(rule.id),
         }
-        for rule in rulebook
-    ]
+        rows.append(with_hits(row, hits))
+    return rows
+
+
+def with_hits(row: Mapping[str, Any], hits: RuleHits) -> dict[str, Any]:
+    """Return a row with the hits so far."""
+    row = {**row, **hits.row(row["id"])}
+    return row | keyed(row["id"], _row(row, hits.wide))
+
+
+def _row(row: Mapping[str, Any], wide: int) -> str:
+    name, *others = _cells(row, wide)
+    rest = "".join(
+        [f'<td class="nn-text" data-name="{at}">{cell}</td>' for at, cell in zip(SHOWN[1:], others, strict=True)]
+    )
+    said = f"{row['label']}: {row['most']}. Version {row['version']}."
+    return (
+        f'<tr data-on="{"yes" if row["enabled"] else "no"}" data-readout="{escape(said)}"><td data-name="On">'
+        f'<input type="checkbox" aria-label="{escape(row["label"])} is evaluated"></td>'
+        f'<th scope="row"><button type="button" class="nn-pick">{name}</button></th>{rest}</tr>'
+    )
+
+
+def _cells(row: Mapping[str, Any], wide: int) -> list[str]:
+    """Return the cells of `SHOWN`."""
+    name = " · ".join(filter(None, [row["label"], row["name"]]))
+    hits = f"{_sparkline(row['spark'], wide)}<span>{escape(row['words'] or 'no hits')}</span>"
+    return [escape(name), escape(row["form"]), escape(row["where"]), hits, f"{row['version']}"]
 
 
 def _form(rule: SteeringRule) -> str:
@@ -170,20 +195,21 @@ def rules_frame(rulebook: RuleBook, hits: RuleHits) -> Any:
 
 def rules_html(rulebook: RuleBook, rows: Iterable[dict[str, Any]], hits: RuleHits) -> str:
     """Return the rules and their texts as HTML without scripts."""
-    texts = [plain(rule_text(rule), PAGE_LENGTH) for rule in rulebook]
     cells = [
         [
-            escape(" · ".join(filter(None, [row["label"], row["name"]]))),
-            *map(escape, (row["form"], row["where"], "on" if row["enabled"] else "off")),
-            f"{_sparkline(row['spark'], hits.wide)}{escape(row['words'])}",
-            *(str(row["version"]), f'<pre class="nn-code">{escape(text)}</pre>'),
+            *(shown := _cells(row, hits.wide))[:3],
+            "on" if row["enabled"] else "off",
+            *shown[3:],
+            f'<pre class="nn-code">{escape(plain(rule_text(rule), PAGE_LENGTH))}</pre>',
         ]
-        for row, text in zip(rows, texts, strict=True)
+        for row, rule in zip(rows, rulebook, strict=True)
     ]
     title = heading(f"Rules, version {rulebook.version}")
     if not cells:
         return f'{title}<p class="nn-empty">{escape(EMPTY)}</p>'
-    return title + table("nn-rule-texts", [(name, "nn-text") for name in COLUMNS], cells)
+    return title + table(
+        "nn-rule-texts", [(name, "nn-text") for name in (*SHOWN[:3], "State", *SHOWN[3:], "Text")], cells
+    )
 
 
 def _sparkline(path: str, wide: int) -> str:
