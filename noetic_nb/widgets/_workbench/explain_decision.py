@@ -11,6 +11,7 @@ from noetic_nb.items import item_text
 from noetic_nb.items._origins import members
 from noetic_nb.lab._rule_backtest import Trials
 from noetic_nb.lab._rule_scores.rule_candidates import draft_rule
+from noetic_nb.markup import escape
 from noetic_nb.runs._cause import CauseReader
 from noetic_nb.runs._events.run_log import call_at, number_at, place_of
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data, plain_line, sendable
@@ -19,11 +20,13 @@ from noetic_nb.runs._run_source import RunLike
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.widgets._approval import origin_words
 from noetic_nb.widgets._rules.draft_trial import trial_data
+from noetic_nb.widgets.base._table import keyed, table
 
 # What an item is known by: those around the value.
 _WORDS: Final = 100
-# Arguments beyond these stand in the details of the ledger.
+# Arguments beyond these stand in the details of the ledger, decisions in the trial of the editor.
 _ARGUMENTS: Final = 12
+_LISTED: Final = 6
 GONE: Final = "The run has let the call go that this is about."
 _EXPLAINED: Final = (SteeringDecided, ToolCalled, RegulatorDecided)
 _NOTHING: Final[Mapping[str, Any]] = {
@@ -176,6 +179,55 @@ class Causes:
             }
             for cause in self._reader.rows(event, place, _ARGUMENTS)
         ]
+
+
+def cause_parts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a cause, as of `Causes.of`, as parts of a page; a button says what it does, and for which argument or rule."""
+    request = _button("request", "Show the request") if found["request"] else ""
+    close = _button("close", "Close", more='aria-label="Close why"')
+    parts = {"head": f'<span class="nn-detail-head">Why {escape(found["head"])}</span>{request}{close}'}
+    parts = {key: f'<div class="nn-toolbar">{html}</div>' for key, html in parts.items()}
+    if found["guidance"]:
+        parts["guidance"] = f'<p class="nn-quote">{escape(found["guidance"])}</p>'
+    if found["arguments"]:
+        columns = [(name, "nn-text") for name in ("Argument", "Value", "First written by", "Item")]
+        rows = [_argument(at, each) for at, each in enumerate(found["arguments"])]
+        parts["arguments"] = table("", columns, rows, caption="Where the arguments came from")
+    for at, (label, is_known) in enumerate(found["rules"]):
+        acts = _button("without", "What without it?", at) + _button("edit", "Edit it", at) if is_known else ""
+        parts[f"rule {at}"] = f'<div class="nn-toolbar"><span>Rule {escape(label)}</span>{acts}</div>'
+    if found["note"]:
+        parts["note"] = f'<p class="nn-note">{escape(found["note"])}</p>'
+    if found["canDraft"]:
+        title = 'title="A rule against this call, to be read and enabled"'
+        parts["draft"] = _button("draft", "Draft a rule", more=title)
+    return [keyed(key, html) for key, html in parts.items()]
+
+
+def _argument(at: int, each: Mapping[str, Any]) -> list[str]:
+    item = escape(each["words"])
+    if each["go"]:
+        more = 'class="nn-item-link" title="Show this item in the request"'
+        item = _button("item", each["words"] or "Show", at, more)
+    return [*map(escape, (each["name"], each["value"], each["origin"])), item]
+
+
+def without_parts(trial: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what would have been without a rule, as of `Causes.without`, as parts of a page."""
+    counts = [f"{count:,} {name}" for change, name, count in trial["counts"] if change != "unchanged"]
+    said = f"{trial['title']}: {', '.join(counts) or 'nothing would differ'}."
+    links = [
+        _button("place", f"{row['where']}: {row['verdict']}, {row['what']}", at, 'class="nn-item-link"')
+        for at, row in enumerate(trial["rows"][:_LISTED])
+    ]
+    listed = "".join([f"<li>{link}</li>" for link in links])
+    note = f'<p class="nn-note">{escape(trial["note"])}</p>' if trial["note"] else ""
+    head = f'<p class="nn-trial-head" role="status">{escape(said)}</p>'
+    return [keyed("without", f'<div>{head}<ul class="nn-list">{listed}</ul>{note}</div>')]
+
+
+def _button(act: str, words: str, at: object = "", more: str = "") -> str:
+    return f'<button type="button" data-do="{act}" data-at="{at}" {more}>{escape(words)}</button>'
 
 
 def _unknown(seq: int) -> NoeticConfigError:

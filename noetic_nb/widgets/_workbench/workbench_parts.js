@@ -221,102 +221,55 @@ function questionsPart(parent, { get, failed }) {
   };
 }
 
-/** What led to the chosen decision or call: its request, the item each argument came from, its rules, and what else would have been. */
+/** What led to the chosen decision or call, as the kernel wrote it; its buttons lead to the request, to an item, and to rules. */
 function causePart(parent, { get, select, redraw, show }) {
   const box = parent.appendChild(make("section", { class: "nn-cause", "aria-label": "Why" }));
-  let shown = null;
-  let cause = null;
-  let trial = null;
-  let fault = "";
-  let drawn = null;
-  const ask = newest(
-    (decision) => get({ what: "cause", decision }),
-    (answer, decision) => {
-      if (decision !== shown) return;
-      cause = answer;
-      redraw();
-    },
-  );
+  const list = box.appendChild(make("div"));
+  const wrong = box.appendChild(make("p", { class: "nn-fault", role: "alert" }));
+  let [shown, cause, trial, fault] = [null, null, null, ""];
+  const ask = newest((decision) => get({ what: "cause", decision }), (answer, decision) => {
+    if (decision !== shown) return;
+    cause = answer;
+    redraw();
+  });
   const problem = (error) => {
     fault = error.message;
     redraw();
   };
-  const tryWithout = async (rule) => {
-    try {
-      trial = await get({ what: "without", decision: shown, rule });
-      fault = "";
-    } catch (error) {
-      return problem(error);
-    }
-    redraw();
+  const request = (fields) => {
+    select(fields);
+    show("transcript");
   };
-
   const edit = (rule) => {
     get({ do: "edit", decision: shown, rule }).then(() => {
       show("rules");
       redraw();
     }, problem);
   };
-
-  function fill() {
-    box.replaceChildren();
-    const head = box.appendChild(make("div", { class: "nn-toolbar" }));
-    head.append(make("span", { class: "nn-detail-head" }, `Why ${cause.head}`));
-    const request = (fields) => {
-      select(fields);
-      show("transcript");
-    };
-    if (cause.request) button(head, "Show the request", () => request(cause.request));
-    button(head, "Close", () => select({ ...(cause.request ?? {}), decision: null, item: null }), { "aria-label": "Close why" });
-    if (cause.guidance) box.append(make("p", { class: "nn-quote" }, cause.guidance));
-    if (cause.arguments.length) {
-      const rows = tableIn(box, "Where the arguments came from", ["Argument", "Value", "First written by", "Item"], { wordy: () => true });
-      for (const each of cause.arguments) {
-        const row = rows.appendChild(make("tr"));
-        row.append(make("th", { scope: "row" }, each.name), make("td", { class: "nn-text" }, each.value), make("td", { class: "nn-text" }, each.origin));
-        const cell = row.appendChild(make("td", { class: "nn-text" }));
-        if (each.go) button(cell, each.words || "Show", () => request(each.go), { class: "nn-item-link", title: "Show this item in the request" });
-        else cell.textContent = each.words;
-      }
-    }
-    for (const [rule, [label, known]] of cause.rules.entries()) {
-      const line = box.appendChild(make("div", { class: "nn-toolbar" }));
-      line.append(make("span", {}, `Rule ${label}`));
-      if (!known) continue;
-      button(line, "What without it?", () => tryWithout(rule));
-      button(line, "Edit it", () => edit(rule));
-    }
-    if (cause.note) box.append(make("p", { class: "nn-note" }, cause.note));
-    if (cause.canDraft) button(box, "Draft a rule", () => edit(null), { title: "A rule against this call, to be read and enabled" });
-    if (trial) fillTrial();
-    if (fault) box.append(make("p", { class: "nn-fault", role: "alert" }, fault));
-  }
-
-  function fillTrial() {
-    const counts = trial.counts.filter(([change]) => change !== "unchanged");
-    const words = counts.map(([, name, count]) => `${count.toLocaleString("en")} ${name}`).join(", ") || "nothing would differ";
-    box.append(make("p", { class: "nn-trial-head", role: "status" }, `${trial.title}: ${words}.`));
-    const list = box.appendChild(make("ul", { class: "nn-list" }));
-    for (const row of trial.rows.slice(0, 6)) {
-      const item = list.appendChild(make("li"));
-      button(item, `${row.where}: ${row.verdict}, ${row.what}`, () => select(row.place), { class: "nn-item-link" });
-    }
-    if (trial.note) box.append(make("p", { class: "nn-note" }, trial.note));
-  }
+  const acts = {
+    request: () => request(cause.request),
+    close: () => select({ ...(cause.request ?? {}), decision: null, item: null }),
+    item: (at) => request(cause.arguments[at].go),
+    place: (at) => select(trial.rows[at].place),
+    draft: () => edit(null),
+    edit,
+    without: (rule) => get({ what: "without", decision: shown, rule }).then((answer) => {
+      [trial, fault] = [answer, ""];
+      redraw();
+    }, problem),
+  };
+  list.addEventListener("click", (event) => {
+    const { do: act, at } = event.target.closest("button")?.dataset ?? {};
+    acts[act]?.(Number(at));
+  });
 
   return function draw(decision) {
     if (decision !== shown) {
-      shown = decision;
-      cause = trial = null;
-      fault = "";
+      [shown, cause, trial, fault] = [decision, null, null, ""];
       if (decision !== null) ask(decision).catch(problem);
     }
     box.hidden = shown === null || (cause === null && !fault);
-    if (box.hidden) return;
-    const state = [cause, trial, fault];
-    if (drawn && state.every((each, at) => each === drawn[at])) return;
-    drawn = state;
-    if (cause) fill();
-    else box.replaceChildren(make("p", { class: "nn-fault", role: "alert" }, fault));
+    patchRows(list, [...(cause?.parts ?? []), ...(trial?.parts ?? [])]);
+    setText(wrong, fault);
   };
 }

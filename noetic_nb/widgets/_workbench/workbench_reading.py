@@ -25,7 +25,7 @@ from noetic_nb.runs._plain_text import plain
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets._workbench.chat import NO_HARNESS, Conversation, Questions
 from noetic_nb.widgets._workbench.conversation_view import Talk
-from noetic_nb.widgets._workbench.explain_decision import Causes
+from noetic_nb.widgets._workbench.explain_decision import Causes, cause_parts, without_parts
 from noetic_nb.widgets._workbench.panels import PANELS, Subject
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._run_view import RunView
@@ -357,9 +357,11 @@ class WorkbenchReading(Reading):
             case {"what": "talk", "before": int(before)}:
                 return self.talk.newest(before)
             case {"what": "cause", "decision": int(decision)}:
-                return self.causes.of(decision)
+                cause = self.causes.of(decision)
+                return {**cause, "parts": cause_parts(cause)}
             case {"what": "without", "decision": int(decision), "rule": int(place)}:
-                return self.causes.without(self.causes.rule(decision, place))
+                trial = self.causes.without(self.causes.rule(decision, place))
+                return {**trial, "parts": without_parts(trial)}
             case {"do": "answer", "id": int(number), "answer": str(answer), "reason": str(reason)}:
                 return self.questions is not None and self.questions.take(number, answer, reason)
             case {"do": "say" | "stop" | "grade" | "correct"}:
