@@ -1,4 +1,4 @@
-"""The runtime: steps made to happen, threads, plans, and everything an execution owes to its layers."""
+"""The runtime: executes steps, manages threads, plans model calls and runs the hooks of layers."""
 
 from noetic_nb._core.lazy_names import attach
 

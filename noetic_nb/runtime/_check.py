@@ -1,4 +1,4 @@
-"""Check a configuration before it runs: impossible settings, and settings that are probably mistakes."""
+"""Check a configuration before it runs: settings that cannot work, and settings that are probably mistakes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from noetic_nb.steps._tools import DESCRIBE, lacking
 
 @dataclass(frozen=True, slots=True)
 class SetupFinding:
-    """Something worth knowing: `error` will fail, `warning` may surprise, `note` is harmless."""
+    """One finding: an `error` will fail, a `warning` may surprise you, a `note` is harmless."""
 
     level: Literal["error", "warning", "note"]
     code: str
@@ -81,10 +81,10 @@ def _tools(engine: Engine) -> Iterator[SetupFinding]:
 
 
 def _targets(engine: Engine) -> Iterator[SetupFinding]:
-    """Yield the tools and arguments that rules name and no tool has."""
+    """Yield the tools and arguments that rules name but no tool has."""
     known = engine.setups.known(is_over=True)
     if not known and engine.setups.known() is None:
-        return  # functions choose the tools, and none has been chosen yet
+        return  # functions choose the tools, and none has chosen yet
     for book in _books(engine.config):
         for target in unknown_targets(book, known or {}):
             yield SetupFinding("warning", target.code.upper(), f"Rule {target.rule_id!r}: {target.why}", target.fix)
@@ -100,7 +100,7 @@ def _all_layers(config: AgentConfig) -> list[MemoryLayer]:
 
 
 def _book(layer: MemoryLayer) -> Any:
-    # Any: found by its shape, as any layer may enforce rules and most have no rulebook.
+    # Any: detected by its `book` attribute. Any layer may enforce rules, and most have no rulebook.
     return getattr(_owner(layer), "book", ())
 
 

@@ -1,4 +1,4 @@
-"""Run an agent: threads of conversation over one configuration, its models, its storage and its sources of time."""
+"""Run an agent: threads of conversation over one configuration, its models, its storage, its clock and its ids."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from noetic_nb.steps._records import as_step
 from noetic_nb.storage import InMemoryStorage, StorageAdapter
 from noetic_nb.tokens import Tokenizer
 
-if TYPE_CHECKING:  # loaded when they are first wanted
+if TYPE_CHECKING:  # loaded when first needed
     from noetic_nb.runtime._durability.checkpoints import Checkpoints
     from noetic_nb.runtime._execution.handle import Handle
     from noetic_nb.runtime._threads.durable_threads import DurableThreads
@@ -54,35 +54,35 @@ if TYPE_CHECKING:  # loaded when they are first wanted
 
 @with_card(shown="in cells")
 class AgentHarness(HarnessThreads):
-    """An agent that can be talked to.
+    """An agent that you can talk to.
 
     Parameters
     ----------
     config : AgentConfig
-        What it does.
+        Configuration of the agent.
     model : ModelClient or mapping of str to ModelClient, optional
-        One client for every model name, or clients by name; an agent without llm steps needs none.
+        One client for all model names, or clients by name; an agent without llm steps needs none.
     storage : StorageAdapter, optional
-        Where state outlives executions; in memory by default.
+        Storage for state that outlives executions; in memory by default.
     clock, ids : Clock, Ids, optional
-        Sources of time and identity.
+        Sources of time and of unique ids.
     tokenizer : str or callable, optional
         Counts tokens: a name for `noetic_nb.tokenizers.get`, such as ``"gpt-4.1"`` or ``"calibrated"``, a
-        `TokenCalibration`, or a function of a text. Instead of the configuration's; the default is an estimate.
+        `TokenCalibration`, or a function of a text. It overrides the configuration's tokenizer; the default is an estimate.
     approve : callable, optional
-        Called before a tool call that needs approval: ``approve(tool_name, args)`` answers True, False, or a text that
-        says why not; may be async. Without it such calls are denied at once. Where it takes `question`, `rules` or `origins`
-        by name, it gets the words of the rule that asks, the ids of such rules, and the origin of each argument.
+        Called before a tool call that needs approval: ``approve(tool_name, args)`` returns True, False, or a text with the
+        reason to refuse; may be async. Without it such calls are denied at once. If it has parameters named `question`,
+        `rules` or `origins`, it gets the text of the asking rule, the ids of such rules, and the origin of each argument.
     diagnostic : callable, optional
-        Gets errors that do not fail a turn: ``diagnostic(layer_id, hook, error)``; a warning is logged by default.
+        Called with errors that do not fail a turn: ``diagnostic(layer_id, hook, error)``; the default logs a warning.
     fs : str, path or fsspec filesystem, optional
-        The files of the agent, as ``ctx.fs`` in hooks, tools and steps: a folder that no path leads out of, a URL such as
-        ``memory://notes``, or any filesystem of fsspec. Instead of the configuration's.
+        The agent's files, as ``ctx.fs`` in hooks, tools and steps: a folder that no path can escape, a URL such as
+        ``memory://notes``, or any fsspec filesystem. It overrides the configuration's.
     shell : Shell, optional
-        What runs commands, as ``ctx.shell``: a `LocalShell`, a `ScriptedShell`, or your own. Instead of the configuration's.
+        Runs commands, as ``ctx.shell``: a `LocalShell`, a `ScriptedShell`, or your own. It overrides the configuration's.
     checkpoints : bool or Checkpoints, optional
-        Keep conversations and turns in the storage: a new harness continues every thread where it was left, and
-        `resume` a turn that a crash cut off. Run a thread in one harness at a time.
+        Save conversations and turns to the storage: a new harness continues every thread where it was left, and
+        `resume` continues a turn that a crash interrupted. Use each thread in one harness at a time.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class AgentHarness(HarnessThreads):
         tokenizer: str | Tokenizer | TokenCalibration | None = None,
         approve: Approve | None = None,
         diagnostic: Diagnostic = log_diagnostic,
-        fs: Any = None,  # of fsspec, which has no types
+        fs: Any = None,  # a filesystem of fsspec, which has no types
         shell: Shell | None = None,
         checkpoints: bool | Checkpoints | None = None,
     ) -> None:
@@ -161,38 +161,38 @@ class AgentHarness(HarnessThreads):
         limits: Limits | Mapping[str, Any] | None = None,
         state: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, AgentReply]:
-        """Send a message and wait for the turn it becomes part of.
+        """Send a message and wait for the turn that answers it.
 
         Parameters
         ----------
         text_or_items : str or sequence of items
             The message.
         thread_id : str
-            The conversation. Turns of one thread never overlap; messages sent meanwhile share the next turn.
+            The conversation. Turns of one thread never overlap; messages sent in the meantime share the next turn.
         resource_id : str, optional
-            The person, tenant or project; what layers of that scope know is shared between its threads.
+            The person, tenant or project; layers of that scope share their knowledge between its threads.
         delivery : {"next_turn", "between_rounds", "interrupt"}
-            Where a turn of the thread is running: wait for the next; be part of it from its next model call on, and
-            get its reply; or cancel it and be answered instead.
+            If a turn of the thread is running: wait for the next turn; join the running one from its next model call
+            on, and get its reply; or cancel it and be answered instead.
         limits : Limits or mapping, optional
-            What the turn may spend, instead of the agent's limits.
+            Spending limits of the turn, instead of the agent's limits.
         state : mapping, optional
-            What ``ctx.state`` starts with.
+            Initial value of ``ctx.state``.
 
         Returns
         -------
         coroutine of AgentReply
-            The reply, with what the turn cost and what went wrong on the way (`warnings`), once it is awaited: ``await`` it
-            in a notebook, ``nn.run_sync(...)`` it in a script. Nothing is sent before.
+            The reply, with the costs of the turn and its problems (`warnings`), once it is awaited: ``await`` it in a
+            notebook, or use ``nn.run_sync(...)`` in a script. Nothing is sent before that.
 
         Raises
         ------
         NoeticError
-            What went wrong: ``steering_denied``, ``llm_failed``, ``cancelled``, ... The user's items stay in the log and
-            the thread can be used again. ``not_saved`` where all went well and the checkpoints could not be written; its
+            The problem: ``steering_denied``, ``llm_failed``, ``cancelled``, ... The user's items stay in the log and
+            the thread can be used again. ``not_saved`` if all went well but the checkpoints could not be written; its
             ``reply`` is the reply.
         NoeticConfigError
-            Where something cannot work as it is set up.
+            For a set-up that cannot work.
         """
 
         async def begin() -> AgentReply:
@@ -246,20 +246,20 @@ class AgentHarness(HarnessThreads):
         text_or_items, thread_id, resource_id, delivery, limits, state
             As for `execute`.
         release : {"judged", "live"}
-            When rules review the model's answers: hand out each one when it stands, so that rejected text is never seen; or
-            hand out its pieces at once and say `TextRetracted` of those that are taken back. Where nothing reviews
-            answers, both hand them out at once.
+            If rules review the model's answers: release each answer once it is accepted, so that rejected text is never
+            seen; or release its pieces at once, followed by `TextRetracted` for rejected ones. If nothing reviews
+            answers, both release pieces at once.
 
         Returns
         -------
         TurnStream
-            Iterate over ``.text``, ``.items`` or ``.events``, several at a time if need be; await ``.reply``. The turn
+            Iterate over ``.text``, ``.items`` or ``.events``, even over several at a time; await ``.reply``. The turn
             begins with the first of these.
 
         Raises
         ------
         NoeticError
-            ``step_failed`` at once for a value that is not a message. An error of the turn is raised to its caller.
+            ``step_failed``, at once, for a value that is not a message. An error of the turn is raised to its consumer.
         NoeticConfigError
             ``INVALID_OPTION``, ``INVALID_LIMITS`` or ``INVALID_THREAD``, at once.
 
@@ -285,7 +285,7 @@ class AgentHarness(HarnessThreads):
         return TurnStream(self, message, lambda: session.send(message, self._threads.run, delivery), release)
 
     async def cancel(self, thread_id: str = "default", reason: str = "cancelled by the caller") -> bool:
-        """Cancel the turn that is running on a thread; its waiting caller gets ``cancelled``.
+        """Cancel the running turn of a thread; its waiting caller gets ``cancelled``.
 
         Returns
         -------
@@ -304,12 +304,12 @@ class AgentHarness(HarnessThreads):
         limits: Limits | None = None,
         state: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[Context]:
-        """Hold one execution open over several steps, or several cells; its layers complete and dispose once.
+        """Hold one execution open over several steps or cells; its layers complete and dispose once.
 
         Raises
         ------
         NoeticError
-            ``step_failed`` where a turn of the thread is running.
+            ``step_failed`` if a turn of the thread is running.
         """
         async with self._threads.execution(thread_id, resource_id, limits, state) as ctx:
             yield ctx
@@ -321,7 +321,7 @@ class AgentHarness(HarnessThreads):
         Raises
         ------
         NoeticError
-            What the step raises; where a layer stops the execution, ``cancelled`` with the suggestion as the reason.
+            The error of the step; if a layer stops the execution, ``cancelled`` with the suggestion as the reason.
         """
         try:
             own = own_context(ctx)
@@ -332,10 +332,10 @@ class AgentHarness(HarnessThreads):
     def start(
         self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context, *, drop: Iterable[str] = ()
     ) -> Handle:
-        """Start one step beside an open execution and return at once; ``ctx.start(step, value)`` is the same.
+        """Start one step in parallel to an open execution and return at once; ``ctx.start(step, value)`` is the same.
 
-        It runs in a child execution with a log of its own, and the parent pays. Whatever still runs when the parent ends
-        is aborted, and left behind 500 ms later.
+        It runs in a child execution with its own log, and the parent pays. If it is still running when the parent ends,
+        it is aborted, and abandoned 500 ms later.
 
         Parameters
         ----------
@@ -345,7 +345,7 @@ class AgentHarness(HarnessThreads):
         Raises
         ------
         NoeticError
-            ``cancelled``, or ``step_failed`` where the execution has ended.
+            ``cancelled``, or ``step_failed`` if the execution has ended.
 
         Examples
         --------
@@ -365,7 +365,7 @@ class AgentHarness(HarnessThreads):
         return start_step(own.engine, as_step(step, "what was to start"), value, own, run_step, drop)
 
     def channel_handle(self, channel: Channel, execution_id: str) -> ChannelHandle:
-        """Return an external channel of a running execution, to send to it from outside.
+        """Return the handle of an external channel of a running execution, for sending to it from outside.
 
         Raises
         ------
@@ -377,16 +377,16 @@ class AgentHarness(HarnessThreads):
 
     @property
     def executions(self) -> tuple[str, ...]:
-        """Ids of the executions that are open now."""
+        """Ids of the currently open executions."""
         return tuple(self._threads.live)
 
     def subscribe(self, sink: EventSink) -> Callable[[], None]:
-        """Send every event to a sink; returns a function that ends this.
+        """Send every event to a sink; returns a function that unsubscribes it.
 
         Raises
         ------
         NoeticConfigError
-            ``INVALID_OPTION`` for what has no ``emit``.
+            ``INVALID_OPTION`` for an object without ``emit``.
         """
         if not callable(getattr(sink, "emit", None)):
             raise NoeticConfigError(
@@ -400,16 +400,16 @@ class AgentHarness(HarnessThreads):
 
     @property
     def sinks(self) -> tuple[EventSink, ...]:
-        """The sinks of events, in the order in which they subscribed."""
+        """The event sinks, in order of subscription."""
         return self._hub.sinks
 
     @property
     def approve(self) -> Approve | None:
-        """The callback before a call that needs approval; None if such calls are denied at once."""
+        """The callback that approves calls; None if calls that need approval are denied at once."""
         return self._engine.approve
 
     def _subscribers_changed(self) -> None:
-        """Watch the layers' states while there is a subscriber, and only then: without one no event is made."""
+        """Watch the states of layers only while there is a subscriber: without one, no events are created."""
         self._engine.update_sinks()
         self._threads.written.sink = self._engine.sink
         if self._hub and self._stop_watching is None:
@@ -428,7 +428,7 @@ class AgentHarness(HarnessThreads):
             self._stop_watching = None
 
     def _state_teller(self) -> StateListener:
-        """Return a callback that puts each unremembered state that a layer writes into the run."""
+        """Return a callback that records every unrecorded state that a layer writes in the run."""
         hub, clock, find = self._hub, self._engine.clock, self._threads.find
 
         def written(execution_id: str, layer_id: str, kept: Any, hook: str) -> None:

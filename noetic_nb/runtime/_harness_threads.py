@@ -1,4 +1,4 @@
-"""The names of a harness for its threads: feedback on replies, their logs and memory, and threads that outlive their process."""
+"""The methods of a harness for its threads: feedback on replies, logs and memory, and threads that outlive their process."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from noetic_nb.runtime._threads.threads import AddedItems, Conversations, Thread
 from noetic_nb.steps._output_codec import system_instructions
 from noetic_nb.steps._records import llm_steps
 
-if TYPE_CHECKING:  # loaded when they are first wanted
+if TYPE_CHECKING:  # loaded when first needed
     from noetic_nb.runtime._check import SetupFinding
     from noetic_nb.runtime._threads.durable_threads import DurableThreads
     from noetic_nb.runtime._threads.memory_view import MemoryView
 
 
 class HarnessThreads:
-    """The part of `AgentHarness` that is about the threads there are."""
+    """The methods of `AgentHarness` for its threads."""
 
     config: AgentConfig
     _engine: Engine
@@ -43,9 +43,9 @@ class HarnessThreads:
         Parameters
         ----------
         quality : float
-            From 0 (useless) to 1 (perfect); values outside are clamped by the regulator.
+            From 0 (useless) to 1 (perfect); the regulator clamps values outside this range.
         source : str
-            Who rates it.
+            Source of the rating.
 
         Raises
         ------
@@ -64,12 +64,12 @@ class HarnessThreads:
 
     @explained(**HINTS["correct"])
     async def correct(self, thread_id: str, message: str, *, source: str = "user") -> None:
-        """Tell the agent the fault of the last reply of a thread, so that it is remembered.
+        """Tell the agent about a fault in a thread's last reply, so that it remembers it.
 
         Raises
         ------
         NoeticConfigError
-            ``INVALID_FEEDBACK`` for what is not text.
+            ``INVALID_FEEDBACK`` for a value that is not text.
         """
         if not isinstance(message, str) or not message.strip():
             raise NoeticConfigError("INVALID_FEEDBACK", "A correction is a text.", given=message)
@@ -79,7 +79,7 @@ class HarnessThreads:
         )
 
     async def reset_task(self, thread_id: str = "default") -> None:
-        """Begin a new task on a thread: the counts of a regulator for the old one no longer stop it."""
+        """Begin a new task on a thread: the regulator's counts for the old one no longer stop it."""
         ctx = await self._last_context(thread_id)
         await self._engine.stack.feedback(self._engine.hook_context(ctx), kind="reset_task", value=None, source="user")
 
@@ -94,7 +94,7 @@ class HarnessThreads:
     def preview(self, thread_id: str = "default") -> TurnPlan:
         """Return the plan of the next model call of a thread, without calling anything.
 
-        The layers' part is what they last recalled on the thread; no hook is run.
+        Layers contribute what they last recalled on the thread; no hook is run.
         """
         session = self._threads.thread(thread_id)
         step = next(iter(llm_steps(self.config.step)), None)
@@ -113,19 +113,19 @@ class HarnessThreads:
         )
 
     def memory(self, thread_id: str = "default") -> MemoryView:
-        """Return the memory of a thread: look at it, edit it, rewind it; see `MemoryView`.
+        """Return the memory of a thread, to inspect, edit or rewind; see `MemoryView`.
 
-        Looking for a state on a thread that is not there is ``UNKNOWN_THREAD``, where any is.
+        Reading a state on an unknown thread raises ``UNKNOWN_THREAD`` if other threads exist.
         """
         return self._threads.memory(thread_id)
 
     @property
     def turn_count(self) -> int:
-        """How many turns the threads in memory have had."""
+        """Total number of turns of the threads in memory."""
         return sum([thread.turn for thread in self._threads.by_id.values()])
 
     def status(self, thread_id: str = "default") -> ThreadStatus:
-        """Return the status of a thread now.
+        """Return the current status of a thread.
 
         Examples
         --------
@@ -137,13 +137,13 @@ class HarnessThreads:
         return ThreadStatus("idle") if session is None else session.status
 
     def check(self) -> tuple[SetupFinding, ...]:
-        """Look the configuration over; returns findings, worst first."""
+        """Check the configuration; returns findings, worst first."""
         from noetic_nb.runtime._check import find
 
         return find(self._engine)
 
     def describe(self) -> dict[str, Any]:
-        """Return the configuration and the models' names as plain data, for the head of a run."""
+        """Return the configuration and the models' names as plain data, for the header of a run."""
         from noetic_nb.runtime._config.config import describe
 
         return describe(self.config, self._engine.models)
@@ -154,7 +154,7 @@ class HarnessThreads:
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_THREAD`` where there are threads, and none of this id.
+            ``UNKNOWN_THREAD`` if there are threads, but none with this id.
         """
         self._threads.known(thread_id)
         return self._threads.thread(thread_id).log.fork()
@@ -166,25 +166,25 @@ class HarnessThreads:
         Parameters
         ----------
         items_or_run : iterable of items, or Run
-            Items, messages as OpenAI's chat completions have them, or a run with one thread or one of this name.
+            Items, messages in the format of OpenAI's chat completions, or a run with one thread or one of this name.
         replace : bool, default False
-            Begin anew where the thread has items: its log, what layers of its own know and, with checkpoints, what is
-            saved of it and its unfinished turn go. What it shares with other threads, as by a resource, stays.
+            Start over if the thread has items: its log, its layers' own knowledge and, with checkpoints, its saved data
+            and unfinished turn are deleted. Data shared with other threads, such as by a resource, stays.
 
         Returns
         -------
         tuple of Item
-            What was logged. With `replace`, awaiting it makes sure that storage is cleared, too; the next turn does
-            otherwise.
+            The logged items. With `replace`, await it to make sure that storage is cleared, too; otherwise the next
+            turn clears it.
 
         Raises
         ------
         NoeticConfigError
-            ``THREAD_EXISTS`` where the thread has items here, ``UNKNOWN_THREAD`` for a run of several threads.
+            ``THREAD_EXISTS`` if the thread has items here, ``UNKNOWN_THREAD`` for a run of several threads.
         NoeticError
-            ``step_failed`` where a turn of the thread is running, ``item_schema_mismatch`` for an unknown type.
+            ``step_failed`` if a turn of the thread is running, ``item_schema_mismatch`` for an unknown type.
         ItemValidationError
-            For a value that is not an item, or not as its type must be; nothing is changed then.
+            For a value that is not an item, or does not match its type; nothing is changed then.
 
         Examples
         --------
@@ -196,26 +196,26 @@ class HarnessThreads:
         return self._threads.seed(thread_id, items_or_run, replace)
 
     def append(self, thread_id: str, items: Iterable[Any]) -> AddedItems:
-        """Add items to a thread, but for those it has by their ids; no model is called.
+        """Add items to a thread, skipping those whose ids it has; no model is called.
 
-        Read a saved thread with `load_thread` before.
+        For a saved thread, call `load_thread` first.
 
         Returns
         -------
         tuple of Item
-            What was added.
+            The added items.
 
         Raises
         ------
         NoeticError
-            ``step_failed`` where a turn of the thread is running, ``item_schema_mismatch`` for an unknown type.
+            ``step_failed`` if a turn of the thread is running, ``item_schema_mismatch`` for an unknown type.
         ItemValidationError
-            For a value that is not an item, not as its type must be, or has the id of another item; nothing is added then.
+            For a value that is not an item, does not match its type, or has the id of another item; nothing is added then.
         """
         return self._threads.append(thread_id, items)
 
     def close_thread(self, thread_id: str) -> bool:
-        """Forget a thread here: its log and its data in memory. Stored data stays; see `forget_thread`.
+        """Remove a thread from this harness: its log and its data in memory. Stored data stays; see `forget_thread`.
 
         Returns
         -------
@@ -225,39 +225,39 @@ class HarnessThreads:
         Raises
         ------
         NoeticError
-            ``step_failed`` where a turn of the thread is running.
+            ``step_failed`` if a turn of the thread is running.
         """
         return self._threads.close(thread_id)
 
     @property
     def threads(self) -> tuple[str, ...]:
-        """The threads there are."""
+        """The names of the threads."""
         return tuple(self._threads.by_id)
 
     async def unfinished(self) -> tuple[str, ...]:
-        """Return the ids of turns that were under way when their process ended, from the storage of checkpoints."""
+        """Return the ids of turns that were interrupted by the end of their process, from the storage of checkpoints."""
         return () if self._durable is None else await self._durable.checkpoints.unfinished()
 
     def resume(self, execution_id: str) -> Coroutine[Any, Any, AgentReply]:
-        """Continue a turn that was under way when its process ended; steps whose end was recorded are not run again.
+        """Continue a turn that was interrupted by the end of its process; steps whose end was recorded are not run again.
 
-        A new message on the thread gives the turn up: what it had logged stays in the conversation.
+        A new message on the thread abandons the turn instead: its logged items stay in the conversation.
 
         Raises
         ------
         NoeticConfigError
-            ``NO_CHECKPOINT`` where there is nothing to continue, ``CHECKPOINT_SCHEMA_MISMATCH`` for a damaged one.
+            ``NO_CHECKPOINT`` if there is nothing to continue, ``CHECKPOINT_SCHEMA_MISMATCH`` for a damaged checkpoint.
         NoeticError
             As for `execute`.
         """
         return PendingReply("resume", lambda: self._kept.resume(execution_id))
 
     async def clear_checkpoint(self, execution_id: str) -> None:
-        """Forget where a turn stood that was under way when its process ended: it cannot be resumed any more."""
+        """Delete the progress of an interrupted turn, which can then no longer be resumed."""
         await self._kept.checkpoints.clear(execution_id)
 
     async def saved_threads(self) -> tuple[str, ...]:
-        """Return the threads in the storage of checkpoints, whichever harness wrote them; sorted.
+        """Return the threads in the storage of checkpoints, sorted, from any harness.
 
         Examples
         --------
@@ -278,7 +278,7 @@ class HarnessThreads:
         return () if self._durable is None else await self._durable.saved()
 
     async def load_thread(self, thread_id: str = "default") -> bool:
-        """Read a saved thread now, so that `preview`, `log` and `memory` know it; `execute` does so by itself.
+        """Read a saved thread now, for `preview`, `log` and `memory`; `execute` does so automatically.
 
         Returns
         -------
@@ -289,14 +289,14 @@ class HarnessThreads:
         ------
         NoeticConfigError
             ``NO_CHECKPOINT`` for a harness without checkpoints, ``CHECKPOINT_SCHEMA_MISMATCH`` for a damaged thread,
-            ``THREAD_EXISTS`` for one that was begun here without it.
+            ``THREAD_EXISTS`` if the thread was begun here without the saved one.
         NoeticError
-            ``state_conflict`` where another harness has continued a thread that this one has continued, too.
+            ``state_conflict`` if this harness and another one have both continued the thread.
         """
         return await self._kept.load(thread_id)
 
     async def forget_thread(self, thread_id: str) -> bool:
-        """Delete a conversation, here and in storage, with its checkpoints. Layers' states stay: edit them with `memory`.
+        """Delete a conversation and its checkpoints, here and in storage. States of layers stay: edit them with `memory`.
 
         Returns
         -------
@@ -306,7 +306,7 @@ class HarnessThreads:
         Raises
         ------
         NoeticError
-            ``step_failed`` where a turn of the thread is running, or what the storage raises.
+            ``step_failed`` if a turn of the thread is running, or an error of the storage.
         NoeticConfigError
             ``NO_CHECKPOINT`` for a harness without checkpoints.
         """

@@ -1,6 +1,6 @@
-"""An agent as data: its steps, its memory, its token budget and limits; as JSON, too, and for the head of a run.
+"""An agent as data: its steps, memory, token budget and limits; also as JSON and in the header of a run.
 
-In JSON a reference stands for what JSON cannot hold, such as a function; see `noetic_nb.steps._json.step_json`.
+In JSON, a reference replaces a value that JSON cannot represent, such as a function; see `noetic_nb.steps._json.step_json`.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ class Limits(Frozen):
     error_code: ClassVar[str] = "INVALID_LIMITS"
 
     max_cost: FiniteFloat | None = Field(default=None, ge=0)
-    """US dollars, judges and layers included."""
+    """US dollars, including judges and layers."""
     max_tokens: int | None = Field(default=None, ge=0)
-    """Input and output tokens together."""
+    """Input plus output tokens."""
     max_steps: int | None = Field(default=None, ge=1)
-    """Steps dispatched, those of children included."""
+    """Number of steps dispatched, including those of children."""
     max_duration_ms: FiniteFloat | None = Field(default=None, gt=0, alias="maxDuration")
-    """Milliseconds; a model call or a tool that is under way then is cut short."""
+    """Milliseconds; a model call or tool that is still running then is interrupted."""
 
     def check(self, cost: float, tokens: int, steps: int, elapsed_ms: float) -> None:
-        """Raise where more was spent than may be.
+        """Raise if more was spent than a limit allows.
 
         Raises
         ------
         NoeticError
-            ``budget_exceeded``, of the first limit in this order.
+            ``budget_exceeded``, for the first limit exceeded, in this order.
         """
         if self.max_cost is not None and cost > self.max_cost:
             raise exceeded("cost", self.max_cost, cost)
@@ -70,7 +70,7 @@ class Limits(Frozen):
 
 
 def exceeded(field: Literal["cost", "tokens", "steps", "duration"], limit: float, actual: float) -> NoeticError:
-    """Return the error for spending more than a limit."""
+    """Return the error for exceeding a limit."""
     return NoeticError(
         "budget_exceeded",
         f"The execution exceeded its limit of {field}: {actual:g} of {limit:g}",
@@ -81,7 +81,7 @@ def exceeded(field: Literal["cost", "tokens", "steps", "duration"], limit: float
     )
 
 
-# Keys of a configuration in JSON that hold data and schemas: what looks like a step or a reference there is none.
+# Keys of a JSON configuration that hold data and schemas: nothing in them is read as a step or a reference.
 _PLAIN_KEYS: Final = frozenset({"params", "itemSchemas", "item_schemas"})
 
 
@@ -91,55 +91,54 @@ class AgentConfig(Frozen):
     Parameters
     ----------
     name : str
-        What the agent is called, in runs and messages.
+        Name of the agent, shown in runs and messages.
     step : Step, optional
-        What `execute` runs, such as ``react(...)``.
+        The step that `execute` runs, such as ``react(...)``.
     memory : iterable of MemoryLayer
-        Its layers, with distinct ids; what makes a layer of itself, such as a `RuleBook`, may stand among them.
+        The agent's layers, with distinct ids. Objects that convert themselves to a layer, such as a `RuleBook`, are accepted.
     tools : iterable of Tool or callable
-        Tools of llm steps that name none of their own.
+        Tools for llm steps that do not list their own.
     projection : ProjectionPolicy or mapping
         How much of the conversation is sent: ``token_budget``, ``response_reserve``, ``overflow``, ``window_size``.
     force_atomic_recall : bool, default False
         Treat eventual layers as atomic.
     on_steering_error : {"deny", "allow", "raise"}
-        What a failing enforcement hook means where its layer does not define it.
+        How a failing enforcement hook counts if its layer does not define that.
     stream_idle_timeout_ms : float, default 120 000
-        Longest silence within a streamed answer, milliseconds, before the model call fails with ``llm_failed``; 0 or less for
-        no limit. A client with a limit of its own, such as `OpenAIModel`, keeps that one.
+        Longest silence within a streamed answer, in milliseconds, before the model call fails with ``llm_failed``; 0 or
+        less means no limit. A client with its own limit, such as `OpenAIModel`, keeps it.
     incomplete : {"return", "continue", "error"}
-        What to do about an answer that was cut off, where its step does not say: return it, marked by `finish_reason` and a
-        warning of the reply; continue it where the limit of tokens was reached, three times at most; or fail with
-        ``llm_failed``.
+        How to handle a truncated answer if its step does not say: return it, marked by `finish_reason` and a warning in
+        the reply; continue it if the token limit was reached, at most three times; or fail with ``llm_failed``.
     limits : Limits or mapping, optional
-        What one turn may spend; more raises ``budget_exceeded``.
+        Spending limits of one turn; exceeding one raises ``budget_exceeded``.
     tokenizer : str, optional
-        Name of what counts tokens, for `noetic_nb.tokenizers.get`: an encoding, a model, ``"calibrated"``, ``"estimate"``. What
-        `AgentHarness` is given comes first.
+        Name of the tokenizer, for `noetic_nb.tokenizers.get`: an encoding, a model, ``"calibrated"`` or ``"estimate"``.
+        The `tokenizer` of `AgentHarness` overrides it.
     fs : str, path or fsspec filesystem, optional
-        The agent's files, ``ctx.fs``: a folder that no path leads out of, a URL, or any filesystem of fsspec, which JSON
-        cannot hold. What `AgentHarness` is given comes first.
+        The agent's files, ``ctx.fs``: a folder that no path can escape, a URL, or any fsspec filesystem, which JSON
+        cannot represent. The `fs` of `AgentHarness` overrides it.
     shell : Shell, optional
-        What runs commands, ``ctx.shell``; JSON cannot hold it, so that no file brings one.
+        Runs commands, ``ctx.shell``. JSON cannot represent it, so a configuration file can never supply one.
     params : mapping
-        Settings of your own, JSON data: functions of steps read them as ``ctx.params``.
+        Your own settings as JSON data; functions of steps read them as ``ctx.params``.
     params_schema : type or mapping, optional
-        What `params` must look like, a type or a JSON Schema; a gate, which adds no defaults.
+        Type or JSON Schema that `params` must match; it only validates and adds no defaults.
     item_schemas : mapping of str to list
-        Extension items that anyone may log: schemas by category ``items``, ``developerMessages``, ``toolCalls``,
+        Extension items that any code may log: schemas by category ``items``, ``developerMessages``, ``toolCalls``,
         ``toolResults``. Layers declare their own.
     strict_item_schemas : bool, default True
-        Whether an item of an unknown type that no schema accepts is an error.
+        Whether an item of an unknown type that matches no schema is an error.
     before_step : callable, optional
-        ``before_step(step, input, ctx)``, sync or async; what it raises fails the step.
+        ``before_step(step, input, ctx)``, sync or async; an exception fails the step.
     after_step : callable, optional
-        ``after_step(step, output, ctx)``, after each step that succeeded.
+        ``after_step(step, output, ctx)``, called after each step that succeeded.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_AGENT_CONFIG``, ``INVALID_AGENT_PARAMS``, ``DUPLICATE_LAYER_ID``, or what a step, layer or policy
-        raises.
+        ``INVALID_AGENT_CONFIG``, ``INVALID_AGENT_PARAMS``, ``DUPLICATE_LAYER_ID``, or an error raised by a step, layer
+        or policy.
 
     Examples
     --------
@@ -182,7 +181,7 @@ class AgentConfig(Frozen):
     incomplete: Incomplete = "return"
     limits: Limits | None = None
     tokenizer: str | None = None
-    fs: Any = None  # of fsspec, which has no types
+    fs: Any = None  # a filesystem of fsspec, which has no types
     shell: InstanceField[Shell] | None = None
     params: InstanceField[FrozenDict] = FrozenDict()
     params_schema: InstanceField[OutputSchema] | None = None
@@ -254,7 +253,7 @@ class AgentConfig(Frozen):
 
     @property
     def item_registry(self) -> ItemRegistry:
-        """The items that the agent may log, before its layers add kinds."""
+        """The items that the agent may log, before its layers add theirs."""
         return item_registry(self.item_schemas, strict=self.strict_item_schemas)
 
 
@@ -264,7 +263,7 @@ def _invalid_params(what: str, given: object, field: str = "params") -> NoeticCo
 
 
 def as_item_schemas(value: object) -> FrozenDict:
-    """Return schemas by category as `OutputSchema`; a function may stand in place of one, and refuse an item."""
+    """Return schemas by category as `OutputSchema`; a function that accepts or rejects items may replace a schema."""
     if not isinstance(value, Mapping) or not all(isinstance(schemas, list | tuple) for schemas in value.values()):
         raise NoeticConfigError(
             "INVALID_AGENT_CONFIG",
@@ -274,10 +273,10 @@ def as_item_schemas(value: object) -> FrozenDict:
             field="item_schemas",
         )
     made = {name: tuple([_schema(schema) for schema in schemas]) for name, schemas in value.items()}
-    return FrozenDict(ItemRegistry(made).schemas)  # with the categories checked, and spelled one way
+    return FrozenDict(ItemRegistry(made).schemas)  # validates the categories and normalises their spelling
 
 
-# Any in the next three: a schema here is a type, a JSON Schema or a function of the user.
+# Any in the next three: a schema here is a type, a JSON Schema or a user's function.
 def _schema(given: Any) -> Any:
     is_function = callable(given) and not isinstance(given, type) and get_origin(given) is None
     return given if is_function else as_schema(given)
@@ -302,12 +301,12 @@ def item_registry(schemas: Mapping[str, Any], *, strict: bool) -> ItemRegistry:
 
 
 def dump_config(config: AgentConfig, registry: Registry | None = None) -> dict[str, Any]:
-    """Return a configuration as JSON data; layers that come with the library are their kind and options.
+    """Return a configuration as JSON data; the library's own layers are saved as their kind and options.
 
     Raises
     ------
     NoeticConfigError
-        ``UNREGISTERED_FUNCTION`` and the like, saying where.
+        ``UNREGISTERED_FUNCTION`` and similar codes, with the location.
 
     Examples
     --------
@@ -318,7 +317,7 @@ def dump_config(config: AgentConfig, registry: Registry | None = None) -> dict[s
     >>> dump_config(AgentConfig(name="desk", memory=[history_window(20)]))
     {'name': 'desk', 'memory': [{'kind': 'history_window', 'options': {'max_items': 20}}]}
     """
-    given: object = config  # what was really passed may be anything
+    given: object = config  # callers may pass anything at run time
     if not isinstance(given, AgentConfig):
         hint = "Pass an AgentConfig; that of a harness is harness.config."
         raise NoeticConfigError("INVALID_AGENT_CONFIG", "dump_config writes an AgentConfig.", given=given, hint=hint)
@@ -329,12 +328,12 @@ def dump_config(config: AgentConfig, registry: Registry | None = None) -> dict[s
 
 
 def load_config(data: Mapping[str, Any] | str, registry: Registry | None = None) -> AgentConfig:
-    """Return the configuration that JSON data describe, written by `dump_config` or by hand.
+    """Return the configuration described by JSON data, written by `dump_config` or by hand.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_AGENT_CONFIG``, ``UNKNOWN_FUNCTION_REFERENCE`` and the like, or what a step raises.
+        ``INVALID_AGENT_CONFIG``, ``UNKNOWN_FUNCTION_REFERENCE`` and similar codes, or an error raised by a step.
 
     Examples
     --------
@@ -355,7 +354,7 @@ def load_config(data: Mapping[str, Any] | str, registry: Registry | None = None)
     names = registry or Registry()
     plain = {key: data[key] for key in _PLAIN_KEYS & data.keys()}
     fields = resolved({key: value for key, value in data.items() if key not in plain}, names)
-    # Parameters are data, whatever they look like; among item schemas only the schemas themselves may be references.
+    # Parameters are always data; among item schemas, only the schemas themselves may be references.
     for key, value in plain.items():
         if key != "params" and isinstance(value, Mapping):
             value = {
@@ -393,7 +392,7 @@ def _step(step: Step | None, outer: tuple[int, ...] = ()) -> Any:
 
 
 def describe(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient] | None) -> dict[str, Any]:
-    """Return the set-up of an agent; callables by name only."""
+    """Return the set-up of an agent, with callables by name."""
     policy = config.projection.model_dump(by_alias=True)
     layers = [
         {

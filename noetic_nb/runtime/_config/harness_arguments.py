@@ -1,6 +1,6 @@
-"""Check the arguments of a harness when they are given, so that a mistake is not found in the middle of a turn.
+"""Check the arguments of a harness as soon as they are given, so that a mistake does not surface in the middle of a turn.
 
-A call that does not fit is answered with what to write instead.
+The error for an unsuitable argument says what to write instead.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens
 _STORE: Final = ("get", "set", "delete", "list")
 _CLOCK: Final = ("now_ms", "monotonic_ms")
 _SAMPLE: Final = "eight ch"
-# What other libraries call `execute`.
+# Names that other libraries use for `execute`.
 _OTHER_NAMES: Final = keys("ask ainvoke arun astream call chat complete generate invoke predict run_sync send")
-# What a call that does not fit is answered with, by method and argument.
+# Hints for unsuitable calls, by method and argument.
 HINTS: Final[Mapping[str, Mapping[str, str]]] = {
     "__init__": {
         "positional": "Name the model: AgentHarness(config, model=client).",
@@ -51,7 +51,7 @@ HINTS: Final[Mapping[str, Mapping[str, str]]] = {
 def check_arguments(
     config: Any, storage: Any, clock: Any, ids: Any, tokenizer: Any, approve: Any, diagnostic: Any
 ) -> None:
-    """Check everything but the model; raises `NoeticConfigError` ``INVALID_AGENT_CONFIG`` or ``INVALID_OPTION``."""
+    """Check every argument except the model; raises `NoeticConfigError` ``INVALID_AGENT_CONFIG`` or ``INVALID_OPTION``."""
     if not isinstance(config, AgentConfig):
         hint = "Write AgentHarness(AgentConfig(name='desk', step=...), model=client)."
         if isinstance(config, Mapping):
@@ -97,27 +97,27 @@ def _refused(what: str, given: object, hint: str) -> NoeticConfigError:
 
 
 def counter_of(given: Any) -> Tokenizer:
-    """Return the tokenizer of a name, a calibration or a function; the default estimate for None."""
+    """Return the tokenizer for a name, a calibration or a function; the default estimate for None."""
     if given is None or given is estimate_tokens:
         return estimate_tokens
-    from noetic_nb.tokenizers._named import as_tokenizer  # most agents count by the estimate
+    from noetic_nb.tokenizers._named import as_tokenizer  # most agents count with the estimate
 
     found: Tokenizer = as_tokenizer(given)
     return found
 
 
 def filesystem_of(given: Any) -> Any:
-    """Return the filesystem that a folder or a URL stands for, None for None."""
+    """Return the filesystem for a folder or a URL, None for None."""
     if given is None:
         return None
-    from noetic_nb._core.filesystem import as_filesystem  # and with it fsspec, which most agents do without
+    from noetic_nb._core.filesystem import as_filesystem  # imports fsspec, which most agents do not need
 
     return as_filesystem(given)
 
 
 def unknown_name(owner: type, name: str) -> str:
     """Return the message for a method that a harness does not have."""
-    # Displays look for methods of theirs on every object: nobody misspelt those.
+    # Displays probe every object for their own underscore methods: those are not misspellings.
     hint = "" if name[0] == "_" else closest(name, [one for one in dir(owner) if not one.startswith("_")])
     if name in _OTHER_NAMES:
         hint = "Send a message with `await harness.execute('Hi')`, or `nn.run_sync(harness.execute('Hi'))` in a script."

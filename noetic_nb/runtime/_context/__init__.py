@@ -1,1 +1,1 @@
-"""The state that executions share, and the state of one while it runs."""
+"""The state that executions share, and the state of one running execution."""

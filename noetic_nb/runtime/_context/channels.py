@@ -1,7 +1,7 @@
-"""The channels of one execution tree: their messages, and the readers that wait.
+"""The channels of one execution tree: their messages and waiting readers.
 
-Readers and senders that wait are served in the order they came. Delivery happens in the sender's call, so a message is
-never handed to a reader that has given up.
+Waiting readers and senders are served in order of arrival. Delivery happens in the sender's call, so a message is never
+handed to a reader that has given up.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from noetic_nb.redact import safe_logger
 from noetic_nb.steps._channel_type import EMPTY, Channel
 
 _log: Final = safe_logger("noetic_nb")
-# Milliseconds: a topic keeps nothing, so a reader without a limit could wait for ever.
+# Milliseconds: a topic stores nothing, so a reader without a limit could wait for ever.
 MAX_TOPIC_WAIT_MS: Final = 300_000.0
 
-# Messages are Any throughout: a channel's schema, checked when one is put in, says what they are.
+# Messages are Any throughout: the channel's schema, checked on sending, defines their type.
 T = TypeVar("T")
 Guard: TypeAlias = Callable[[Awaitable[T]], Awaitable[T]]
-"""Awaits something until the execution is aborted."""
+"""Awaits an awaitable, but only until the execution is aborted."""
 
 
 class _State:
@@ -36,7 +36,7 @@ class _State:
         self.senders: deque[tuple[asyncio.Future[None], Any]] = deque()
 
     def hand_to_readers(self, value: Any, *, every: bool) -> bool:
-        """Give a message to the readers that still wait, to the first or to all."""
+        """Hand a message to the readers that are still waiting: to the first one, or to all."""
         handed = False
         while self.readers:
             reader = self.readers.popleft()
@@ -48,7 +48,7 @@ class _State:
         return handed
 
     def take(self) -> Any:
-        """Take the oldest message; the oldest waiting sender moves up."""
+        """Take the oldest message; the sender that has waited longest moves up."""
         value = self.messages.popleft()
         while self.senders and len(self.messages) < self.declared.room:
             sender, waiting = self.senders.popleft()
@@ -85,7 +85,7 @@ class Channels:
         return self._state(channel)
 
     async def send(self, channel: Channel, value: Any, timeout_ms: float, guard: Guard[Any]) -> None:
-        """Put a message in; a full queue makes the sender wait."""
+        """Send a message; a full queue makes the sender wait."""
         value = channel.checked(value)
         state = self._open(channel)
         if self._delivered(channel, state, value):
@@ -95,7 +95,7 @@ class Channels:
         await self._wait(channel, place, timeout_ms, guard)
 
     def _delivered(self, channel: Channel, state: _State, value: Any) -> bool:
-        """Hand a message over or keep it; False if a queue has no room for it."""
+        """Deliver or store a message; False if the queue is full."""
         if channel.mode != "queue":
             if channel.mode == "value":
                 state.value = value
@@ -107,7 +107,7 @@ class Channels:
         return True
 
     async def recv(self, channel: Channel, timeout_ms: float, guard: Guard[Any]) -> Any:
-        """Take a message out, or wait for one."""
+        """Receive a message, waiting for one if necessary."""
         state = self._open(channel)
         if channel.mode == "value" and state.value is not EMPTY:
             return state.value
@@ -125,7 +125,7 @@ class Channels:
             raise
 
     def _pass_on(self, channel: Channel, state: _State, place: asyncio.Future[Any]) -> None:
-        """Give a message whose reader was cut off to the next in line, or put it back."""
+        """Pass the message of a cancelled reader to the next in line, or put it back."""
         if channel.mode != "queue" or not place.done() or place.cancelled() or place.exception() is not None:
             return
         if not state.hand_to_readers(place.result(), every=False):
@@ -148,14 +148,14 @@ class Channels:
             place.cancel()
 
     def try_recv(self, channel: Channel) -> Any:
-        """Take a message out if there is one, else `channel.EMPTY`."""
+        """Receive a message without waiting; `channel.EMPTY` if there is none."""
         state = self._state(channel)
         if channel.mode == "value":
             return state.value
         return state.take() if channel.mode == "queue" and state.messages else EMPTY
 
     def put(self, channel: Channel, value: Any) -> None:
-        """Put a message in from outside, at once; a full queue loses its oldest."""
+        """Send a message from outside, at once; a full queue drops its oldest message."""
         value = channel.checked(value)
         state = self._open(channel)
         if not self._delivered(channel, state, value):
@@ -164,24 +164,24 @@ class Channels:
             state.messages.append(value)
 
     def close(self) -> None:
-        """Accept no more messages: the execution has ended. Remaining messages can still be taken without waiting."""
+        """Accept no more messages, because the execution has ended. Remaining messages can still be received without waiting."""
         self.closed = True
 
 
 class ChannelHandle:
-    """A channel of a running execution, from outside."""
+    """A handle for sending to a channel of a running execution from outside."""
 
     def __init__(self, channels: Channels, channel: Channel) -> None:
         self._channels = channels
         self.channel = channel
 
     def send(self, value: Any) -> None:
-        """Put a message in, at once; a full queue loses its oldest, with a warning."""
+        """Send a message at once; a full queue drops its oldest message, with a warning."""
         self._channels.put(self.channel, value)
 
     @classmethod
     def open(cls, channels: Channels | None, channel: Channel) -> ChannelHandle:
-        """Return an external channel of an execution; a closed one where the execution has ended."""
+        """Return the external handle of an execution's channel; a closed one if the execution has ended."""
         if not channel.external:
             what = f"Channel {channel.name!r} cannot be reached from outside."
             hint = "Declare it with external=True."
@@ -198,7 +198,7 @@ class ChannelHandle:
 
 
 def timed_out(channel: Channel, timeout_ms: float) -> NoeticError:
-    """Return the error of a wait that was too long."""
+    """Return the error for a wait that timed out."""
     return NoeticError(
         "channel_timeout",
         f"Nothing happened on channel {channel.name!r} in time",

@@ -1,6 +1,6 @@
-"""One running execution as users see it: its owner, its costs, its conversation, how to stop it, and the state of its whole tree.
+"""The user's view of a running execution: its ids, costs, conversation and abort, and the state shared by its whole tree.
 
-The harness makes each as a `RunningExecution`, which has the names that only the runtime needs.
+The harness creates each as a `RunningExecution`, which adds the names that only the runtime needs.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ class Tree:
         self.ended = False
         self.steps = 0
         self.calls = CallHistory()
-        # Tasks that an abort cut short and that have not noticed yet.
+        # Tasks cancelled by an abort that have not reacted yet.
         self.cut: frozenset[asyncio.Task[Any]] = frozenset()
-        # Messages that arrived while the agent was working, taken in before its next model call.
+        # Messages that arrived while the agent was working; they are logged before its next model call.
         self.inbox: Inbox | None = None
         self.occurrences: dict[str, int] = {}
-        # Gets the pieces of every answer; those that rules review, when the answer stands.
+        # Called with each piece of an answer; for answers that rules review, only after they are accepted.
         self.on_delta: Callable[[ModelDelta], None] | None = None
-        # Begins to follow an answer for whoever streams the turn. Any, as `Context` stands above.
+        # Starts tracking an answer for the streams of the turn. Any, as `Context` is defined further up.
         self.follow: Callable[[Any, bool], FollowedAnswer] | None = None
-        # Why the last answer of any of its executions ended.
+        # Finish reason of the last answer of any execution in the tree.
         self.finish_reason: FinishReason | None = None
-        # The error of a judge whose model does not exist, to be raised at the end where nobody waited for the judge.
+        # The error of a judge whose model does not exist; raised at the end of the turn if no code awaited the judge.
         self.missing: NoeticConfigError | None = None
         self.warnings: tuple[ReplyWarning, ...] = ()
 
     @property
     def channels(self) -> Channels:
-        """The channels of the tree, made when the first is used."""
+        """The channels of the tree, created on first use."""
         if self._channels is None:
             self._channels = Channels()
             self._channels.closed = self.ended
@@ -62,13 +62,13 @@ class Tree:
 
     @property
     def worker(self) -> Worker:
-        """The thread in which tools run that may block, begun with the first of them."""
+        """The thread in which blocking tools run, started with the first of them."""
         if self._worker is None:
             self._worker = Worker("noetic_nb tools")
         return self._worker
 
     def end(self) -> None:
-        """Take no more messages: the root execution has ended."""
+        """Accept no more messages, because the root execution has ended."""
         self.ended = True
         if self._channels is not None:
             self._channels.close()
@@ -77,11 +77,11 @@ class Tree:
 
 
 ABORTED: Final = "context aborted"
-"""The reason of an abort that was given none."""
+"""The default reason of an abort."""
 
 
 class Runner(Protocol):
-    """The parts of a harness that a context needs."""
+    """The methods of a harness that a context uses."""
 
     async def run(self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context) -> StepValue:
         """Run a step and return its output."""
@@ -89,43 +89,43 @@ class Runner(Protocol):
     def start(
         self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context, *, drop: Iterable[str] = ()
     ) -> StepHandle:
-        """Start a step and return at once."""
+        """Start a step and return its handle at once."""
 
 
 class Context(ABC):
-    """The state of an execution. Made by the harness.
+    """The state of an execution, created by the harness.
 
     Attributes
     ----------
     id, thread_id, resource_id : str
-        Whose execution it is.
+        Ids of the execution, its thread and its resource.
     parent : Context or None
-        Who spawned or forked it.
+        The execution that spawned or forked this one.
     depth : int
         0 for a root execution.
     turn : int
         Number of the turn in its thread.
     step_count : int
-        Steps dispatched on this context.
+        Number of steps dispatched on this context.
     tokens : Usage
-        Tokens spent, by judges, layers and children, too.
+        Tokens spent, including judges, layers and children.
     cost : float
-        US dollars spent, likewise.
+        US dollars spent, with the same inclusions.
     state : dict
-        Free to use.
+        Free for your own data.
     item_log : ItemLog
         The conversation.
     last_step_meta : StepMeta or None
-        The last llm step.
+        Data about the last llm step.
     harness : AgentHarness or None
-        Who runs it.
+        The harness that runs the execution.
     tree : Tree
-        What a root execution shares with all its descendants.
+        State that a root execution shares with all its descendants.
     aborted, abort_reason : bool, str or None
-        Whether it is to stop, and why.
+        Whether the execution must stop, and why.
     """
 
-    # Completion shows them: it lists the names of the class.
+    # Completion lists the names of the class, and therefore shows these.
     __slots__ = (
         "abort_reason", "aborted", "cost", "depth", "harness", "id", "item_log", "last_step_meta", "parent", "resource_id",
         "state", "step_count", "thread_id", "tokens", "tree", "turn",
@@ -150,28 +150,28 @@ class Context(ABC):
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The problems so far in the whole turn that did not end it; the reply has them all."""
+        """The problems of the whole turn so far that did not end it; the reply contains all of them."""
         return self.tree.warnings
 
     @property
     @abstractmethod
     def params(self) -> Mapping[str, Any]:
-        """The agent's `params`: set in its configuration, the same for every step, frozen."""
+        """The agent's `params` from its configuration: frozen, and the same for every step."""
 
     @property
     @abstractmethod
     def memory(self) -> TypedMemory:
-        """Functions and data of layers: ``ctx.memory["notes"].snapshot``, or ``ctx.memory[notes]`` by the layer (typed)."""
+        """Functions and data of layers: ``ctx.memory["notes"].snapshot``, or typed, by the layer, ``ctx.memory[notes]``."""
 
     @property
     @abstractmethod
     def fs(self) -> Any:
-        """The agent's files, a filesystem of fsspec: ``ctx.fs.cat_file("a.md")``; None if the harness was given none."""
+        """The agent's files as an fsspec filesystem: ``ctx.fs.cat_file("a.md")``; None if none was configured."""
 
     @property
     @abstractmethod
     def shell(self) -> Shell | None:
-        """Runs commands: ``await ctx.shell.run("ls")``; None if the harness was given none."""
+        """The shell that runs commands: ``await ctx.shell.run("ls")``; None if none was configured."""
 
     @property
     @abstractmethod
@@ -181,35 +181,35 @@ class Context(ABC):
     @property
     @abstractmethod
     def known_cost(self) -> float | None:
-        """US dollars spent, as far as prices are known; None if models were called and no price is."""
+        """US dollars spent, as far as prices are known; None if models were called and none of their prices is known."""
 
     @abstractmethod
     def abort(self, reason: str = ABORTED, *, error: BaseException | None = None) -> None:
-        """Stop the execution and everything below it: waits are cut short now, steps at their next boundary.
+        """Stop the execution and its descendants: waits are interrupted now, steps stop at their next boundary.
 
         Parameters
         ----------
         reason : str
-            The first one stays.
+            Why it stops; if it is aborted twice, the first reason is kept.
         error : BaseException, optional
             Raised instead of ``cancelled``.
         """
 
-    # Messages are Any: a channel's schema, which it checks at run time, says what they are.
+    # Messages are Any: the channel's schema, checked at run time, defines their type.
     @abstractmethod
     async def send(self, channel: Channel, value: Any, timeout_ms: float = WAIT_MS) -> None:
-        """Put a message into a channel of this execution tree; an abort cuts short only a send that has to wait.
+        """Send a message to a channel of this execution tree; an abort interrupts only a send that has to wait.
 
         Raises
         ------
         NoeticError
-            ``channel_timeout`` where a queue stayed full, ``cancelled``, ``channel_closed``, or ``step_failed`` for a
-            message that does not fit the channel's schema.
+            ``channel_timeout`` if a queue stayed full, ``cancelled``, ``channel_closed``, or ``step_failed`` for a
+            message that does not match the channel's schema.
         """
 
     @abstractmethod
     async def recv(self, channel: Channel, timeout_ms: float = WAIT_MS) -> Any:
-        """Take a message out of a channel of this execution tree, or wait for one.
+        """Receive a message from a channel of this execution tree, waiting for one if necessary.
 
         Raises
         ------
@@ -218,19 +218,19 @@ class Context(ABC):
         """
 
     def try_recv(self, channel: Channel) -> Any:
-        """Take a message out if there is one, else `channel.EMPTY`."""
+        """Receive a message without waiting; `channel.EMPTY` if there is none."""
         return self.tree.channels.try_recv(channel)
 
     async def run(self, step: Step | Mapping[str, Any], value: StepValue = None) -> StepValue:
-        """Run a step inside this execution, from within a function of a step."""
+        """Run a step inside this execution, from a function of a step."""
         return await self.harness.run(step, value, self)
 
     def start(self, step: Step | Mapping[str, Any], value: StepValue = None, *, drop: Iterable[str] = ()) -> StepHandle:
-        """Start a step beside this execution and return its `Handle` at once; see `AgentHarness.start`."""
+        """Start a step in parallel to this execution and return its `Handle` at once; see `AgentHarness.start`."""
         return self.harness.start(step, value, self, drop=drop)
 
     def __dir__(self) -> list[str]:
-        return dir(Context)  # completion shows the names that are for users
+        return dir(Context)  # completion shows only the public names
 
     def __repr__(self) -> str:
         return f"Context({self.id!r}, thread {self.thread_id!r}, {self.step_count} steps, {self.tokens.total_tokens} tokens)"

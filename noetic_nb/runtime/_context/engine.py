@@ -1,4 +1,4 @@
-"""The parts that one harness shares between its executions: models, layers, budgets, sinks of events."""
+"""The parts that a harness shares between its executions: models, layers, budgets, event sinks."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ T = TypeVar("T")
 _FINISH_REASONS: Final = frozenset({None, *get_args(FinishReason)})
 # The answer is Any, as it may be awaitable; the arguments are those of any tool.
 Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
-"""Has a person decide: ``approve(tool_name, args)`` answers True, False, or a text that says why not; may be async."""
+"""Asks a person to decide: ``approve(tool_name, args)`` returns True, False or a reason to refuse; may be async."""
 
 
 CallStatus: TypeAlias = Literal["ok", "error", "cancelled"]
 
 
-# What a layer does with the texts of a conversation, other than to show something.
+# Hooks in which a layer can read texts of the conversation and remember them.
 _TAKES_IN: Final = ("store", "on_complete", "on_return", "on_item_append", "on_tool_outcome", "on_model_outcome")
 
 
 def _remembers(layer: MemoryLayer) -> bool:
-    """Tell whether a layer shows later executions something that it made of the texts of this one."""
+    """Tell whether a layer shows later executions anything derived from the texts of this one."""
     takes_in = bool(layer.provides) or any(getattr(layer.hooks, hook) is not None for hook in _TAKES_IN)
     is_kept = layer.foreign or (takes_in and layer.scope != "execution")
     return is_kept and layer.hooks.recall is not None and not layer.is_guard
 
 
 class Engine:
-    """The live side of an `AgentConfig`; everything an execution needs that is not its own."""
+    """The live side of an `AgentConfig`: everything that an execution needs and shares with others."""
 
     def __init__(
         self,
@@ -88,15 +88,15 @@ class Engine:
         # A filesystem of fsspec, which has no types.
         self.fs = fs
         self.shell = shell
-        # Summaries by thread, and by how many items they cover.
+        # Summaries by thread, and then by the number of items they cover.
         self.summaries: dict[str, dict[int, str]] = {} if outer is None else outer.summaries
-        # By conversation, its last request and what it was billed at. Any, as that class is a floor up.
+        # The last request of each conversation and its billed tokens. Any, as that class is a floor up.
         self.billed: dict[tuple[str, str], Any] = {} if outer is None else outer.billed
-        # Steps whose state or checkpoint was found too large; each is reported once.
+        # Steps already reported for a too large state or checkpoint; each is reported once.
         self.warned_steps: set[tuple[str, str]] = set() if outer is None else outer.warned_steps
-        # By execution: the `Started` of what it has started. Any, as that class is two floors up.
+        # The `Started` records of each execution. Any, as that class is two floors up.
         self.handles: dict[str, Any] = {} if outer is None else outer.handles
-        # Models that no client turned out to answer.
+        # Models that turned out to have no client.
         self.unanswered: set[str] = set() if outer is None else outer.unanswered
         provided = self._provided()
         self._providing = tuple(
@@ -106,29 +106,29 @@ class Engine:
                 if (names := tuple([one.name for one in provided if one.name.startswith(f"{layer.id}/")]))
             ]
         )
-        """The layers that provide functions for the model, and how these are called."""
+        """The layers that provide functions for the model, with the tool names of these functions."""
         self.setups: StepSetups = StepSetups(config, stack, provided, None if outer is None else outer.setups)
         self.prepared: tuple[tuple[Any, ...], tuple[Any, ...]] | None = None
-        """What the last recorded request was prepared from, and what of that a run is told."""
+        """The inputs of the last recorded request, and the parts of them that go into a run."""
         self._inner: dict[tuple[int, tuple[str, ...], bool], tuple[object, Engine]] = {}
         self.depth: int = 0 if outer is None else outer.depth + 1
-        """How many engines with other layers are around this one."""
+        """The number of enclosing engines with other layers."""
         self.sources: Mapping[str, str] = NO_SOURCES
-        """By id, the layers that are known by another id in the engine around."""
+        """Layers that were renamed: their id here, mapped to their id in the enclosing engine."""
         self.dropped: tuple[str, ...] = ()
-        """The layers of the engine around that were dropped by name."""
+        """The layers of the enclosing engine that were dropped by name."""
         self.remembering = tuple([layer for layer in stack.layers if _remembers(layer)])
-        """The layers that show later executions what they make of this one."""
-        # What keeps the texts that memories are made from, once a layer remembers. Any, as that class is a floor up.
+        """The layers that show later executions data derived from this one."""
+        # The `Keeper`, once a layer remembers. Any, as that class is a floor up.
         self.keepers: list[Any] = [] if outer is None else outer.keepers
         self.sink: EventSink | None = None
-        """Where events go; None while there is no subscriber, so that none are made in vain."""
+        """The sink for events; None without a subscriber, so that no events are created in vain."""
         self.watches_steps = False
-        """Whether anyone wants to know of each step."""
+        """Whether a subscriber or a callback needs to know of each step."""
         self.update_sinks()
 
     def _provided(self) -> tuple[Tool, ...]:
-        """Return the tools that layers provide for the model; loaded with the first layer that does."""
+        """Return the tools that layers provide for the model; their module is loaded with the first such layer."""
         if not any(layer.provides for layer in self.stack.layers):
             return ()
         from noetic_nb.runtime._context.step_setup import provided_tools
@@ -136,18 +136,18 @@ class Engine:
         return provided_tools(self.stack.layers, stack=self.stack, hook_context=self.hook_context)
 
     def offered(self, tools: ToolSet, ctx: Execution) -> ToolSet:
-        """Return the tools of a step without the functions of layers that take no part in an execution."""
+        """Return the tools of a step, without functions of layers that take no part in the execution."""
         if not self._providing:
             return tools
         left = [name for layer, names in self._providing if not self.stack.runs(layer, ctx.id) for name in names]
         return tools.without(tuple(left)) if left else tools
 
     async def sleep(self, ms: float) -> None:
-        """Wait so many milliseconds."""
+        """Wait for `ms` milliseconds."""
         await asyncio.sleep(ms / 1000)
 
     def stack_of(self, layers: tuple[MemoryLayer, ...]) -> LayerStack:
-        """Return a stack of some layers over the same state and storage."""
+        """Return a stack of the given layers over the same state and storage."""
         return LayerStack(
             layers,
             storage=self.stack.storage,
@@ -161,7 +161,7 @@ class Engine:
         )
 
     def with_layers(self, step: object, layers: tuple[MemoryLayer, ...] | None, drop: tuple[str, ...] = ()) -> Engine:
-        """Return this engine with other `layers` (None: all there are) beside its guards, and without those in `drop`."""
+        """Return this engine with `layers` (None: the current ones) plus its guards, and without the layers in `drop`."""
         if layers is None and not drop:
             return self
         key = id(step), drop, layers is None
@@ -196,15 +196,15 @@ class Engine:
     def _beside(
         self, guards: list[MemoryLayer], layers: tuple[MemoryLayer, ...]
     ) -> tuple[list[MemoryLayer], dict[str, str]]:
-        """Return the guards and a child's own layers, guards first; and the former ids of guards whose id is taken."""
+        """Return the guards followed by a child's own layers, and the original ids of guards whose id is taken."""
         own = {layer.id: layer for layer in layers}
         made, sources = [], {}
         for guard in guards:
             rival = own.get(guard.id)
             if rival is not None and rival.hooks == guard.hooks:
-                del own[guard.id]  # one that is given again decides once, as strictly as before
+                del own[guard.id]  # the same guard given again decides once, as strictly as before
             elif rival is not None:
-                # The depth keeps the ids of several generations apart, and is the same when a turn is resumed.
+                # The depth separates the ids of generations, and is the same when a turn is resumed.
                 sources[f"{guard.id}@{self.depth}"] = guard.id
                 guard = replace(
                     guard,
@@ -218,13 +218,13 @@ class Engine:
         return [*made, *own.values()], sources
 
     def showing(self, step: LLMStep) -> Engine:
-        """Return an engine that shares everything with this one, and emits no more than the step's `emit` lets it."""
+        """Return a twin of this engine that shares everything but emits only the events that the step's `emit` allows."""
         twin = copy.copy(self)
         twin.sink = StepEvents(self.hub, step, self.stack.state.report)
         return twin
 
     def update_sinks(self) -> None:
-        """Take note of whether there is a subscriber, here and in the stacks."""
+        """Update whether there is a subscriber, here and in the stacks."""
         self.sink = self.stack.sink = self.hub or None
         config = self.config
         self.watches_steps = self.sink is not None or config.before_step is not None or config.after_step is not None
@@ -232,11 +232,11 @@ class Engine:
             inner.update_sinks()
 
     def has_model(self, name: str) -> bool:
-        """Tell whether a client answers a model's name."""
+        """Tell whether a client serves a model name."""
         return name in self.models if isinstance(self.models, Mapping) else self.models is not None
 
     def answers(self, model: str, purpose: str) -> bool:
-        """Tell whether a client answers a model's name for this purpose, which its method ``answers(model, purpose)`` says."""
+        """Tell whether a client serves a model name for a purpose; a client may define ``answers(model, purpose)`` to decide."""
         client: Any = self.models.get(model) if isinstance(self.models, Mapping) else self.models
         if client is None or model in self.unanswered:
             return False
@@ -257,7 +257,7 @@ class Engine:
         return found
 
     def tokenizer_of(self, model: str) -> Tokenizer:
-        """Return the counter for a model: the harness's own tokenizer, or one learned from this model."""
+        """Return the token counter for a model: the harness's tokenizer, or the one calibrated for this model."""
         learning = getattr(self.tokenizer, "calibration", None)
         found: Tokenizer = self.tokenizer if learning is None else learning.tokenizer(model)
         return found
@@ -276,7 +276,7 @@ class Engine:
         return made
 
     def _hook_base(self, ctx: Execution) -> ExecutionContext:
-        # All of its fields, and what is worked out of them.
+        # All fields, including the computed ones.
         facts: dict[str, Any] = {
             "execution_id": ctx.id,
             "thread_id": ctx.thread_id,
@@ -306,12 +306,12 @@ class Engine:
     def call_model_for_layer(
         self, ctx: Execution, request: HookModelRequest | Mapping[str, Any]
     ) -> Coroutine[Any, Any, ModelResponse]:
-        """Call a model on behalf of a layer or a judge; the execution pays. Without one it fails before anything is awaited."""
+        """Call a model for a layer or a judge and charge the execution; if no client serves it, fail before awaiting anything."""
         if isinstance(request, Mapping):
             request = HookModelRequest(request["model"], request["items"], request.get("instructions"))
         purpose: Any = getattr(request, "purpose", "layer")
         if not self.answers(request.model, purpose):
-            self.unanswered.discard(request.model)  # known from one call, so the call after this one tries again
+            self.unanswered.discard(request.model)  # so that the next call tries again
             raise self._missing(request.model, purpose)
         full = ModelRequest(
             request.model, request.items, request.instructions, purpose=purpose, thread_id=ctx.thread_id
@@ -324,7 +324,7 @@ class Engine:
         except NoeticError as exc:
             if not is_unknown_model(exc):
                 raise
-            # Kept, as nobody may be waiting for a judge: its next call fails at once, or else its turn at the end.
+            # Kept because a judge may not be awaited: either its next call fails at once, or its turn fails at the end.
             self.unanswered.add(request.model)
             missing = self._missing(request.model, request.purpose)
             if request.purpose == "judge":
@@ -343,7 +343,7 @@ class Engine:
     async def call_model(
         self, ctx: Execution, request: ModelRequest, *, step: int, on_delta: Callable[[ModelDelta], None] | None = None
     ) -> tuple[ModelResponse, float]:
-        """Call a model, streaming to `on_delta`, and charge the execution; returns the response and its milliseconds."""
+        """Call a model, streaming to `on_delta`, and charge the execution; returns the response and its duration in ms."""
         client = self.client(request.model)
         if ctx.tree.limits is not None:
             ctx.check_limits()
@@ -361,7 +361,7 @@ class Engine:
                 response = as_response(response)
             if (reason := response.finish_reason) not in _FINISH_REASONS:
                 response = response._replace(finish_reason=finish_reason_of(reason))
-            # Before anything is charged or logged.
+            # Validated before anything is charged or logged.
             items = tuple(map(ctx.item_log.registry.parse_answer, response.items))
             if items != response.items:
                 response = response._replace(items=items)
@@ -372,7 +372,7 @@ class Engine:
             raise
         except (NoeticError, NoeticConfigError) as exc:
             spent = exc.facts.get("usage")
-            # A refusal, or an answer that broke off, costs what an answer costs.
+            # A refusal or an interrupted answer costs as much as any answer.
             paid = ModelResponse((), spent, exc.facts.get("cost")) if isinstance(spent, Usage) else None
             self._record_call(ctx, request, step, start, "cancelled" if ctx.aborted else "error", paid, exc)
             if paid is not None:
@@ -430,7 +430,7 @@ class Engine:
         return duration
 
     def report(self, ctx: Execution, error: BaseException, step_id: str | None = None) -> None:
-        """Put an error into the run."""
+        """Emit an error event into the run."""
         if self.sink is not None:
             kind = error.kind if isinstance(error, NoeticError) else getattr(error, "code", type(error).__name__)
             self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), error_text(error), step_id))
@@ -440,5 +440,5 @@ _NO_ANSWER: Final = ModelResponse(())
 
 
 def _is_unfinished(item: Item) -> bool:
-    """Tell whether an item is a call that was not written to its end."""
+    """Tell whether an item is a call that the model did not finish writing."""
     return item["type"] == "function_call" and item.get("status") not in (None, "completed")

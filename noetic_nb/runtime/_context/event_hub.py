@@ -1,7 +1,7 @@
-"""The hub of the events of one harness: to every subscriber, limited for one llm step by its `emit` field.
+"""The event hub of one harness: it serves every subscriber, restricted for an llm step by its `emit` field.
 
-Only events about the work can be hidden: that a step began and ended, that a model or a tool was called. What a
-conversation is rebuilt from - items, budgets, views, decisions, states, errors - is recorded always.
+Only events about work can be hidden: the beginning and end of steps, model calls, tool calls. Events from which a
+conversation is rebuilt (items, budgets, views, decisions, states, errors) are always recorded.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ HIDEABLE_EVENTS: Final = frozenset(
 """Kinds of event that a step may hide."""
 
 Report: TypeAlias = Callable[[str, str, str, BaseException], None]
-"""Is called with an error that does not fail the run: ``report(execution_id, source, hook, error)``."""
+"""Called with an error that does not fail the run: ``report(execution_id, source, hook, error)``."""
 
 
 class EventHub:
-    """Hands events on to every subscriber, with `on_change` as they come and go. One that raises is taken off and reported."""
+    """Sends events to every subscriber and calls `on_change` when these change. One that raises is removed and reported."""
 
     def __init__(self, report: Report, on_change: Callable[[], None]) -> None:
         self._sinks: tuple[EventSink, ...] = ()
@@ -45,16 +45,16 @@ class EventHub:
 
     @property
     def sinks(self) -> tuple[EventSink, ...]:
-        """The subscribers; another tuple once one has come or gone."""
+        """The subscribers; a new tuple after every change."""
         return self._sinks
 
     def add(self, sink: EventSink) -> None:
         if not any(other is sink for other in self._sinks):
-            # A new tuple, not a list that grows: `emit` may be in the middle of the old one.
+            # A new tuple rather than a growing list: `emit` may be iterating over the old one.
             self._changed((*self._sinks, sink))
 
     def remove(self, sink: EventSink) -> None:
-        """Hand it no more."""
+        """Send no more events to a subscriber."""
         self._changed(tuple(other for other in self._sinks if other is not sink))
 
     def _changed(self, sinks: tuple[EventSink, ...]) -> None:
@@ -63,7 +63,7 @@ class EventHub:
 
 
 def is_shown(step: LLMStep, event: RunEvent, report: Report) -> bool:
-    """Tell whether a step's `emit` lets an event through. A filter that fails is reported, and hides nothing."""
+    """Tell whether a step's `emit` lets an event through. A failing filter is reported and hides nothing."""
     if event.kind not in HIDEABLE_EVENTS:
         return True
     if isinstance(step.emit, bool):
@@ -82,7 +82,7 @@ def is_shown(step: LLMStep, event: RunEvent, report: Report) -> bool:
 
 
 class StepEvents:
-    """A sink that hands on to a hub the events that one step shows, also for subscribers that come during the step."""
+    """A sink that forwards the events a step shows to the hub, including to subscribers added during the step."""
 
     def __init__(self, hub: EventHub, step: LLMStep, report: Report) -> None:
         self._hub = hub
@@ -90,6 +90,6 @@ class StepEvents:
         self._report = report
 
     def emit(self, event: RunEvent) -> None:
-        """Hand one event on, if it is shown and anyone subscribes."""
+        """Forward an event if the step shows it and there is a subscriber."""
         if self._hub and is_shown(self._step, event, self._report):
             self._hub.emit(event)

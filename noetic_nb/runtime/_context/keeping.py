@@ -1,4 +1,4 @@
-"""The keeper of the texts that memories are made from, loaded with the first layer that remembers."""
+"""The `Keeper` of the texts behind memories, loaded with the first layer that remembers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The texts that memories were made from, kept in storage beside them: a layer must not make a value more trusted.
+"""The source texts of memories, stored beside them so that a layer cannot make a value more trusted than its source.
 
-Of every execution with layers that remember, the texts of the user, of tools and of the model are kept for each scope that one of
-these layers has, before the layers store what they make of them. They are read again when an execution with rules begins.
+For each scope of the layers that remember, the texts of the user, tools and model are stored before the layers store
+data derived from them. They are read again when an execution with rules begins.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from noetic_nb.runtime._context.engine import Engine
     from noetic_nb.runtime._context.running_execution import RunningExecution
 
-# Characters of one scope. The oldest texts go first; that a tool's result was among them stays known.
+# Characters of one scope. The oldest texts are dropped first; a mark records that they may have held a tool's result.
 MAX_CHARACTERS: Final = 1_000_000
 
-# Stands for texts that are not known any more: nobody knows what a tool returned.
+# Stands for texts that were dropped. Nothing is known about them, so they count as a tool's result.
 _LOST: Final = ("tool", None, "", None)
 
 _Shared: TypeAlias = Literal["thread", "resource", "global"]
@@ -33,7 +33,7 @@ _Place: TypeAlias = tuple[_Shared, str]
 
 
 def prefix_of(scope: _Shared, scope_key: str) -> str:
-    """Return the beginning of the keys under which the texts of a scope are kept."""
+    """Return the key prefix for the texts of a scope."""
     return f"sources/{scope}/{escape_segment(scope_key)}/"
 
 
@@ -41,17 +41,17 @@ _COPIED: Final[tuple[_Shared, ...]] = ("thread", "resource")
 
 
 class _Scope:
-    """The texts of one scope, as far as this process knows them."""
+    """The texts of one scope that this process has read."""
 
     def __init__(self) -> None:
         self.texts = KeptTexts()
         self.parts: dict[str, int] = {}
-        """Keys in storage, with the number of characters, the oldest first."""
+        """Keys in storage with their number of characters, oldest first."""
         self.seen: set[tuple[str, ...]] = set()
         self.last = 0
-        """The highest number of a part."""
+        """The highest part number."""
         self.told = 0
-        """How many texts the run has, of those that are known."""
+        """The number of known texts that the run already contains."""
 
     def add(self, key: str, entries: Sequence[Sequence[Any]]) -> None:
         self.last = max(self.last, int(key.rpartition("/")[2].partition("-")[0]))
@@ -62,7 +62,7 @@ class _Scope:
 
 
 class Keeper:
-    """Keeps the texts for all executions of a harness."""
+    """Stores and reads the source texts for all executions of a harness."""
 
     def __init__(self, storage: StorageAdapter) -> None:
         self._storage = storage
@@ -71,7 +71,7 @@ class Keeper:
         self._sinks: Any = None
 
     async def begin(self, engine: Engine, ctx: RunningExecution, first: int | None = None) -> None:
-        """Read the texts that the layers of an execution were made from; one that is resumed began at `first` of its log."""
+        """Read the source texts of an execution's layers; a resumed execution began at `first` of its log."""
         found: dict[str, KeptTexts] = {}
         has_rules = "before_tool_call" in engine.stack.hooks
         for layer in engine.remembering:
@@ -83,14 +83,14 @@ class Keeper:
         ctx.kept = KeptBy(found, self._start(ctx) if first is None else first)
 
     def _start(self, ctx: RunningExecution) -> int:
-        """Return the place in the log of the first item that was not kept before."""
+        """Return the log position of the first item that was not stored before."""
         if ctx.parent is not None:
             return ctx.first
-        # What a thread of another process has logged, that process has kept.
+        # Items that another process logged in this thread were stored by that process.
         return self._logged.get(ctx.thread_id, 0 if ctx.turn == 1 else len(ctx.item_log))
 
     async def _load(self, engine: Engine, ctx: RunningExecution, layer: MemoryLayer, place: _Place) -> bool:
-        """Read the texts that others have kept since; False if storage fails."""
+        """Read the texts that other processes stored since the last read; False if storage fails."""
         known = self._scopes[place]
         try:
             keys = [key for key in await self._storage.list(prefix_of(*place)) if key not in known.parts]
@@ -102,14 +102,14 @@ class Keeper:
         return True
 
     async def keep(self, engine: Engine, ctx: RunningExecution, *, only_results: bool = False) -> None:
-        """Keep the items logged since the last time; with `only_results` only where a tool's result is among it."""
+        """Store the items logged since the last call; with `only_results`, only if a tool's result is among them."""
         if ctx.kept is None:
             ctx.kept = KeptBy({}, self._start(ctx))
         own, log, ids = ctx.kept, ctx.item_log, engine.hook_context(ctx)
         lost: list[tuple[str, str | None, str, str | None]] = []
         try:
             own.index.read_log(log.items, log.marked(own.index.read), is_child=ctx.parent is not None)
-        except Exception as exc:  # a damaged record, which the turn itself says more about
+        except Exception as exc:  # a damaged record; the turn itself reports the details
             lost = [_LOST]
             engine.stack.state.report(ctx.id, engine.remembering[0].id, "persist", exc)
         for made in ctx.calls:
@@ -134,10 +134,10 @@ class Keeper:
             if not entries:
                 continue
             is_told = engine.sink is not None and known.told == len(known.texts.index)
-            # By number and not by time: a turn that is resumed writes the same keys.
+            # Numbered rather than timestamped, so that a resumed turn writes the same keys.
             key = f"{prefix_of(*place)}{known.last + 1:08d}-{escape_segment(ctx.root.id)}"
             known.add(key, entries)
-            if is_told:  # the run has them as they happened
+            if is_told:  # the run already has them as events
                 known.told = len(known.texts.index)
             gone = self._surplus(place, known)
             written: dict[str, Any] = {key: entries}
@@ -149,8 +149,8 @@ class Keeper:
                 engine.stack.state.report(ctx.id, layer.id, "persist", exc)
 
     def news(self, engine: Engine, ctx: RunningExecution) -> tuple[MemoryTexts, ...]:
-        """Return what a run must know of the memories of an execution that begins."""
-        if self._sinks is not engine.hub.sinks:  # one that has come since knows nothing
+        """Return the texts of an execution's memories that the run does not contain yet."""
+        if self._sinks is not engine.hub.sinks:  # a new subscriber has seen nothing
             self._sinks = engine.hub.sinks
             for known in self._scopes.values():
                 known.told = 0
@@ -175,7 +175,7 @@ class Keeper:
         return tuple(texts)
 
     async def copy(self, source: HasIds, target: HasIds) -> None:
-        """Copy the texts of a thread and its resource for a fork, which has copies of the states that were made of them."""
+        """Copy the texts of a thread and its resource for a fork, which has copies of the states derived from them."""
         values: dict[str, Any] = {}
         for scope in _COPIED:
             old, new = [prefix_of(scope, resolve_scope_key(scope, ids)) for ids in (source, target)]
@@ -185,7 +185,7 @@ class Keeper:
             await write_together(self._storage, values)
 
     def _surplus(self, place: _Place, known: _Scope) -> list[str]:
-        """Return the oldest parts of a scope that has too many."""
+        """Return the oldest parts of a scope that exceeds its limit."""
         size, gone = sum(known.parts.values()), []
         for key, characters in [*known.parts.items()][:-1]:
             if size <= MAX_CHARACTERS:
@@ -194,23 +194,23 @@ class Keeper:
                 gone.append(key)
                 size -= characters
         if gone:
-            del self._scopes[place]  # read anew when an execution begins
+            del self._scopes[place]  # read again when an execution begins
         return gone
 
 
 def _place(layer: MemoryLayer, ids: HasIds) -> _Place:
-    # What is outside outlives an execution, whatever the layer itself keeps.
+    # External data outlives an execution, even if the layer keeps nothing longer.
     scope: _Shared = "thread" if layer.scope == "execution" else layer.scope
     return scope, resolve_scope_key(scope, ids)
 
 
 def _unknown() -> KeptTexts:
-    """Return the texts of a memory of which nobody knows where its values come from."""
+    """Return the texts of a memory whose sources are unknown."""
     found = KeptTexts()
     found.add("", Origin("tool"))
     return found
 
 
 def _mark(place: _Place) -> str:
-    """Return the key of a part that says that texts are gone, before all others."""
+    """Return the key of the part that marks dropped texts; it sorts before all others."""
     return prefix_of(*place) + "0"

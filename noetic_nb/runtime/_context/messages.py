@@ -1,4 +1,4 @@
-"""Input becomes items of the log, checked when given: the user's messages, the input of a step from code, results of tools."""
+"""Turn input into log items and validate it at once: user messages, input of a step from code, results of tools."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
 
 
 def is_given_item(value: object) -> bool:
-    """Tell whether a value is meant as an item or as a message of another form: a mapping with a type or a role, or a record."""
+    """Tell whether a value is an item or a message in another format: a mapping with a type or a role, or a record."""
     if isinstance(value, Mapping) and "type" in value:
         return True
     return _format(value) is not None or (hasattr(value, "role") and hasattr(value, "model_dump"))
 
 
 def _format(value: Any) -> MessageFormat | None:
-    """Return the format of a message that is not an item of ours."""
-    # The forms of others are read where somebody gives items.
+    """Return the format of a message that is not one of our items."""
+    # Imported only when a user gives items: readers of foreign formats.
     from noetic_nb.items._messages import recognise
 
     found = recognise([value])
     kind = value.get("type") if isinstance(value, Mapping) else None
-    # Anthropic's answers are of the type "message", too, but hold blocks that no item of ours has.
+    # Anthropic's answers have the type "message", too, but contain blocks that our items do not have.
     is_ours = isinstance(kind, str) and is_base_type(kind) and found != "anthropic"
     if kind == "function_call_output" and isinstance(value.get("output"), list | tuple):
-        is_ours = False  # the responses API's, with parts
+        is_ours = False  # an item of the Responses API, with parts
     return None if is_ours else found
 
 
 def input_items(
     given: Iterable[Any], *, registry: ItemRegistry = DEFAULT_REGISTRY, ids: Ids = SYSTEM_IDS
 ) -> tuple[Item, ...]:
-    """Check the items that a user gives, or messages of any format that `Run.from_messages` reads, and freeze them."""
+    """Validate and freeze items given by a user, or messages in any format that `Run.from_messages` reads."""
     from noetic_nb.items._messages.formats import decode_one, plain_message
     from noetic_nb.items._messages.message import Message
 
@@ -66,7 +66,9 @@ def input_items(
                 ]
             else:
                 item = registry.parse(value)
-                if item["type"] == "function_call" and not item["name"]:  # a model may write none, a user means one
+                if (
+                    item["type"] == "function_call" and not item["name"]
+                ):  # a model may leave the name out, a user may not
                     raise MalformedItem("function_call", "a call needs text as 'name'.", given="")
                 made.append(item)
         except MalformedItem as exc:
@@ -79,10 +81,10 @@ def _with_id(item: Item, ids: Ids) -> Item:
 
 
 ItemOrigin: TypeAlias = Literal["user", "model", "tool", "guidance", "layer", "seed", "step"]
-"""Where a logged item comes from."""
+"""The source of a logged item."""
 
 Announce: TypeAlias = Callable[[tuple[Item, ...]], None]
-"""Emits what must stand in the run before items that were just logged."""
+"""Emits events that must precede the items just logged."""
 
 
 async def append_input(
@@ -93,11 +95,11 @@ async def append_input(
     origin: ItemOrigin,
     announce: Announce | None = None,
 ) -> tuple[tuple[Item, ...], tuple[RerenderRequest, ...]]:
-    """Log items once `on_item_append` of the layers has seen them; returns the logged items and the requested re-renders."""
+    """Log items after the `on_item_append` hooks of layers; returns the logged items and the requested re-renders."""
     if "on_item_append" not in engine.stack.hooks:
         return log_items(engine, ctx, items, origin, announce), ()
     result = await engine.stack.append(hook_ctx or engine.hook_context(ctx), items, log=ctx.item_log)
-    # What a tool returned is the tool's, however a layer shortened it.
+    # A tool's result stays the tool's, even if a layer shortened it.
     layers = {place: by for place, by in result.made_by.items() if result.items[place]["type"] == "message"}
     start = len(ctx.item_log)
     logged = log_items(engine, ctx, result.items, origin, announce, layers)
@@ -117,9 +119,9 @@ _SOURCES: Final = {
 
 
 def warn_if_redacted(ctx: RunningExecution, items: Iterable[Item], source: str, layer_id: str | None = None) -> None:
-    """Warn where a text is read that is not the original one: a placeholder stands in it for a secret."""
+    """Warn if a text contains the placeholder of a removed secret, and so is not the original."""
     for item in items:
-        # Every item that is logged passes here: its text is put together only where it may hold one.
+        # This runs for every logged item: the full text is built only if it may contain a placeholder.
         content = item.get("content")
         if type(content) is not tuple:
             content = (content or item.get("output") or item.get("arguments"),)
@@ -142,11 +144,11 @@ def log_items(
     announce: Announce | None = None,
     layers: Mapping[int, str] = {},
 ) -> tuple[Item, ...]:
-    """Log items as they are, but for ids of calls that the log has already; `announce` is called before any event about them."""
+    """Log items unchanged, except for call ids that the log already has; `announce` runs before any event about them."""
     start = len(ctx.item_log)
     logged = ctx.item_log.extend(items, own_call_ids=True)
     if origin in ("step", "model"):
-        # Messages and model calls are known by what they are; an output in its response is not a tool's.
+        # Messages and model calls are recognised by their type; an output inside a model's response is not a tool's.
         is_step = origin == "step"
         made = [at for at, item in enumerate(logged, start) if is_step or item["type"] == "function_call_output"]
         if made:
@@ -168,12 +170,12 @@ def log_items(
 def as_input_items(
     engine: Engine, value: StepValue, step_id: str, *, serialise: bool = True
 ) -> list[Mapping[str, Any]]:
-    """Return the items an input stands for: a user message for text, items once checked, nothing for None and ''.
+    """Return the items for an input: a user message for text, validated items for items, nothing for None and ''.
 
-    With `serialise`, other JSON data becomes a user message of its text, and another agent's reply one of its text:
-    the model can read the output of a tool step or a function. Without, a mapping with a role is a chat message. Raises
-    `ItemValidationError` for an item that is not as its known type must be, and `NoeticError` ``step_failed`` for anything else:
-    an input is never dropped silently.
+    With `serialise`, other JSON data and another agent's reply become a user message of their text, so that the model
+    can read the output of a tool step or a function. Without it, a mapping with a role is a chat message. Raises
+    `ItemValidationError` for an item that does not match its known type, and `NoeticError` ``step_failed`` for any
+    other value: no input is silently dropped.
     """
     if value is None or (isinstance(value, str) and not value):
         return []
@@ -182,7 +184,7 @@ def as_input_items(
     if isinstance(value, AgentReply) and serialise:
         return [input_message(value.text, ids=engine.ids)] if value.text else []
     found: Sequence[Any] = value if isinstance(value, Sequence) else [value]
-    # Data with a role, such as a person's, is not a message of a conversation where a step hands it on.
+    # Data with a role, such as a person's record, is not a chat message when a step passes it on.
     is_item = _has_type if serialise else is_given_item
     if all(is_item(item) for item in found):
         return list(input_items(found, registry=engine.stack.registry, ids=engine.ids))
@@ -201,7 +203,7 @@ def _has_type(value: object) -> bool:
 
 
 class TurnInput(str):
-    """The text of the user's message of a turn: the input of the agent's first step, which must not be logged twice."""
+    """The text of a turn's user message: the input of the agent's first step, which must not be logged twice."""
 
     _item: Item | None
     _position: int
@@ -212,12 +214,12 @@ class TurnInput(str):
         return made
 
     def is_in(self, log: ItemLog) -> bool:
-        """Tell whether a log holds the item this is the text of."""
+        """Tell whether a log contains the item of this text."""
         return self._item is None or (self._position < len(log) and log[self._position] is self._item)
 
 
 def query_of(items: Iterable[Mapping[str, Any]]) -> str:
-    """Return the text of the last user message among items, or empty if there is none."""
+    """Return the text of the last user message among items, or an empty text."""
     text = ""
     for item in items:
         if item.get("type") == "message" and item.get("role") == "user":

@@ -1,4 +1,4 @@
-"""The interfaces between the parts of an execution, as protocols: none of them has to import the other."""
+"""Interfaces between the parts of an execution, as protocols, so that the parts need not import one another."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ S = TypeVar("S")
 
 @dataclass(slots=True, eq=False)
 class BegunCall:
-    """A tool call that may have had its effect before its end is in storage."""
+    """A tool call that may have taken effect although its end is not in storage."""
 
     key: str
-    """Where it is written."""
+    """Its key in storage."""
     path: str
-    """The step that makes it."""
+    """Path of the step that makes the call."""
     number: int | None
-    """Which call of this step it is, as its idempotency key says; None if the tool does not know that key."""
+    """Its number among the calls of this step, used in its idempotency key; None if the tool does not use that key."""
     place: Place
-    """Where it stands in the history of the tree."""
+    """Its position in the call history of the tree."""
     is_left: bool = False
-    """Whether a process that has ended began it, and it was not made once more since."""
+    """Whether a process that has since ended began the call, and it was not repeated."""
 
 
 class ChildState(Protocol[C]):
-    """Where a child stood that is begun again."""
+    """The saved state of a child that is restarted."""
 
     @property
     def inherited(self) -> int:
-        """How many items of its parent's log it began with."""
+        """The number of items from its parent's log."""
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """The items it logged after these."""
+        """The items it logged after the inherited ones."""
 
     @property
     def origins(self) -> Mapping[int, Origin]:
-        """The origins of items, by their place among these, where their roles do not say them."""
+        """Origins of these items, by index, where their roles do not imply them."""
 
     @property
     def state(self) -> Mapping[str, Any]:
@@ -62,73 +62,73 @@ class ChildState(Protocol[C]):
         """The states of its layers."""
 
     def put_back(self, ctx: C, spent: Any) -> None:
-        """Set the counters of a context to earlier values."""
+        """Restore the counters of a context."""
 
 
 class ExecutionRecorder(Protocol[C, S]):
-    """Writes down how far an execution `C` has come, with its record of a step, `S`: another process can continue it."""
+    """Records the progress of an execution `C`, with a record `S` for each step, so that another process can continue it."""
 
     @property
     def turn(self) -> TurnRecorder:
-        """The turn it belongs to."""
+        """The turn that the execution belongs to."""
 
     def step(self, frames: tuple[str, ...]) -> S:
-        """Return the record of a step, by all frames around it and its own."""
+        """Return the record of a step, given the frames around it and its own."""
 
     def replay(self, step: S, definition: Step) -> tuple[bool, StepValue]:
         """Return whether a step ended before, and its output."""
 
     def step_done(self, step: S, definition: Step, output: StepValue) -> Awaitable[object] | None:
-        """Write that a step ended; returns an awaitable for that, or None if nothing has to be awaited."""
+        """Write that a step ended; returns an awaitable for the write, or None if there is nothing to await."""
 
     @property
     def put_off(self) -> Sequence[Any]:
-        """Steps whose ends are not written yet, as nothing has happened since."""
+        """Ended steps that are not written yet, because nothing has happened since."""
 
     async def catch_up(self) -> None:
-        """Write these ends: something else comes next."""
+        """Write these ends now, because other work comes next."""
 
     def loop_began(self, loop: S, now_ms: float) -> tuple[Usage, float, float]:
-        """Return the spending and the time when a loop began."""
+        """Return the spending and the time at the start of a loop."""
 
     def spent_then(self) -> tuple[Usage, float, float]:
-        """Return the spending of the execution when its last step ended, and the time."""
+        """Return the spending at the end of the execution's last step, and the time."""
 
     def failure_of(self, loop: S, iteration: int) -> str | None:
-        """Return how a failed iteration was dealt with before."""
+        """Return how a failed iteration was handled before."""
 
     async def iteration_failed(self, loop: S, definition: LoopStep, iteration: int, answer: str) -> None:
-        """Write how a failed iteration was dealt with."""
+        """Write how a failed iteration was handled."""
 
     def begun_before(self, path: str, name: str, args: Mapping[str, Any]) -> BegunCall | None:
-        """Return the call that a process which has ended began at a step with these arguments, and did not finish."""
+        """Return the unfinished call with these arguments that an earlier process began at a step."""
 
     def numbers_taken(self, path: str) -> Collection[int | None]:
-        """Return which numbers calls of a step have that a process began and did not finish."""
+        """Return the numbers of a step's calls that a process began and did not finish."""
 
     def call_begins(self, path: str, number: int | None, place: Place, again: BegunCall | None) -> Awaitable[object]:
-        """Write that a call is about to be made, be it `again`: until its end is written it may have had its effect."""
+        """Write that a call is about to be made or repeated (`again`): until its end is written, it may have taken effect."""
 
     def child(self, ctx: C, *, is_beside: bool) -> ExecutionRecorder[C, S]:
         """Return the record of a child that is about to begin."""
 
     def take_snapshot(self) -> tuple[ChildState[C], Any] | None:
-        """Return the place of a child that is begun again, and the input of `put_back`; None for a new one."""
+        """Return the saved state of a restarted child and the input for `put_back`; None for a new child."""
 
     async def began(self, inherited: int) -> None:
-        """Write where a child begins."""
+        """Write the starting point of a child."""
 
     def merged_before(self) -> Mapping[str, Any] | None:
-        """Return the result of a child that was merged into its parent before."""
+        """Return the result of a child that was merged into its parent earlier."""
 
     def merged(self, before: StepValue, result: StepValue) -> None:
-        """Note the result of a child that was just merged into its parent."""
+        """Record the result of a child that was just merged into its parent."""
 
 
 T = TypeVar("T")
 
 StepValue: TypeAlias = Any
-"""What a step takes or returns. Any, as that is the user's own: text, items, data, an object of any class."""
+"""The input or output of a step. Any, because users choose it: text, items, data, an object of any class."""
 
 
 class TurnTree(Protocol):
@@ -139,7 +139,7 @@ class TurnTree(Protocol):
 
 
 class SteeredExecution(Protocol):
-    """An execution whose tool calls are steered: a `Context`, or another agent's session."""
+    """An execution whose tool calls are steered: a `Context`, or a session of another agent."""
 
     @property
     def where(self) -> Where:
@@ -147,7 +147,7 @@ class SteeredExecution(Protocol):
 
     @property
     def tree(self) -> TurnTree:
-        """The tree it shares with its descendants."""
+        """The tree shared with its descendants."""
 
     def report_problem(self, code: str, source: str, hook: str, error: BaseException) -> None:
         """Report an error that does not end the turn."""
@@ -163,14 +163,14 @@ class Enforcing(Protocol):
 
 
 class Execution(Protocol):
-    """An execution as an engine sees it; `Context`, which stands above it, is one."""
+    """An execution as the engine sees it; implemented by `Context`, which is defined further up."""
 
     id: str
     thread_id: str
     resource_id: str | None
     depth: int
     turn: int
-    # Who made it, and the execution as hooks see it; Any, as the engine stands above this file.
+    # The engine and the context that hooks get; Any, as the engine is defined further up.
     hook_base: tuple[Any, ExecutionContext] | None
     step_count: int
     tokens: Usage
@@ -184,78 +184,78 @@ class Execution(Protocol):
 
     @property
     def tree(self) -> TurnTree:
-        """The tree it shares with its descendants."""
+        """The tree shared with its descendants."""
 
     def note_missing_judge(self, error: NoeticConfigError) -> None:
-        """Keep the error of a judge whose model does not exist: its turn ends with it."""
+        """Keep the error of a judge whose model does not exist: the turn ends with it."""
 
     def lock(self, layer_id: str) -> asyncio.Lock:
-        """Return the lock under which functions of a layer run one at a time."""
+        """Return the lock that makes functions of a layer run one at a time."""
 
     def charge(self, response: ModelResponse) -> None:
         """Add the cost of a model call."""
 
     def check_limits(self) -> None:
-        """Raise where more was spent than may be."""
+        """Raise if more was spent than a limit allows."""
 
     async def until_aborted(self, awaitable: Awaitable[T]) -> T:
-        """Await something; an abort cuts it short."""
+        """Await something, interrupted by an abort."""
 
 
 class Incoming(Protocol):
-    """A message for the agent that waits to become part of its turn."""
+    """A message waiting to become part of the agent's turn."""
 
     def take(self) -> Sequence[Mapping[str, Any]]:
-        """Return its items, which are part of a turn from now on."""
+        """Return its items, which are now part of a turn."""
 
 
 class Inbox(Collection[Incoming], Protocol):
-    """Messages that arrived while the agent was working; a list."""
+    """A list of messages that arrived while the agent was working."""
 
     def clear(self) -> None:
         """Empty it."""
 
 
 class StepHandle(Protocol):
-    """A step that runs beside its execution; see `noetic_nb.runtime.Handle`."""
+    """A step that runs in parallel to its execution; see `noetic_nb.runtime.Handle`."""
 
     @property
     def done(self) -> bool:
-        """Whether there is a result, or an error."""
+        """Whether there is a result or an error."""
 
     async def result(self) -> StepValue:
         """Wait for the step's output."""
 
     def cancel(self, reason: str = ...) -> bool:
-        """Abort the step; False if it had ended already."""
+        """Abort the step; False if it had already ended."""
 
 
 class FollowedAnswer(Protocol):
-    """One answer of a model, for the streams of the turn."""
+    """One model answer, for the streams of the turn."""
 
     def add(self, delta: ModelDelta) -> None:
-        """Take a piece."""
+        """Add a piece."""
 
     def stood(self) -> None:
-        """Note that the answer stands; its items are logged next."""
+        """Note that the answer was accepted; its items are logged next."""
 
     def take_back(self) -> None:
-        """Note that the answer does not stand, or was never finished."""
+        """Note that the answer was rejected, or was never finished."""
 
 
 class TurnRecorder(Protocol):
-    """Writes down a turn."""
+    """Records a turn in storage."""
 
     problem: Exception | None
-    """Once it has ended: why what it did is not in storage, or None if it is. Set before that where a layer failed."""
+    """After the turn: why its work is not in storage, or None if it is. Set earlier if a layer failed."""
     raises: bool
-    """Whether that is an error, and not a warning only."""
+    """Whether the problem is an error rather than a warning."""
 
     async def begin(self, first: int) -> None:
-        """Write that its items, from `first` on, have been logged."""
+        """Write that the turn's items, from `first` on, have been logged."""
 
     async def end(self) -> None:
-        """Write the items it logged, and forget its progress."""
+        """Write the logged items and delete the progress."""
 
     def close(self) -> None:
-        """Release the record: it is no longer read."""
+        """Release the record, which is no longer read."""

@@ -1,4 +1,4 @@
-"""The reply of a turn, and the problems on the way."""
+"""The reply of a turn, with the warnings."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ WARNING_CODES: Final[Mapping[str, str]] = MappingProxyType(
         "events_lost": "A subscriber of the harness raised and gets no more events, or an `emit` filter raised.",
     }
 )
-"""Every code of a `ReplyWarning`, and what it means."""
+"""Every code of a `ReplyWarning`, with its meaning."""
 
 MAX_WARNINGS: Final = 100
-# The text is read as `reply.text`, or printed; a repr tells it from others.
+"""The most warnings in one reply; the run has all of them as events."""
+# Longest text in a repr, in characters; the full text is in `reply.text` and in `print(reply)`.
 _MOST_TEXT: Final = 200
-"""So many are in one reply; all of them are events."""
 
 
 class ReplyWarning(NamedTuple):
-    """Something in a turn that did not end it and should be known.
+    """A problem in a turn that did not end it.
 
     `code` is stable, one of `WARNING_CODES`; `text` is a sentence for people, without secrets. `layer_id` is None if no
-    layer is concerned.
+    layer is involved.
     """
 
     code: str
@@ -81,12 +81,12 @@ def problem_code(hook: str, error: BaseException) -> str:
 
 
 def problem_text(source: str, hook: str, error: BaseException) -> str:
-    """Return the sentence for the arguments of a diagnostic."""
+    """Return the warning text for the arguments of a diagnostic."""
     if hook == "after_model_call" and not isinstance(error, Warning):
-        # Its message may quote an answer that is rejected because of it, and never to be shown.
+        # The message may quote an answer that was rejected and must never be shown.
         return f"{source!r}, `{hook}`: {type(error).__name__}"
     text = redact_text(error_text(error))
-    # Warnings are whole sentences already; an error of somebody's code says neither where it was nor, often, what it is.
+    # Warnings are full sentences; an exception from user code needs its source and its type.
     return text if isinstance(error, Warning) else f"{source!r}, `{hook}`: {type(error).__name__}: {text}"
 
 
@@ -94,18 +94,15 @@ def problem_text(source: str, hook: str, error: BaseException) -> str:
 class AgentReply(NamedTuple):
     """The reply of one turn.
 
-    `text` is the last assistant message of the turn, or the suggestion where the turn was stopped; `stopped` is the decision
-    that stopped it, as plain data with a ``kind``, else None. `usage` and `cost` (US dollars) are those of the turn, judges,
-    layers and children included. `output` is what the agent's step returned, the value where it has a schema. `finish_reason`
-    says why the model's last answer ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``; None if that is
-    not known, where no model was called, and where the turn was stopped. `saved` is whether the turn, its items and the states
-    of its layers, is in the storage of checkpoints; None for a harness without checkpoints. `warnings` are records ``(code,
-    text, layer_id, turn)`` of what went wrong and did not end the turn; see `ReplyWarning`. See docs/behaviour/runtime.md,
-    "Warnings".
-
-    Notes
-    -----
-    The repr shows text, spending and warnings; read the fields for the rest.
+    `text` is the last assistant message of the turn, or the suggestion if the turn was stopped; `stopped` is the
+    decision that stopped it, as plain data with a ``kind``, else None. `usage` and `cost` (US dollars) cover the turn
+    with its judges, layers and children. `output` is the value that the agent's step returned, parsed if it has a
+    schema. `finish_reason` says why the model's last answer ended: ``"stop"``, ``"tool_calls"``, ``"length"``,
+    ``"content_filter"``; None if that is unknown, if no model was called, or if the turn was stopped. `saved` says
+    whether the turn, its items and its layer states are in the storage of checkpoints; None for a harness without
+    checkpoints. `warnings` are records ``(code, text, layer_id, turn)`` of problems that did not end the turn; see
+    `ReplyWarning` and docs/behaviour/runtime.md, "Warnings". The repr shows text, spending and warnings; read the
+    fields for the rest.
     """
 
     text: str
@@ -115,7 +112,7 @@ class AgentReply(NamedTuple):
     stopped: Mapping[str, Any] | None
     turn_id: str
     thread_id: str = "default"
-    output: Any = None  # the user's own, as every output of a step
+    output: Any = None  # any value, as every step output
     finish_reason: FinishReason | None = None
     warnings: tuple[ReplyWarning, ...] = ()
     saved: bool | None = None
@@ -148,7 +145,7 @@ class AgentReply(NamedTuple):
         if self.stopped is not None:
             facts.append(f"stopped={self.stopped.get('kind')!r}")
         facts += [f"finish_reason={self.finish_reason!r}", f"{self.usage.total_tokens} tokens"]
-        # A model without a price is not one that costs nothing.
+        # A model with an unknown price is not free, so a cost of 0 is not shown.
         facts += [dollars(self.cost)] if self.cost else []
         if self.saved is not None:
             facts.append("saved" if self.saved else "NOT SAVED")

@@ -1,7 +1,7 @@
-"""One execution while it runs, with the parts that only the runtime needs; users see a `Context`.
+"""A running execution, with the parts that only the runtime needs; users see a `Context`.
 
-A child execution has a context of its own. What it spends is charged to all above it at once, and an abort reaches all
-below at once.
+A child execution has its own context. Its spending is charged to all its ancestors at once, and an abort reaches all
+its descendants at once.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _NOTHING: Final[frozenset[Any]] = frozenset()
 RUNNING: Final[ContextVar[tuple[RunningExecution, tuple[str, ...], int, Any] | None]] = ContextVar(
     "noetic_nb_running", default=None
 )
-"""The execution that is running in this task, its steps, and how many steps are inside one another, whichever execution
-they are of. Tasks that a step begins take it with them."""
+"""The execution running in this task, its step frames, and the number of nested steps across all executions. Tasks
+started by a step inherit it."""
 
 
 StepRunner: TypeAlias = Callable[[Engine, Step, StepValue, "RunningExecution"], Awaitable[StepValue]]
-"""Runs one step. Steps that contain others are handed it, as the file that knows all kinds imports theirs."""
+"""Runs one step. Passed to steps that contain others, because the module that knows all kinds imports theirs."""
 
 OpenMemory: TypeAlias = Callable[[Engine, "RunningExecution"], TypedMemory]
-"""Makes what `Context.memory` is."""
+"""Creates the value of `Context.memory`."""
 
 
-# The same few in every turn of an agent, and texts that a run holds once.
+# Cached: every turn of an agent has the same few paths, and a run stores each text once.
 @lru_cache(maxsize=1_024)
 def _path_in(around: tuple[str, ...], step_id: str) -> str:
     step_id = step_id.replace("~", "~0").replace("/", "~1")
@@ -92,11 +92,11 @@ class RunningExecution(Context):
         self.parent = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.item_log = log
-        # Where its own part of the log begins; what a fork begins with is its parent's.
+        # Start of its own part of the log; a fork's log begins with items of its parent.
         self.first = 0 if parent is None else len(log)
         self.sent: SentTexts | None = None
         self.kept: KeptBy | None = None
-        # What its last request had in common with the next one, as it was reported.
+        # The reported common parts of its last request and the next one.
         self.prepared: tuple[Any, ...] | None = None
         self.turn = turn
         self.turn_id: str | None = None
@@ -105,16 +105,16 @@ class RunningExecution(Context):
         self.step_count = 0
         self.tokens = NO_USAGE
         self.cost = 0.0
-        # Whether the price of any model call is known: else `cost` is 0 and says nothing.
+        # Whether the price of any model call is known; otherwise a `cost` of 0 means nothing.
         self.priced = False
         self.last_step_meta = None
-        # The only item of the last llm step that answered with one, and its text; it counts for this very item alone.
+        # The item and text of the last llm step if it answered with a single item; valid for this very item only.
         self.answer: tuple[Item, str] | None = None
-        # Its own, and those of children that have ended: what is written down of it.
+        # The calls to write into its record: its own, and those of children that have ended.
         self.calls: list[CallPlace] = []
         self.query: str = "" if parent is None else parent.query
         self.recalled: tuple[RecallEntry, ...] = ()
-        # Re-renders that layers requested and that the next llm step owes them.
+        # Re-renders requested by layers, due at the next llm step.
         self.rerenders: tuple[RerenderRequest, ...] = ()
         self.model_calls = 0
         self.tool_calls = 0
@@ -126,20 +126,20 @@ class RunningExecution(Context):
         """The place of this execution in a run's events."""
         self.children: frozenset[RunningExecution] | set[RunningExecution] = _NOTHING
         self.waiting: set[asyncio.Task[Any]] = set()
-        # How many steps are under way, inside one another or side by side.
+        # The number of running steps, nested or parallel.
         self.running = 0
-        # The steps around this execution, where it is a child's.
+        # For a child: the steps around this execution.
         self.base_frames: tuple[str, ...] = ()
         around = RUNNING.get()
         self.base_nesting = 0 if around is None else around[2]
         self.engine = engine
-        # What the hooks of an engine's layers see of it, made when the first of them looks.
+        # The engine and the context for the hooks of its layers, created on first use.
         self.hook_base: tuple[Any, ExecutionContext] | None = None
-        # By layer, what is remembered of its states here; whoever notes them looks it up once.
+        # Remembered data about the states of each layer, looked up once per writer.
         self.written: dict[str, Any] = {}
         self.harness = harness
         self.open_memory = open_memory
-        # What writes down how far it has come, where the harness keeps checkpoints.
+        # Records the progress of the execution if the harness keeps checkpoints.
         self.record: ExecutionRecorder[RunningExecution, Any] | None = None
         self.tree: Tree = Tree(limits) if parent is None else parent.tree
         if parent is not None:
@@ -151,9 +151,9 @@ class RunningExecution(Context):
                 self.aborted, self.abort_reason, self.abort_error = True, parent.abort_reason, parent.abort_error
 
     def warn(self, code: str, text: str, layer_id: str | None = None) -> None:
-        """Put a warning into the reply of the turn and into the run, once for the same words."""
+        """Add a warning to the reply of the turn and to the run; the same text only once."""
         warning = ReplyWarning(code, text, layer_id, self.turn)
-        if warning in self.tree.warnings:  # a layer that fails at every step says so once
+        if warning in self.tree.warnings:  # a layer that fails at every step is reported once
             return
         if len(self.tree.warnings) < MAX_WARNINGS:
             self.tree.warnings += (warning,)
@@ -197,7 +197,7 @@ class RunningExecution(Context):
         return self.locks.setdefault(layer_id, asyncio.Lock())
 
     def entered(self, step_id: str, around: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-        """Count a step that is about to run; returns its path, such as ``/think#1/ask#2``, and the same by its parts."""
+        """Count a step that is about to run; returns its path, such as ``/think#1/ask#2``, and the parts of that path."""
         prefix = _path_in(around, step_id)
         occurrences = self.tree.occurrences
         count = occurrences[prefix] = occurrences.get(prefix, 0) + 1
@@ -205,17 +205,17 @@ class RunningExecution(Context):
 
     @property
     def frames(self) -> tuple[str, ...]:
-        """The steps that are running around the caller, outermost first; known only while steps are watched."""
+        """The running steps around the caller, outermost first; known only while steps are watched."""
         around = RUNNING.get()
         return around[1] if around is not None and around[0] is self else self.base_frames
 
     @property
     def place(self) -> str:
-        """The steps that are running, outermost first, as a path."""
+        """The running steps as a path, outermost first."""
         return "".join([f"/{frame}" for frame in self.frames])
 
     def noting(self) -> SentTexts:
-        """Return the list of items it sent beside its log; callers append to it."""
+        """Return the record of texts sent beside the log, for callers to extend."""
         if self.sent is None:
             from noetic_nb.runtime._context.sent_history import SentTexts
 
@@ -223,7 +223,7 @@ class RunningExecution(Context):
         return self.sent
 
     def provenance(self, schema: Mapping[str, Any] | None = None) -> Provenance:
-        """Return where values come from that were sent so far; `schema` is that of the call's arguments."""
+        """Return the origins of the values sent so far; `schema` is that of the call's arguments."""
         above = None if self.parent is None else self.parent.provenance()
         found = self.noting().provenance(self.item_log, self.first, self.calls, self.id, above)
         found.schema = schema
@@ -232,7 +232,7 @@ class RunningExecution(Context):
 
     @property
     def kept_texts(self) -> Mapping[str, KeptTexts]:
-        """The texts that its layers were made from, and those of children that have ended, whose words it has now."""
+        """The source texts of its layers, and those of ended children whose words it now contains."""
         below = {} if self.sent is None else self.sent.kept
         return {**below, **({} if self.kept is None else self.kept.texts)}
 
@@ -261,10 +261,10 @@ class RunningExecution(Context):
         self.tree.missing = error
 
     def check_judges(self) -> None:
-        """Raise `NoeticConfigError` ``MISSING_CALL_MODEL`` where a judge that nobody waited for turned out to have no model."""
+        """Raise `NoeticConfigError` ``MISSING_CALL_MODEL`` if a judge that was never awaited turned out to have no model."""
         error, self.tree.missing = self.tree.missing, None
         if error is not None:
-            self.engine.unanswered.discard(str(error.given))  # the next turn asks again
+            self.engine.unanswered.discard(str(error.given))  # the next turn tries again
             raise error
 
     def abort(self, reason: str = ABORTED, *, error: BaseException | None = None) -> None:
@@ -290,7 +290,7 @@ class RunningExecution(Context):
             child._mark(reason, error, tasks)
 
     def check_abort(self) -> None:
-        """Raise `NoeticError` ``cancelled`` where the execution was aborted."""
+        """Raise `NoeticError` ``cancelled`` if the execution was aborted."""
         if self.aborted:
             raise self.stopped()
 
@@ -305,9 +305,9 @@ class RunningExecution(Context):
                 awaitable.close()
             raise self.stopped()
         task, waiting = current_task(), self.waiting
-        if task is None or task in waiting:  # an outer wait of this task is cut short already
+        if task is None or task in waiting:  # an outer wait of this task is already interrupted
             return await awaitable
-        # A cancellation from outside may come together with ours: only ours is taken back.
+        # A cancellation from outside may coincide with ours: only ours is taken back.
         before = task.cancelling()
         waiting.add(task)
         try:
@@ -320,12 +320,12 @@ class RunningExecution(Context):
             raise
         finally:
             waiting.discard(task)
-            if task in self.tree.cut:  # what was awaited swallowed the cut: the next boundary will raise
+            if task in self.tree.cut:  # the awaited code swallowed the cancellation: the next boundary raises
                 self.tree.cut -= {task}
                 task.uncancel()
 
     def leave(self) -> None:
-        """End a child's ties to its parent, which answers for its calls from now on."""
+        """Detach a child from its parent, which takes over its calls."""
         if self.parent is None:
             return
         self.parent.calls += self.calls

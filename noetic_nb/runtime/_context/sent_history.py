@@ -1,6 +1,6 @@
-"""The texts that an execution sent or got beside its log, so that a rule can ask for the origin of a value.
+"""The texts that an execution sent or received outside its log, so that a rule can ask for the origin of a value.
 
-Noted by reference while it happens, and read only when a rule asks: an agent whose rules do not ask pays for a list.
+They are noted by reference and only read when a rule asks: without such rules, the only cost is a list.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from noetic_nb.memory._enforcement import PENDING, Place
 
 SUMMARY_ORIGIN: Final = "summary"
 
-# How a call ends that returned something: what the rules answered is not the tool's.
+# Statuses of calls that returned: with any other status, the text is the answer of a rule and not the tool's.
 RETURNED: Final = frozenset({"ok", "error", "invalid_result"})
 
 
 EndedChild: TypeAlias = "tuple[int, ItemLog, int, Sequence[PastCall], SentTexts | None]"
-"""Where the parent's log stood, the child's log, where its own part begins, its calls, and what it sent beside its log."""
+"""Length of the parent's log, the child's log, start of its own part, its calls, and texts sent outside its log."""
 
 
 class SentTexts:
-    """The texts that one execution sent or got beside its log."""
+    """The texts that one execution sent or received outside its log."""
 
     def __init__(self) -> None:
         self.instructions: tuple[str, ...] = ()
         self.layer_items: list[tuple[int, tuple[tuple[str, Item], ...]]] = []
-        """What layers offered, each with how long the log was when it was sent."""
+        """Items offered by layers, each with the length of the log when they were sent."""
         self.given: list[Mapping[str, Any]] = []
-        """Messages of the user that a layer replaced before they were logged."""
+        """User messages that a layer replaced before they were logged."""
         self.ended: list[EndedChild] = []
-        """Logs of children that have ended, and where in the parent's log that was."""
+        """Logs of ended children, with the position in the parent's log."""
         self.kept: dict[str, KeptTexts] = {}
-        """The texts that layers of children that have ended were made from."""
-        # What stands before the log and beside it; made when a rule asks first, as most never do.
+        """Source texts of the layers of ended children."""
+        # Indexes of texts before the log and outside it; built when a rule first asks, as most never do.
         self._before: OriginIndex | None = None
         self._beside: OriginIndex | None = None
         self._read = [0, 0, 0, 0, 0]
         self._early: set[int] = set()
-        # Rules in threads ask at the same time as others; a text must not be read twice.
+        # Rules run in threads and may ask at the same time; no text may be read twice.
         self._lock = threading.RLock()
 
     def note_call(self, at: int, instructions: str, layer_items: tuple[tuple[str, Item], ...]) -> None:
@@ -58,7 +58,7 @@ class SentTexts:
     def provenance(
         self, log: ItemLog, first: int, calls: Sequence[Place], execution_id: str, above: Provenance | None
     ) -> Provenance:
-        """Return where values come from now: `first` is where the execution began in its log, `above` is the parent's."""
+        """Return the current origins of values: `first` is the execution's start in its log, `above` the parent's origins."""
         with self._lock:
             index = log.origin_index(first, is_child=above is not None)
             if self._before is None or self._beside is None:
@@ -73,7 +73,7 @@ class SentTexts:
             before.add(item_text(item), Origin("user", item=item.get("id")))
         for at, offered in self._news(2, self.layer_items):
             for layer_id, item in offered:
-                # A summary is the model's own wording; what it quotes stands in the log it was made from.
+                # A summary is the model's own wording; the values it quotes are in the log it was made from.
                 if layer_id == SUMMARY_ORIGIN:
                     beside.add(item_text(item), MODEL._replace(item=item.get("id")), at=at)
                 else:
@@ -85,7 +85,7 @@ class SentTexts:
     def _ended_calls(self, calls: Sequence[Place], execution_id: str) -> list[PastCall]:
         """Return the execution's own calls that have ended since the last look."""
         found = []
-        # Counted as read as far as all have ended: a place that is given back has not, so none before it can go.
+        # The read mark stops at the first pending call: a place that is given back is pending, so none before it can go.
         has_open = False
         for place in islice(calls, self._read[3], None):
             if place.call.status == PENDING:
@@ -107,11 +107,11 @@ class SentTexts:
 
 
 class KeptBy:
-    """The part of one execution: the texts that its layers were made from, and how much of its own was kept."""
+    """For one execution: the source texts of its layers, and how many of its own texts were stored."""
 
     def __init__(self, texts: Mapping[str, KeptTexts], start: int) -> None:
         self.texts = texts
-        """By the id of a layer."""
+        """By layer id."""
         self.index = OriginIndex()
         self.index.read = start
         self.sources = 0
@@ -119,7 +119,7 @@ class KeptBy:
 
 
 def add_calls(index: OriginIndex, calls: Iterable[PastCall], log: ItemLog, at: int) -> None:
-    """Add the results of tools that code called: no item of the log holds them."""
+    """Add the results of tools that were called from code: no item of the log contains them."""
     for call in calls:
         if call.output and call.status in RETURNED and not log.has_call(call.call_id):
             index.add(call.output, Origin("tool", call.name), at=at, args=compact_json(thaw(call.args)))

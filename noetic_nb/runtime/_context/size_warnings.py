@@ -1,4 +1,4 @@
-"""Warn of state so large that copying or writing it dominates the time."""
+"""Warn of state so large that copying or writing it dominates the run time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from noetic_nb.items._json_text import plain_text
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.storage._in_memory import json_text
 
-# 10 MiB as JSON: what is copied for every child, or written after every step, is felt from about here on.
+# 10 MiB as JSON: from about this size on, copying it for every child or writing it after every step is noticeable.
 LIMIT_BYTES: Final = 10 * 1024 * 1024
 
 _WHAT: Final = {
@@ -23,7 +23,7 @@ _WHAT: Final = {
 
 
 class LargeState(UserWarning):
-    """Something that is copied or written again and again has grown beyond 10 MiB; `size` is its bytes as JSON."""
+    """Data that is copied or written repeatedly has grown beyond 10 MiB; `size` is its number of bytes as JSON."""
 
     def __init__(self, step_id: str, what: Literal["state", "checkpoint"], size: int) -> None:
         subject, hint = _WHAT[what]
@@ -33,9 +33,9 @@ class LargeState(UserWarning):
 
 
 class Measured(dict[str, Any]):
-    """Data that a store writes as JSON text, and how long that was: to find it out a second time would take as long.
+    """Data that a store writes as JSON text, with the length of that text, so that it need not be serialised twice.
 
-    What holds nothing but JSON data, `is_plain`, is written in a third of the time.
+    Pure JSON data, `is_plain`, is written in a third of the time.
     """
 
     def __init__(self, key: str, data: Mapping[str, Any], *, is_plain: bool = False) -> None:
@@ -43,7 +43,7 @@ class Measured(dict[str, Any]):
         self.key = key
         self.is_plain = is_plain
         self.size: int | None = None
-        """Characters; None for what was not written as text."""
+        """Characters; None if the data was not written as text."""
 
     def json_text(self) -> str:
         data = dict(self)
@@ -52,17 +52,17 @@ class Measured(dict[str, Any]):
         return text
 
 
-# No character takes more bytes.
+# The maximum number of bytes of a character.
 _MOST_BYTES: Final = 4
 
 
 def is_small(characters: int | None) -> bool:
-    """Tell whether so many characters are below the limit; False if they were not counted."""
+    """Tell whether a number of characters is below the limit; False if it is None."""
     return characters is not None and characters * _MOST_BYTES <= LIMIT_BYTES
 
 
 def warn_if_large(ctx: RunningExecution, step_id: str, what: Literal["state", "checkpoint"], value: object) -> None:
-    """Report, once per step, a value above the limit. A value that is no JSON data is measured by its text."""
+    """Report a value above the limit, once per step. A value that is not JSON data is measured by its text."""
     engine = ctx.engine
     if type(value) is Measured and is_small(value.size):
         return
@@ -71,7 +71,7 @@ def warn_if_large(ctx: RunningExecution, step_id: str, what: Literal["state", "c
     try:
         size = len(json.dumps(value, default=str, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
     except (TypeError, ValueError, RecursionError):
-        return  # it refers to itself, or has keys JSON cannot hold: its size is not known
+        return  # self-referential, or keys that JSON cannot represent: the size is unknown
     if size > LIMIT_BYTES:
         engine.warned_steps.add((step_id, what))
         ctx.report_problem("state_large", step_id, what, LargeState(step_id, what, size))

@@ -1,4 +1,4 @@
-"""The parts of an llm step that stay the same from call to call, worked out once; functions of layers as tools."""
+"""The parts of an llm step that do not change between calls, computed once; functions of layers as tools."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from noetic_nb.tokens import Tokenizer, system_tokens
 
 HookContextOf: TypeAlias = Callable[[Execution], ExecutionContext]
 
-# By what checks the arguments, which is made once for a function and never changes; kept as long as that. To work a schema out
-# takes longer than all else of a tool, which is made for every harness and for every call from code.
+# Schemas by argument validator, which is created once per function and never changes; an entry lives as long as it.
+# Tools are created for every harness and every call from code, and computing the schema is the slowest part.
 _SCHEMAS: Final[WeakKeyDictionary[TypeAdapter[Any], dict[str, Any]]] = WeakKeyDictionary()
 
 
 def provided_tools(
     layers: Iterable[MemoryLayer], *, stack: LayerStack, hook_context: HookContextOf
 ) -> tuple[Tool, ...]:
-    """Return a tool for every function the layers provide for the model, named ``<layer id>/<function>``."""
+    """Return a tool for every function that layers provide for the model, named ``<layer id>/<function>``."""
     return tuple(
         [
             function_tool(layer, name, declared, stack, hook_context)
@@ -47,15 +47,15 @@ def provided_tools(
 def function_tool(
     layer: MemoryLayer, name: str, declared: LayerFunction, stack: LayerStack, hook_context: HookContextOf
 ) -> Tool:
-    """Return one function of a layer as a tool; it gets a copy of the state, so that a call that fails changes nothing."""
+    """Return a layer function as a tool; it gets a copy of the state, so that a failing call changes nothing."""
 
-    # Any: what a layer's function takes and returns is the layer's own.
+    # Any: the types of a layer's function are its author's choice.
     async def execute(*, root: Any, ctx: Execution) -> Any:
         if not stack.runs(layer, ctx.id):
             what = f"The layer {layer.id!r} does not take part in this execution"
             raise NoeticError("tool_failed", what, hint="Check why its `init` failed.", tool_name=full_name)
         lock = ctx.lock(layer.id)
-        async with lock:  # read, change, write: two calls at once would lose one change
+        async with lock:  # read, change, write: without the lock, one of two concurrent changes would be lost
             state = stack.state.copy_of(ctx.id, layer.id, name)
             value = await awaited(declared.execute(root, state, hook_context(ctx)))
             if (warning := misnamed(value, "function", f"The function {full_name!r}")) is not None:
@@ -68,7 +68,7 @@ def function_tool(
             return checked
 
     full_name = f"{layer.id}/{name}"
-    # Any: a class that is made at run time has no name for a type checker.
+    # Any: a class created at run time has no name for a type checker.
     root_model: Any = RootModel[declared.input_type]  # type: ignore[name-defined]
     spec = ToolSpec(full_name, declared.description, _schema(declared.input))
     return Tool(
@@ -84,7 +84,7 @@ def function_tool(
 
 
 def _schema(checked: TypeAdapter[Any]) -> dict[str, Any]:
-    """Return the JSON Schema of arguments; of its own for each tool, so that a client that changes one changes no other."""
+    """Return the JSON Schema of arguments, a new copy for each tool, so that a client that modifies one affects no other."""
     known = _SCHEMAS.get(checked)
     if known is None:
         known = _SCHEMAS[checked] = checked.json_schema()
@@ -92,7 +92,7 @@ def _schema(checked: TypeAdapter[Any]) -> dict[str, Any]:
 
 
 def _checked(declared: LayerFunction, result: object, name: str) -> Any:
-    """Check a result before the state that goes with it is written."""
+    """Validate a result before the accompanying state is written."""
     try:
         return declared.output.validate_python(result)
     except ValidationError as exc:
@@ -100,13 +100,13 @@ def _checked(declared: LayerFunction, result: object, name: str) -> Any:
         raise NoeticError("tool_failed", what, given=result, reason="invalid_result", tool_name=name) from exc
 
 
-# Instructions that change at every step, and steps that are made anew each time, would fill the tables for ever.
+# Instructions that change at every step, and steps that are created anew each time, would grow the tables without end.
 MAX_SETUPS: Final = 256
 _NO_TOOLS: Final = ToolSet(())
 
 
 class StepSetup(NamedTuple):
-    """The policy, tools, budgets (also by layer) and system text of an llm step with certain instructions."""
+    """The policy, tools, budgets (also by layer) and system text of an llm step with given instructions."""
 
     policy: ProjectionPolicy
     tools: ToolSet
@@ -117,7 +117,7 @@ class StepSetup(NamedTuple):
 
 
 class StepSetups:
-    """The set-ups of the llm steps of one engine, by the identity of steps, which are kept so that no id is used again."""
+    """The set-ups of one engine's llm steps, by the id of the step; steps are kept so that no id is reused."""
 
     def __init__(
         self, config: AgentConfig, stack: LayerStack, layer_tools: tuple[Tool, ...], outer: StepSetups | None = None
@@ -126,18 +126,18 @@ class StepSetups:
         self._stack = stack
         self._layer_tools = layer_tools
         self._root: StepSetups = self if outer is None else outer._root
-        # Of the root: the tools of all its engines, and whether functions choose tools or steps, so that there may be more.
+        # On the root only: the tools of all its engines, and whether functions choose tools or steps, which may add more.
         self._known: dict[str, Mapping[str, Any] | None] | None = None
         self._is_open = False
         self._toolsets: dict[int, tuple[LLMStep, ToolSet]] = {}
         self._setups: dict[tuple[int, str], tuple[LLMStep, Tokenizer, StepSetup]] = {}
 
     def tools(self, step: LLMStep) -> ToolSet:
-        """Return the tools of an llm step: its own or all the agent has, and those of layers."""
+        """Return the tools of an llm step: its own list or all the agent's tools, plus those of layers."""
         known = self._toolsets.get(id(step))
         if known is not None and known[0] is step:
             return known[1]
-        # What a function will choose is not known here; what layers provide comes with nearly all it can choose.
+        # The choice of a function is unknown here, but nearly every choice includes the tools of layers.
         found = ToolSet(self._layer_tools) if callable(step.tools) else self.tools_of(step.tools)
         if len(self._toolsets) >= MAX_SETUPS:
             self._toolsets.clear()
@@ -145,7 +145,7 @@ class StepSetups:
         return found
 
     def tools_of(self, listed: tuple[Tool, ...] | None) -> ToolSet:
-        """Return the tools of a list, or all the agent has, and those of layers; of an empty list, none at all."""
+        """Return the listed tools (None: all the agent's) plus those of layers; no tools at all for an empty list."""
         if listed is None:
             listed = (*self._config.tools, *[t for s in llm_steps(self._config.step) for t in listed_tools(s)])
         elif not listed:
@@ -156,14 +156,14 @@ class StepSetups:
         return found
 
     def known(self, is_over: bool = False) -> Mapping[str, Mapping[str, Any] | None] | None:
-        """Return the schemas of all tools that may be offered; None if functions choose them, until an execution `is_over`."""
+        """Return the schemas of all tools that may be offered; None if functions choose them, unless the execution `is_over`."""
         root = self._root
         if root._known is None:
             root._known, root._is_open = root._listed()
         return root._known if is_over or not root._is_open else None
 
     def _listed(self) -> tuple[dict[str, Mapping[str, Any] | None], bool]:
-        """Return the entries of the configuration, and whether there may be more."""
+        """Return the tools of the configuration, and whether there may be more."""
         steps = tuple(steps_within(self._config.step))
         tools = [*self._config.tools, *self._layer_tools]
         known: dict[str, Mapping[str, Any] | None] = {}
@@ -176,7 +176,7 @@ class StepSetups:
                 case ToolStep():
                     tools.append(step.tool)
                 case SpawnStep():
-                    # A child's own layers: their names are enough, as nobody has made these tools yet.
+                    # A child's own layers: only the names, as their tools are not created yet.
                     layers = step.memory or ()
                     known |= {f"{layer.id}/{name}": None for layer in layers for name in layer.provides or ()}
                 case RunStep():
@@ -189,7 +189,7 @@ class StepSetups:
         return known, is_open
 
     def of(self, step: LLMStep, instructions: str, tokenizer: Tokenizer) -> StepSetup:
-        """Return the set-up of an llm step; tools that a function of the context chooses are the caller's business."""
+        """Return the set-up of an llm step; the caller handles tools chosen by a function of the context."""
         key = (id(step), instructions)
         known = self._setups.get(key)
         if known is not None and known[0] is step and known[1] is tokenizer:

@@ -1,1 +1,1 @@
-"""The stored form of conversations and of running turns."""
+"""The stored form of conversations and running turns."""

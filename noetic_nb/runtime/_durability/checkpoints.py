@@ -1,11 +1,11 @@
-"""Where a turn is, written after every step, so that another process can resume it.
+"""The progress of a turn, written after every step, so that another process can resume it.
 
-A step whose end was recorded is never run again, be it a child's: its output is used. A step that was under way is run
-again from its beginning, with the log and the layers' state as they were before it; tools see the same idempotency key
-then. What is recorded of the steps, and of the children, is described in `execution_record`.
+A step whose end was recorded never runs again, even in a child: its recorded output is used. A step that was
+interrupted runs again from its beginning, with the log and layer states from before it; its tools get the same
+idempotency keys. `execution_record` describes the records of steps and children.
 
-A snapshot holds the items of its turn; the conversation before it is in the thread's own parts (see `thread_log`). When the turn
-ends, what it added becomes a part of the thread and its snapshot goes.
+A snapshot holds the items of its turn; the conversation before it is in the thread's own parts (see `thread_log`). When
+the turn ends, its items become a part of the thread and its snapshot is deleted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from noetic_nb.sync import protected
 
 @dataclass(slots=True, eq=False, repr=False)
 class TurnRecord(TurnState[ExecutionRecord]):
-    """Begins and ends the record of a turn; the parts that its executions share are described in `TurnState`."""
+    """Begins and ends the record of a turn; see `TurnState` for the parts that its executions share."""
 
     def __post_init__(self) -> None:
         self.root = ExecutionRecord(self, StepRecord(), key=snapshot_key(self.execution_id))
@@ -50,21 +50,21 @@ class TurnRecord(TurnState[ExecutionRecord]):
     async def begin(self, first: int) -> None:
         ctx, writer = self.root.ctx, self.writer
         self.first, self.is_turn = first, True
-        # The snapshot holds only items of this turn, counted from the last part: the part must be there before it.
+        # The snapshot holds only items of this turn, counted from the last part, so that part must be stored first.
         if writer.ended or writer.items < first or writer.turn < ctx.turn - 1 or writer.lost is not None:
             await timed(ctx, attempt(writer.keep(ctx, first, max(writer.turn, ctx.turn - 1))))
         if writer.lost is not None:
-            # Known before a model was called: what cannot be saved need not be paid for.
+            # Raised before any model call: there is no point in paying for a turn that cannot be saved.
             raise writer.lost
         await self.root._write("turn", None, None, ended=0)
 
     async def end(self) -> None:
         writer = self.writer
-        self.is_over = True  # before anything is awaited: steps left behind must not write after the deletion below
+        self.is_over = True  # before any await: abandoned steps must not write after the deletion below
         if self.is_turn:
             writer.end(self.execution_id, [*self.written, *self.child_keys, *[call.key for call in self.begun]])
 
-        if writer.store.is_immediate:  # nothing can come in between
+        if writer.store.is_immediate:  # nothing can run in between
             await self._keep()
             return
         try:
@@ -76,8 +76,8 @@ class TurnRecord(TurnState[ExecutionRecord]):
 
     def close(self) -> None:
         self.root.ctx.record = None
-        if not self.children:  # those that were left behind may still look
-            # Circles, which nobody but the garbage collector would find.
+        if not self.children:  # abandoned children may still read it
+            # Reference cycles that only the garbage collector would find.
             self.root.start.take_apart()
             self.root.put_off.clear()
             self.loops.clear()
@@ -85,7 +85,7 @@ class TurnRecord(TurnState[ExecutionRecord]):
             del self.root
 
     async def _keep(self) -> None:
-        """Write the items that the turn logged, and note a failed write where the reply is made."""
+        """Write the items that the turn logged; a failure is noted where the reply is made."""
         ctx = self.root.ctx
         self.problem = await timed(ctx, self.writer.keep_all(ctx)) or self.problem
         if self.problem is not None:
@@ -93,7 +93,7 @@ class TurnRecord(TurnState[ExecutionRecord]):
 
 
 OnError: TypeAlias = Literal["raise", "warn"]
-"""What a turn that is not saved means."""
+"""How an unsaved turn is reported."""
 
 # docs/decisions/limits.md, "Durability".
 MAX_ENTRY_BYTES: Final = 128 * 1024
@@ -103,17 +103,18 @@ _MOST_SHOWN: Final = 200
 
 
 class Checkpoints(Frozen):
-    """Where a harness writes its checkpoints, and how much [1]_.
+    """The storage of a harness's checkpoints, and how much they hold [1]_.
 
     Parameters
     ----------
     storage : StorageAdapter, optional
-        The harness's own when absent.
+        Default: the storage of the harness.
     max_entry_bytes, max_entries : int
-        Limits of the ledger of steps.
+        Limits of the step ledger.
     on_error : {"raise", "warn"}
-        What a turn is that ended and could not be saved: an error, ``not_saved``, whose ``reply`` is the reply of the turn,
-        as the tools have run and the money is spent; or a reply with ``saved=False`` and a warning that says why.
+        How to report a turn that ended but could not be saved. ``"raise"``: the error ``not_saved``, whose ``reply``
+        has the reply, as tools have run and money is spent. ``"warn"``: a reply with ``saved=False`` and a warning with
+        the reason.
 
     Raises
     ------
@@ -153,13 +154,13 @@ class Checkpoints(Frozen):
         return ThreadStore(self.storage, self.stack.registry)
 
     def open(self, ctx: RunningExecution, writer: ThreadWriter) -> None:
-        """Give a new root execution its record."""
+        """Create the record of a new root execution."""
         turn = TurnRecord(self.storage, ctx.id, writer, self.max_entry_bytes, self.max_entries)
         turn.raises = self.on_error == "raise"
         turn.root.ctx, ctx.record = ctx, turn.root
 
     async def unfinished(self) -> tuple[str, ...]:
-        """Return the executions that can be resumed; snapshots of which a thread holds everything are removed."""
+        """Return the executions that can be resumed; deletes snapshots whose items are all in their thread."""
         ids = [key.split(":")[1] for key in await self.storage.list("execution:") if key.endswith(":snapshot")]
         snapshots = await self._snapshots(ids)
         after = {}
@@ -168,16 +169,16 @@ class Checkpoints(Frozen):
             try:
                 after[execution_id] = part_key(data["threadId"], data["parts"])
             except (KeyError, TypeError, ValueError, AttributeError):
-                continue  # `load` raises what is wrong with it
+                continue  # `load` raises the problem
         taken = await get_many(self.storage, after.values())
         for execution_id, key in after.items():
-            # Where that part holds something else, the snapshot is the only copy of what the turn logged: it stays.
+            # If that part holds other items, the snapshot is the only copy of the turn's items: it stays.
             if key in taken and _holds(taken[key], snapshots[snapshot_key(execution_id)]):
                 await self.clear(execution_id)
         return tuple([execution_id for execution_id in ids if after.get(execution_id) not in taken])
 
     async def _snapshots(self, ids: Sequence[str]) -> dict[str, JsonValue]:
-        """Return the snapshots of executions, without those that are no JSON: one of these must not hide the others."""
+        """Return the snapshots of executions, without invalid JSON: one damaged snapshot must not hide the others."""
         keys = [snapshot_key(execution_id) for execution_id in ids]
         try:
             return await get_many(self.storage, keys)
@@ -190,7 +191,7 @@ class Checkpoints(Frozen):
                     with noticing_checkpoint(execution_id):
                         found[key] = await self.storage.get(key)
                 except NoeticConfigError:
-                    continue  # `load` raises what is wrong with it
+                    continue  # `load` raises the problem
             return found
 
     async def load(self, execution_id: str) -> Snapshot:
@@ -210,7 +211,7 @@ class Checkpoints(Frozen):
         return Snapshot.read(found, execution_id, self.threads.registry)
 
     async def restore(self, ctx: RunningExecution, snapshot: Snapshot) -> None:
-        """Restore a context from its snapshot: counters, layer states, and the ledger of its steps."""
+        """Restore a context from its snapshot: counters, layer states, and the step ledger."""
         record = ctx.record
         assert isinstance(record, ExecutionRecord)
         with noticing_checkpoint(snapshot.execution_id):
@@ -223,14 +224,14 @@ class Checkpoints(Frozen):
         await load_states(ctx.engine, ctx, stack.layers, snapshot.layers)
 
     async def clear(self, execution_id: str) -> None:
-        """Forget an execution; its snapshot goes last, so that the remaining keys can be found again."""
+        """Delete an execution; its snapshot goes last, so that remaining keys can be found again."""
         snapshot = snapshot_key(execution_id)
         keys = [key for key in await self.storage.list(execution_prefix(execution_id)) if key != snapshot]
         await write_together(self.storage, {}, delete=[*keys, snapshot])
 
 
 def _holds(part: JsonValue, snapshot: JsonValue) -> bool:
-    """Tell whether a part of a thread begins with all items that a snapshot holds."""
+    """Tell whether a part of a thread begins with all items of a snapshot."""
     try:
         items = snapshot["itemLog"]["items"]
         return bool(part["first"] == snapshot["recorded"] and part["items"][: len(items)] == items)
@@ -239,13 +240,13 @@ def _holds(part: JsonValue, snapshot: JsonValue) -> bool:
 
 
 async def _read_turn(turn: TurnState[ExecutionRecord], snapshot: Snapshot) -> None:
-    """Read the ended steps; an end that no record of its execution names is forgotten, with its results."""
+    """Read the ended steps; an end that no execution record names is dropped, with its results."""
     root, tree = turn.root, turn.root.start
     found = await get_many(turn.storage, await turn.storage.list(execution_prefix(turn.execution_id)))
     _take_in(turn, root, snapshot)
     totals = {"": snapshot.spent}
     tree_steps, known = snapshot.tree_steps, {"": snapshot.sequence}
-    # Sorted, so that `written` begins with the oldest ends: these go first when there are too many.
+    # Sorted, so that `written` begins with the oldest ends, which are dropped first if there are too many.
     for key in sorted(found):
         kind = key.split(":")[2]
         if kind == "ledger":
@@ -261,27 +262,27 @@ async def _read_turn(turn: TurnState[ExecutionRecord], snapshot: Snapshot) -> No
             _take_in(turn, record, child)
             known[child.place] = child.sequence
             tree_steps = max(tree_steps, child.tree_steps)
-            # Who wrote last knows best what the executions above had spent, and that may have been a child.
+            # The last writer, possibly a child, knows best what the executions above it had spent.
             for place, spent in {**child.above, child.place: child.spent}.items():
                 totals[place] = totals.get(place, spent).or_more(spent)
     for record in turn.children.values():
         record.spent = totals[record.start.path]
-    # Records may know of numbers whose entries are gone: these are not given again.
+    # Records may know numbers whose entries are gone: these must not be reused.
     turn.sequence = max(turn.sequence, *known.values())
     ahead = [key for key in turn.written if not _take_entry(turn, found[key], _number(key), known)]
     snapshot.put_back(root.ctx, totals[""])
     for record in turn.children.values():
-        # Before any of them is begun again: what one of them did counts for all. Earlier versions did not number calls.
+        # Before any child restarts: the calls of one count for all. Earlier versions did not number calls.
         if record.snapshot is not None:
             root.ctx.tree.calls.restore([call for call in record.snapshot.calls if call[0] is not None])
     for key in sorted(found):
         if key.split(":")[2] == "begun":
             _take_call(turn, key, found[key])
     root.ctx.tree.steps = tree_steps
-    # Moved back, so that whatever measures the turn counts on from the time it had taken.
+    # Moved back, so that measurements of the turn include the time it had taken.
     root.ctx.started_ms -= snapshot.elapsed_ms
-    # Deleted before the first write: the next record counts beyond their numbers, and after another crash they would
-    # seem to be known.
+    # Deleted before the first write: the next record counts past these numbers, so after another crash they would look
+    # valid.
     if ahead:
         await write_together(turn.storage, {}, delete=ahead)
 
@@ -293,7 +294,7 @@ def _take_in(turn: TurnState[ExecutionRecord], record: ExecutionRecord, snapshot
 
 
 def _take_entry(turn: TurnState[ExecutionRecord], entry: JsonValue, number: int, known: Mapping[str, int]) -> bool:
-    """Put the end of a step where it will be looked for; False for one that no record knows of."""
+    """Store the end of a step where it will be looked up; False for one that no record knows."""
     check_entry(entry)
     if number >= known.get(entry.get("in", ""), -1):
         return False
@@ -308,7 +309,7 @@ def _take_entry(turn: TurnState[ExecutionRecord], entry: JsonValue, number: int,
 
 
 def _take_call(turn: TurnState[ExecutionRecord], key: str, data: JsonValue) -> None:
-    """Put a call that was begun into the history, unless a record knows how it ended: it may have had its effect."""
+    """Add a begun call to the history, unless a record knows how it ended: it may have taken effect."""
     number, call = past_call(*data["call"])
     path, of_step = data["path"], data["number"]
     if not isinstance(path, str) or number is None:
@@ -338,14 +339,14 @@ def _number(key: str) -> int:
 async def load_states(
     engine: Engine, ctx: RunningExecution, layers: Iterable[MemoryLayer], states: Mapping[str, Any]
 ) -> None:
-    """Begin layers with the states they had; one that had none begins as ever."""
+    """Start layers with their saved states; a layer without one starts as usual."""
     hook_ctx = engine.hook_context(ctx)
     missing = tuple([layer for layer in layers if layer.id not in states])
     if missing:
         await engine.stack_of(missing).init(hook_ctx)
     for layer in layers:
         if layer.id in states:
-            # Through an `init` that loads just this, so that later writes are mirrored as after any other.
+            # Loaded through an `init` hook, so that later writes are mirrored as usual.
             kept = layer.with_hooks(init=_loads(states[layer.id]))
             await engine.stack_of((kept,)).init(hook_ctx)
 
@@ -359,5 +360,5 @@ def as_checkpoints(given: bool | Checkpoints, stack: LayerStack) -> Checkpoints:
     if not isinstance(found, Checkpoints):
         what = "checkpoints is True, False or Checkpoints(...)."
         raise NoeticConfigError("INVALID_OPTION", what, given=given, hint="Pass True.")
-    # A copy: the same record may be given to several harnesses, each with a storage and layers of its own.
+    # A copy: one record may be given to several harnesses, each with its own storage and layers.
     return found.model_copy(update={"storage": found.storage or stack.storage, "stack": stack})

@@ -1,15 +1,15 @@
-"""The record of one execution while it runs: its ended steps, its place, and results that can be used again.
+"""The record of one running execution: its ended steps, its progress, and results that can be reused.
 
-The turn and each of its children have a record of how far they are, written together with the end of every step of theirs.
-A child whose record is there begins with the log and the layers' state it had; one whose result was merged into its parent
-is not merged twice. Records of children go when a step around them has ended.
+The turn and each of its children have a record of their progress, written together with the end of each of their steps.
+A child with a record restarts with the log and layer states it had; a child whose result was merged into its parent is
+not merged twice. Records of children are deleted when a step around them has ended.
 
-A step whose end cannot be written is run again. What it logged or changed must not be there twice then, so nothing more of
-its execution is written until a step around it ends. Nor is what the tools of an llm step run in its execution written as
-long as the llm step is under way; what they let children do is.
+A step whose end cannot be written runs again. To avoid duplicates of its items and changes, nothing more of its
+execution is written until a step around it ends. Likewise, steps that tools run in the execution of an llm step are not
+written while that llm step is running; steps in their children are.
 
-The end of a step is put off where nothing can happen before the step around it ends, or the turn: it goes with the end of that,
-which makes it one write. Where something else comes next, it is written before that.
+The end of a step is postponed if nothing can happen before the enclosing step or the turn ends: both ends go into one
+write. If other work comes next, it is written before that.
 """
 
 from __future__ import annotations
@@ -56,46 +56,46 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False, repr=False)
 class ExecutionRecord:
-    """The record of one execution of a turn: its own, or a child's."""
+    """The record of one execution of a turn: the root or a child."""
 
     turn: TurnState[ExecutionRecord]
     start: StepRecord
-    """Where in the tree it begins; the root for the turn's own."""
+    """Its starting step in the tree; the root for the turn itself."""
     parent: ExecutionRecord | None = None
     is_beside: bool = False
-    """Whether its parent continues meanwhile."""
+    """Whether its parent continues in parallel."""
     key: str | None = None
-    """Where it is written; None before it has begun, and once a step around it has ended."""
+    """Its key in storage; None before it begins, and after a step around it has ended."""
     inherited: int = 0
-    """How many items of its log are its parent's."""
+    """The number of items in its log that are its parent's."""
     snapshot: ChildSnapshot | None = None
-    """Where a process that has ended left it."""
+    """The state in which an earlier process left it."""
     spent: Spent | None = None
-    """The most that is known of its spending, then."""
+    """The highest spending known from then."""
     returned: dict[StepRecord, dict[str, Any]] = field(default_factory=dict, init=False)
-    """The results of its children that were merged, by where they began."""
+    """The merged results of its children, by starting step."""
     held: list[StepRecord] = field(default_factory=list, init=False)
-    """Steps of it that will be run again and have logged or changed something."""
+    """Steps that will run again and have logged or changed something."""
     replayed: tuple[Usage, float, float] | None = None
-    """Tokens, dollars and milliseconds of the turn at the last step that was not run again; None once one was run."""
+    """Tokens, dollars and milliseconds of the turn at the last replayed step; None once a step really ran."""
     unwritten: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
-    """Ends of steps whose write failed, by key: they go with the next write."""
+    """Ends of steps whose write failed, by key; they are part of the next write."""
     settled: list[ExecutionRecord] = field(default_factory=list, init=False)
-    """Records of children inside these."""
+    """Records of children inside these steps."""
     put_off: list[tuple[StepRecord, Step, Any]] = field(default_factory=list, init=False)
-    """Steps that have ended, each inside the next, with their outputs: not written yet."""
+    """Ended steps, each inside the next, with their outputs, that are not written yet."""
     ctx: RunningExecution = field(init=False)
     _lock: asyncio.Lock | None = None
 
     @property
     def lock(self) -> asyncio.Lock:
-        """One write at a time, so that the last to arrive in storage is the latest; most turns write but once."""
+        """One write at a time, so that the last write to arrive is the latest; most turns write only once."""
         if self._lock is None:
             self._lock = asyncio.Lock()
         return self._lock
 
     def step(self, frames: tuple[str, ...]) -> StepRecord:
-        # Where nothing is recorded: what is never dropped would grow for as long as the execution is held open.
+        # Without a turn, use a detached record: entries that are never dropped would pile up in an execution held open.
         start = self.start if self.turn.is_turn else StepRecord()
         step = start.at(frames[len(self.ctx.base_frames) :])
         step.execution = self
@@ -110,7 +110,7 @@ class ExecutionRecord:
         if not turn.replays:
             return False, None
         entry = step.entry
-        # The agent may have been changed between two processes, and a function may choose another step the second time.
+        # The agent may have changed between two processes, and a function may choose another step the second time.
         if entry is not None and (entry["stepId"], entry["kind"]) != (definition.id, definition.kind):
             self._forget(step)
             entry = None
@@ -118,19 +118,19 @@ class ExecutionRecord:
         if entry is None:
             return False, None
         step.is_open_llm = False
-        with noticing_checkpoint(turn.execution_id):  # it may name positions and levels that there are not
+        with noticing_checkpoint(turn.execution_id):  # the entry may name positions and levels that do not exist
             for level, record in enumerate(self._waiting()):
                 then = (*spent_by(entry, level), float(entry["elapsedMs"]))
-                # Of children side by side the one that ended last tells how far their parent was.
+                # Of parallel children, the one that ended last shows how far their parent was.
                 if record.replayed is None or record.replayed[2] <= then[2]:
                     record.replayed = then
-            ctx.step_count -= 1  # it was counted when it was run
+            ctx.step_count -= 1  # counted when it originally ran
             ctx.tree.steps -= 1
             restore_meta(entry, ctx)
             return True, output_of(entry, definition, ctx, turn.first)
 
     def _forget(self, step: StepRecord) -> None:
-        """Forget the records of a step and of all steps inside it; keys of children go when the turn ends."""
+        """Drop the records of a step and all steps inside it; keys of children are deleted when the turn ends."""
         turn = self.turn
         for inner in step.subtree():
             turn.loops.pop(inner, None)
@@ -140,7 +140,7 @@ class ExecutionRecord:
         step.clear()
 
     def _waiting(self) -> Iterator[ExecutionRecord]:
-        """Yield this record, and those above whose executions wait for this one."""
+        """Yield this record and those of the ancestors that wait for it."""
         record: ExecutionRecord | None = self
         while record is not None:
             yield record
@@ -155,7 +155,7 @@ class ExecutionRecord:
             return attempt(turn.writer.keep(ctx, len(ctx.item_log), ctx.turn)) if is_outermost else None
         if turn.replays and not step.has_entry_inside():
             for record in self._waiting():
-                # Above, whatever a recorded step beside this one holds: hence the latest of all times.
+                # Ancestors ignore recorded steps that run beside this one: hence an infinite time.
                 record.replayed = None if record is self else (Usage(), 0.0, math.inf)
         step.is_open_llm = False
         ends = self.put_off
@@ -166,7 +166,7 @@ class ExecutionRecord:
         return self._write_ends(ends, ended=1)
 
     def _may_be_put_off(self, step: StepRecord) -> bool:
-        """Tell whether a step and the step around it end together: no code and no waiting in between."""
+        """Tell whether a step and the step around it end together, with no code and no waiting in between."""
         engine, around = self.ctx.engine, step.parent
         if engine.config.after_step is not None or around is None:
             return False
@@ -183,7 +183,7 @@ class ExecutionRecord:
             await self._write_ends(ends, ended=0)
 
     async def _write_ends(self, ends: list[tuple[StepRecord, Step, Any]], *, ended: int) -> None:
-        """Write the end of the last of some steps, each inside the next; those of the others where it cannot be written."""
+        """Write the end of the outermost of nested steps; if that cannot be written, the ends of the inner ones."""
         async with self.lock:
             await self._write_last(ends, ended)
 
@@ -191,7 +191,7 @@ class ExecutionRecord:
         turn, ctx = self.turn, self.ctx
         *inside, (step, definition, output) = ends
         entry = entry_data(step.path, definition, output, ctx, text=step.text, max_bytes=turn.max_entry_bytes)
-        if turn.is_over or self.key is None:  # either may have come true while the lock was awaited
+        if turn.is_over or self.key is None:  # both may have changed while waiting for the lock
             return
         is_held = self._is_held(step.parent, inside=step)
         if entry is None or is_held:
@@ -206,13 +206,13 @@ class ExecutionRecord:
             self.held.append(step)
 
     def _only_merged(self, step: StepRecord, definition: Step) -> bool:
-        """Tell whether a step whose end cannot be written did nothing but merge children, which is recorded itself."""
+        """Tell whether a step whose end cannot be written only merged children, which have records of their own."""
         if definition.kind != "spawn" and (definition.kind != "fork" or definition.mode == "race"):
             return False
         return not any("lost" in self.returned.get(inner, ()) for inner in step.subtree())
 
     def _is_held(self, around: StepRecord | None, *, inside: StepRecord | None = None) -> bool:
-        """Tell whether a write inside `around` would hold items of a step that will be run again; `inside` will not be."""
+        """Tell whether a write inside `around` would contain items of a step that will run again; `inside` will not."""
         while around is not None:
             if around.is_open_llm and around.execution is self:
                 return True
@@ -246,7 +246,7 @@ class ExecutionRecord:
         entry = loop.failures.get(iteration)
         if entry is None:
             return None
-        # Paths are counted: without these the next iteration would be taken for this one.
+        # Occurrences are part of paths: without them the next iteration would be mistaken for this one.
         self.ctx.tree.occurrences |= entry["places"]
         answer: str = entry["output"]
         return answer
@@ -286,7 +286,7 @@ class ExecutionRecord:
         await timed(self.ctx, attempt(write_together(turn.storage, {again.key: data})))
 
     def _is_written(self, begun: BegunCall, done: StepRecord) -> bool:
-        """Tell whether a record that is about to be written knows the end of a call, whose step is not run again."""
+        """Tell whether the record about to be written contains the end of a call whose step does not run again."""
         is_inside = f"{begun.path}/".startswith(f"{done.path}/")
         return is_inside and begun.place.call.status != PENDING and begun.place in self.ctx.calls
 
@@ -307,7 +307,7 @@ class ExecutionRecord:
             return None
         parent = self.ctx.parent
         if parent is None or found.inherited > len(parent.item_log):
-            # What its log continues is not there this time. Its key goes with the turn; it begins under a new one.
+            # The log that it continues does not exist this time. Its old key goes with the turn; it begins under a new one.
             self._forget(self.start)
             self.turn.children[self.start] = self
             self.key = None
@@ -339,20 +339,19 @@ class ExecutionRecord:
             self.parent.returned[self.start] = noted
 
     async def _has_changed(self) -> bool:
-        """Tell whether the execution is ahead of its record in storage."""
+        """Tell whether the execution is ahead of its stored record."""
         try:
             assert self.key is not None
             kept: JsonValue = await self.turn.storage.get(self.key)
             now = json.loads(json.dumps(self._data(1)))
             return any(now[part] != kept[part] for part in ("itemLog", "layers", "state"))
         except Exception as exc:
-            # In doubt it has: the price is steps that run again, and that of the other answer items that are there
-            # twice.
+            # If unsure, True: its price is that steps run again. The price of a wrong False would be duplicate items.
             _log.debug("Whether an execution has changed is unknown. %s", exc)
             return True
 
     def _data(self, ended: int) -> dict[str, Any]:
-        """Return how far the execution is, as it is written."""
+        """Return the progress of the execution in its stored form."""
         turn, ctx = self.turn, self.ctx
         first = turn.writer.items if self.parent is None else self.inherited
         loops = {loop.path: began for loop, began in turn.loops.items()} if turn.loops else {}
@@ -365,12 +364,12 @@ class ExecutionRecord:
         return snapshot_data(ctx, place, first, turn.sequence, loops, returned, ended, again)
 
     async def _write(self, step_id: str, entry: dict[str, Any] | None, done: StepRecord | None, *, ended: int) -> None:
-        """Write the progress of the execution and the end of a step; records inside that step are of no use any more."""
+        """Write the progress of the execution and the end of a step; records of steps inside that step are no longer needed."""
         turn, key = self.turn, self.key
         assert key is not None
         values: dict[str, Any] = {}
         if not turn.is_open:
-            # Named before it is there: what is named and missing is nothing, what is there and not named would be lost.
+            # Named before it exists: a name without a turn is harmless, but a turn without a name would be lost.
             values[turn.writer.open_key] = {"executionId": turn.execution_id}
         if entry is not None:
             ledger_key = f"{ledger_prefix(turn.execution_id)}{turn.sequence:08d}"
@@ -384,11 +383,11 @@ class ExecutionRecord:
         for old in gone:
             for record in (turn.root, *turn.children.values()):
                 record.unwritten.pop(old, None)
-        # The order counts for stores that write one key after the other: a record must not know of an end that is not
-        # there yet, and what is inside a step must not go before the step's end has arrived.
+        # The order matters for stores that write keys one by one: a record must not name an end that is not stored yet,
+        # and records inside a step must not be deleted before the step's end is stored.
         if self.unwritten:
             values |= self.unwritten
-        # What layers and code keep may be anything.
+        # Data of layers and user code may not be plain JSON.
         is_plain = not (self.ctx.state or self.ctx.engine.stack.layers or self.returned) and math.isfinite(
             self.ctx.cost
         )
@@ -398,7 +397,7 @@ class ExecutionRecord:
         if self.settled:
             gone = [*gone, *[child.key for child in self.settled if child.key is not None]]
         memory, problem = turn.writer.store.memory, None
-        # In memory there is nothing to wait for; without a sink, nobody wants to know how long it took.
+        # Memory needs no waiting; without a sink, the duration is not reported.
         if memory is not None and self.ctx.engine.sink is None:
             try:
                 memory.write_now(values, gone)
@@ -415,14 +414,14 @@ class ExecutionRecord:
             del turn.written[:excess]
         self.unwritten.clear()
         for child in self.settled:
-            # One that is just being written may arrive after its deletion: its key stays known until the turn ends.
+            # One that is being written may arrive after its deletion: its key stays known until the turn ends.
             if child.key is not None and not child.lock.locked():
                 turn.child_keys.remove(child.key)
             child.key = None
         self.settled.clear()
 
     def _settle(self, done: StepRecord) -> None:
-        """Drop a step that has ended with all inside it: none of it will be looked at again."""
+        """Drop an ended step with all steps inside it: none of them is looked up again."""
         turn, inside = self.turn, dict.fromkeys(done.subtree())
         for step in inside:
             turn.loops.pop(step, None)
@@ -433,6 +432,6 @@ class ExecutionRecord:
                 self.settled.append(child)
         if self.held:
             self.held = [step for step in self.held if step not in inside]
-        # Recorded ends tell the steps around this one that not all of them was really run.
+        # Recorded ends show the enclosing steps that not all of their steps really ran.
         if not (turn.replays and done.has_entry_inside()):
             done.drop()

@@ -1,4 +1,4 @@
-"""Where executions are, as it is written and read: a turn's own, each of its children's, and parts that are not read yet."""
+"""The stored state of executions: of a turn, of each of its children, and of parts that are not read yet."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from noetic_nb.runtime._durability.thread_log import Part, ThreadStore, origins_
 from noetic_nb.runtime._durability.thread_writer import ThreadWriter, snapshot_key
 from noetic_nb.storage import JsonValue
 
-# Version 1 held the whole conversation, version 2 nothing of children, what tools had been called, or limits.
+# Version 1 held the whole conversation; version 2 held no children, tool calls or limits.
 VERSION: Final = 3
 
 T = TypeVar("T")
 
 
 def place_of(ctx: RunningExecution) -> str:
-    """Return which execution of a turn this is: the path of the steps around it, empty for the turn's own."""
+    """Return the path of the steps around an execution, which identifies it in its turn; empty for the root."""
     return "".join([f"/{frame}" for frame in ctx.base_frames])
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The spending of an execution and all below it."""
+    """The spending of an execution and its descendants."""
 
     usage: Usage = NO_USAGE
     cost: float = 0.0
@@ -60,11 +60,11 @@ class Spent:
 
     def dump(self) -> dict[str, Any]:
         data = {"tokens": self.usage._asdict(), "cost": self.cost, "modelCalls": self.model_calls}
-        # Where something was paid, a price is known: the key is for calls that are known to be free.
+        # A paid cost implies a known price: the key is for calls that are known to be free.
         return {**data, "priced": True} if self.priced and not self.cost else data
 
     def or_more(self, other: Spent) -> Spent:
-        """Return the later of two: spending only grows."""
+        """Return the larger of two: spending only grows."""
         pairs = zip(self.usage, other.usage, strict=True)
         usage = Usage._make([max([count for count in pair if count is not None], default=None) for pair in pairs])
         calls = max(self.model_calls, other.model_calls)
@@ -73,7 +73,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionSnapshot:
-    """The fields that every execution has."""
+    """The fields common to all executions."""
 
     sequence: int
     items: tuple[Item, ...]
@@ -99,7 +99,7 @@ class ExecutionSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSnapshot(ExecutionSnapshot):
-    """The place of a child: its items follow the first `inherited` of its parent's; `above` is the spending of its parents."""
+    """The state of a child, whose items follow `inherited` ones of its parent; `above` is the spending of its ancestors."""
 
     place: str
     inherited: int
@@ -121,7 +121,7 @@ class ChildSnapshot(ExecutionSnapshot):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot(ExecutionSnapshot):
-    """Where a turn was."""
+    """The state of a turn."""
 
     execution_id: str
     thread_id: str
@@ -170,7 +170,7 @@ def _fields(data: JsonValue, registry: ItemRegistry) -> dict[str, Any]:
         "layers": mapping(data, "layers"),
         "state": mapping(data, "state"),
         "spent": Spent.read(data),
-        # Steps that will be run again are taken off, and a step may be left behind: below zero for a moment is no damage.
+        # Counts exclude steps that will run again, and a step may be abandoned: a temporary negative count is not damage.
         "steps": count(data["stepCount"], "stepCount", -MAX_COUNT),
         "tree_steps": count(data["treeSteps"], "treeSteps", -MAX_COUNT),
         "tool_calls": count(data["toolCalls"], "toolCalls", -MAX_COUNT),
@@ -182,7 +182,7 @@ def _fields(data: JsonValue, registry: ItemRegistry) -> dict[str, Any]:
 
 
 def stored_usage(tokens: Sequence[Any]) -> Usage:
-    """Return stored counts as usage; older snapshots hold the first three. Raises `ValueError` for other numbers."""
+    """Return stored counts as usage; older snapshots have only the first three. Raises `ValueError` for other numbers."""
     if not 3 <= len(tokens) <= len(Usage._fields):
         raise ValueError("a usage must have three to five counts")
     sums = [count(token, "tokens") for token in tokens[:2]]
@@ -190,7 +190,7 @@ def stored_usage(tokens: Sequence[Any]) -> Usage:
 
 
 def _began(numbers: JsonValue) -> list[Any]:
-    """Return the spending when a loop began: the counts of `Usage`, dollars, milliseconds."""
+    """Return the spending at the start of a loop: the counts of `Usage`, dollars, milliseconds."""
     *tokens, cost, elapsed = numbers
     return [*stored_usage(tokens), amount(cost, "cost"), amount(elapsed, "elapsedMs")]
 
@@ -202,9 +202,9 @@ def past_call(
     status: str | None,
     output: str | None,
     execution_id: str = "",
-    number: int | None = None,  # earlier versions wrote neither
+    number: int | None = None,  # earlier versions stored neither
 ) -> tuple[int | None, PastCall]:
-    """Return a tool call as it is stored, and its number in the history of the tree."""
+    """Return a stored tool call and its number in the history of the tree."""
     if not isinstance(name, str) or not isinstance(execution_id, str):
         raise TypeError("a past call has no name")
     if number is not None:
@@ -236,10 +236,10 @@ def snapshot_data(
     ended: int,
     again: tuple[int, int],
 ) -> dict[str, Any]:
-    """Return where an execution is whose own items begin at `start` in its log, as it is stored.
+    """Return the stored form of an execution whose own items begin at `start` in its log.
 
-    `sequence` ends of steps have been written; `loops` and `returned` are by place; `ended` is 1 where a step has just ended and
-    is still counted as running; `again` counts ended steps that will be run again, of this execution and of all.
+    `sequence` step ends have been written; `loops` and `returned` are by path; `ended` is 1 if a step has just ended
+    and still counts as running; `again` counts ended steps that will run again, in this execution and in all.
     """
     state, root = ctx.engine.stack.state, ctx.root
     layers = [layer.id for layer in ctx.engine.stack.layers if state.has(ctx.id, layer.id)]
@@ -252,11 +252,11 @@ def snapshot_data(
         },
         "layers": {layer_id: thaw(state.get(ctx.id, layer_id)) for layer_id in layers},
         "state": ctx.state,
-        # Steps that are under way, or will be run again, will be counted then.
+        # Running steps, and steps that will run again, are counted then.
         "stepCount": ctx.step_count - ctx.running + ended - again[0],
         "treeSteps": ctx.tree.steps - _under_way(root) + ended - again[1],
         "toolCalls": ctx.tool_calls,
-        # What is being decided on, or runs, will be called again.
+        # Calls that are pending or running will be made again.
         "calls": [
             [each.call.name, thaw(each.call.args), *each.call[2:], each.number]
             for each in ctx.calls
@@ -275,7 +275,7 @@ def _under_way(ctx: RunningExecution) -> int:
 
 
 def turn_place(ctx: RunningExecution, first: int, writer: ThreadWriter) -> dict[str, Any]:
-    """Return the turn, from `first` on in the log, and the items in storage; its snapshot holds the rest."""
+    """Return the turn, from `first` on in the log, and the number of items in storage; its snapshot holds the rest."""
     limits = ctx.tree.limits
     return {
         "version": VERSION,
@@ -288,15 +288,14 @@ def turn_place(ctx: RunningExecution, first: int, writer: ThreadWriter) -> dict[
         "recorded": writer.items,
         "frontier": list(ctx.frames),
         "limits": None if limits is None else limits.model_dump(mode="json", by_alias=False),
-        # A length of time and no moment: the monotonic clock of the process that resumes begins elsewhere.
+        # A duration rather than a time: the monotonic clock of the resuming process has another origin.
         "elapsedMs": ctx.elapsed_ms,
     }
 
 
 def child_place(ctx: RunningExecution, place: str, inherited: int) -> dict[str, Any]:
-    """Return the child, and the costs of the executions above it."""
-    # A child is often written later than its parents, who pay for it: what they have spent by now is known from here
-    # alone.
+    """Return the child's place and the costs of the executions above it."""
+    # A child is often written later than its ancestors, which pay for it: only its record has their current spending.
     above = {}
     parent = ctx.parent
     while parent is not None:
@@ -308,10 +307,10 @@ def child_place(ctx: RunningExecution, place: str, inherited: int) -> dict[str, 
 async def newer(
     store: ThreadStore, writer: ThreadWriter, live: Container[str], *, is_cut_off: bool = True
 ) -> tuple[list[Part], Snapshot | None]:
-    """Return the parts beyond those that a writer counts, and where the turn stands that is under way.
+    """Return the parts after those that a writer counts, and the state of the running turn.
 
-    Another process may write between two of these reads: a snapshot that follows more parts than were there a moment
-    ago is no damage, and what it follows is there when it is looked for again.
+    Another process may write between the two reads: a snapshot that follows more parts than existed a moment ago is not
+    damage, and the missing parts are there on the next read.
     """
     parts: list[Part] = []
     number, position, is_ahead = writer.parts, writer.items, False
@@ -329,7 +328,7 @@ async def newer(
 async def _snapshot(
     store: ThreadStore, writer: ThreadWriter, live: Container[str], execution_id: str | None
 ) -> Snapshot | None:
-    """Read where a turn stands that is none of ours."""
+    """Read the state of a turn that is not ours."""
     if execution_id is None or execution_id in writer.ended or execution_id in live:
         return None
     with noticing_checkpoint(execution_id):
@@ -338,19 +337,19 @@ async def _snapshot(
 
 
 def cut_off(writer: ThreadWriter, snapshot: Snapshot | None) -> Snapshot | None:
-    """Take over the turn that was under way when its process ended; None if the thread holds it already."""
+    """Take over the turn that was running when its process ended; None if the thread already contains it."""
     if snapshot is None:
         return None
-    # The next write removes its checkpoints: by then the thread holds what they hold.
+    # The next write removes its checkpoints; by then the thread has their contents.
     writer.ended.append(snapshot.execution_id)
     if snapshot.parts < writer.parts:
-        return None  # its end was written, and its snapshot not yet removed
+        return None  # its end was written, but its snapshot not yet removed
     unsaved(snapshot, writer)
     return snapshot
 
 
 def unsaved(snapshot: Snapshot, writer: ThreadWriter) -> tuple[Item, ...]:
-    """Return the items that only a snapshot holds; it must follow the parts there are."""
+    """Return the items that only a snapshot holds; it must follow the existing parts."""
     follows = (snapshot.thread_id, snapshot.parts, snapshot.recorded)
     if follows != (writer.thread_id, writer.parts, writer.items):
         raise unreadable(
@@ -364,14 +363,14 @@ def unsaved(snapshot: Snapshot, writer: ThreadWriter) -> tuple[Item, ...]:
 
 
 def mark(log: ItemLog, *saved: Part | Snapshot) -> None:
-    """Note the origins of the items that were read, where their roles do not say them."""
+    """Mark the read items with their origins where their roles do not imply them."""
     for each in saved:
         start = each.first if isinstance(each, Part) else each.recorded
         log.mark({start + place: origin for place, origin in each.origins.items()})
 
 
 def joined(writer: ThreadWriter, parts: Sequence[Part]) -> list[Item]:
-    """Return the items of all parts, counted by a writer."""
+    """Return the items of all parts, which the writer counts."""
     items: list[Item] = []
     for part in parts:
         items += part.items

@@ -1,7 +1,7 @@
-"""The end of one step, as it is written and as it is used again, and the tree of the records of a turn.
+"""The stored end of a step and how it is reused, and the tree of a turn's step records.
 
-A model's text and its calls are in the log already: an entry that would be too large names the position there.
-An output that was read from a model's text is read again, so that it is of the same type.
+The model's text and calls are already in the log: an entry that would be too large refers to their position there. An
+output that was parsed from a model's text is parsed again, so that its type is the same.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _NONE: Final[Mapping[int, Mapping[str, Any]]] = {}
 
 
 class StepRecord:
-    """The record of one step and of everything inside it, dropped once its end is in storage; the path of a root is empty."""
+    """The record of a step and everything inside it, dropped once its end is stored; the path of a root is empty."""
 
-    # Of most steps nothing but these is ever set.
+    # Class defaults, because most steps set only the attributes of `__init__`.
     execution: object | None = None
-    """The record of the execution it runs in; None until this process runs it."""
+    """The record of its execution; None until this process runs it."""
     entry: Mapping[str, Any] | None = None
-    """Its end, as a process that has ended recorded it."""
+    """Its end, as recorded by an earlier process."""
     failures: Mapping[int, Mapping[str, Any]] = _NONE
-    """For a loop: the failed iterations such a process dealt with, by number."""
+    """For a loop: the failed iterations that an earlier process handled, by number."""
     is_open_llm = False
-    """Whether it is an llm step that is under way, or has failed."""
+    """Whether it is an llm step that is running or has failed."""
     ends_at_once = False
-    """Whether it ends as soon as a step in it has, or goes on with another: nothing of the user's comes between."""
+    """Whether it ends or starts its next step as soon as an inner step ends, with no user code in between."""
     text: str | None = None
-    """The model's text its output was read from."""
+    """The model's text from which its output was parsed."""
 
     def __init__(self, parent: StepRecord | None = None, frame: str = "") -> None:
         self.parent = parent
@@ -53,7 +53,7 @@ class StepRecord:
         self.below, self.entry, self.failures = {}, None, _NONE
 
     def take_apart(self) -> None:
-        """Part all steps from those inside them: they know one another, which nobody but the garbage collector would undo."""
+        """Break the reference cycles between steps, which only the garbage collector would find."""
         waiting = [self]
         while waiting:
             step = waiting.pop()
@@ -62,12 +62,12 @@ class StepRecord:
                 step.below = {}
 
     def drop(self) -> None:
-        """Take the step, and with it all inside it, out of the tree."""
+        """Remove the step and all steps inside it from the tree."""
         if self.parent is not None and self.parent.below.get(self.frame) is self:
             del self.parent.below[self.frame]
 
     def at(self, frames: Iterable[str]) -> StepRecord:
-        """Return the step at the end of a path that begins here, made if there is none."""
+        """Return the step at the end of a path that starts here, creating missing steps."""
         step = self
         for frame in frames:
             found = step.below.get(frame)
@@ -77,7 +77,7 @@ class StepRecord:
         return step
 
     def at_path(self, path: str) -> StepRecord:
-        """Return the step at a path as it is stored; call this on the root of a turn."""
+        """Return the step at a stored path; call this on the root of a turn."""
         return self.at(path.split("/")[1:])
 
     def subtree(self) -> Iterator[StepRecord]:
@@ -95,21 +95,21 @@ class StepRecord:
             step = step.parent
 
     def has_entry_inside(self) -> bool:
-        """Tell whether the end of anything inside the step was recorded by a process that has ended."""
+        """Tell whether an earlier process recorded the end of any step inside this one."""
         return any(step is not self and (step.entry is not None or step.failures) for step in self.subtree())
 
     def __repr__(self) -> str:
         return f"StepRecord({self.path!r})"
 
 
-# What runs inside the same execution can leave another last model call behind.
+# Steps of these kinds run others in the same execution, which can change the last model call.
 _WITH_META: Final = ("llm", "loop", "branch", "run")
 
 
 def entry_data(
     path: str, step: Step, output: Any, ctx: RunningExecution, *, text: str | None, max_bytes: int
 ) -> dict[str, Any] | None:
-    """Return the record of a step's end, in at most `max_bytes`, with the `text` its output was read from; None if it is none."""
+    """Return a step's end, in at most `max_bytes`, with the `text` its output was parsed from; None if it cannot be recorded."""
     root = ctx.root
     spent: list[list[float | None]] = []
     above: RunningExecution | None = ctx
@@ -121,7 +121,7 @@ def entry_data(
         "stepId": step.id,
         "kind": step.kind,
         "depth": ctx.depth,
-        # Names the record that must know of this entry's number before the entry counts; see `read_turn`.
+        # Names the record that must know this entry's number before the entry counts; see `read_turn`.
         "in": place_of(ctx),
         "completedAt": ctx.engine.clock.now_ms(),
         "elapsedMs": root.elapsed_ms,
@@ -152,7 +152,7 @@ def entry_data(
 
 
 def check_entry(entry: JsonValue) -> None:
-    """Raise for an invalid entry: a step that is taken for not run is run, and paid for, a second time."""
+    """Raise for an invalid entry; if it were ignored, its step would run, and cost money, twice."""
     for name in ("path", "stepId", "kind"):
         if not isinstance(entry[name], str):
             raise TypeError(f"{name!r} is not text")
@@ -163,7 +163,7 @@ def check_entry(entry: JsonValue) -> None:
         places = mapping(entry, "places")
         for place in places:
             count(places[place], place)
-        # What a loop answered to a failure; the number of the iteration follows the path.
+        # A loop's response to a failure; the path ends with the number of the iteration.
         if not isinstance(entry["output"], str) or not entry["path"].rpartition("!")[2].isdecimal():
             raise ValueError("a failed iteration has no number or no answer")
     elif "said" not in entry:
@@ -181,9 +181,9 @@ def _usage_and_cost(level: Sequence[Any]) -> tuple[Usage, float]:
 
 
 def is_plain(value: Any) -> bool:
-    """Tell whether a value is the same once it was JSON."""
+    """Tell whether a value survives a JSON round trip unchanged."""
     try:
-        # Compared, not only dumped: a tuple would come back as a list, an integer key as text, an enum as its value.
+        # Compared, not just dumped: a tuple would come back as a list, an integer key as text, an enum as its value.
         return _is_same(json.loads(json.dumps(value, allow_nan=False)), value)
     except (TypeError, ValueError, RecursionError):
         return False
@@ -193,15 +193,15 @@ def _is_same(read: Any, value: Any) -> bool:
     if isinstance(read, list):
         return type(value) is list and len(value) == len(read) and all(map(_is_same, read, value))
     if isinstance(read, dict):
-        # A frozen mapping reads like a dict and may come back as one; a `defaultdict` would miss its default.
+        # A frozen mapping reads like a dict and may come back as one; a `defaultdict` would lose its default.
         is_mapping = (type(value) is dict or isinstance(value, FrozenDict)) and len(value) == len(read)
         return is_mapping and all(type(key) is str and key in read and _is_same(read[key], value[key]) for key in value)
-    # The text of a turn is read back as what it was; see `output_of`.
+    # The text of a turn comes back as a `TurnInput`; see `output_of`.
     return type(read) is (str if type(value) is TurnInput else type(value)) and bool(read == value)
 
 
 def output_of(entry: Mapping[str, Any], step: Step, ctx: RunningExecution, first: int) -> Any:
-    """Return the output an entry stands for; `first` is where the turn begins in the log."""
+    """Return the output recorded in an entry; `first` is where the turn begins in the log."""
     if entry.get("turnInput"):
         log = ctx.root.item_log
         return TurnInput(entry["output"], log[first] if first < len(log) else None, first)
@@ -214,7 +214,7 @@ def output_of(entry: Mapping[str, Any], step: Step, ctx: RunningExecution, first
 
 
 def restore_meta(entry: Mapping[str, Any], ctx: RunningExecution) -> None:
-    """Let a context remember the last model call as it was then."""
+    """Restore the metadata of the last model call at that time."""
     meta = entry.get("meta")
     if meta is not None:
         calls = tuple(
@@ -228,14 +228,14 @@ def restore_meta(entry: Mapping[str, Any], ctx: RunningExecution) -> None:
 
 
 def spent_by(entry: Mapping[str, Any], level: int) -> tuple[Usage, float]:
-    """Return the spending when the step ended, of the execution so many levels above its own."""
+    """Return the spending when the step ended, of the execution `level` levels above its own."""
     return _usage_and_cost(entry["spent"][level])
 
 
-# From the end, as the calls of the last model call are among the newest items; by identity, which is cheaper than to
-# compare and mistakes no call for another.
+# Searched from the end, because the calls of the last model call are among the newest items; by identity, which is
+# faster than comparing and never mistakes one call for another.
 def _position(ctx: RunningExecution, item: Item) -> int | dict[str, Any]:
-    """Return where an item is in the log, or the item if it is missing."""
+    """Return the position of an item in the log, or the item itself if it is missing."""
     for position in range(len(ctx.item_log) - 1, -1, -1):
         if ctx.item_log[position] is item:
             return position
@@ -251,5 +251,5 @@ def _position_of_text(ctx: RunningExecution, text: str) -> int | None:
 
 
 def _size(entry: Mapping[str, Any] | Sequence[Any]) -> int:
-    # With everything escaped to ASCII a character is a byte, and a store's UTF-8 is never longer.
+    # With everything escaped to ASCII, a character is a byte, and a store's UTF-8 is never longer.
     return len(json.dumps(entry, allow_nan=False))

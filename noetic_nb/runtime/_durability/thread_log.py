@@ -1,7 +1,7 @@
 """Conversations in storage: additions to a thread's log, in parts that are written once and never changed.
 
-A part lies under ``thread:<id>:part:<8 digits>`` and holds the position of the log at which it begins, so that a part that is
-missing or twice there is noticed when a thread is read. ``thread:<id>:open`` names the execution that is under way.
+A part has the key ``thread:<id>:part:<8 digits>`` and contains its start position in the log, so that missing and
+duplicate parts are detected on reading. ``thread:<id>:open`` names the running execution.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from noetic_nb.storage import InMemoryStorage, JsonValue, StorageAdapter
 from noetic_nb.storage._adapter import get_many
 
 VERSION: Final = 1
-# Parts that are parsed before others are read: what was read of them goes, and whoever waits for the loop gets on.
+# Parts parsed before the next ones are read, to limit memory and to let other tasks run.
 _AT_ONCE: Final = 250
 PREFIX: Final = "thread:"
 
 
 @lru_cache(maxsize=64)
 def thread_prefix(thread_id: str) -> str:
-    """Return the prefix of all keys of a thread; ``~`` and ``:`` are escaped, so that no id reaches into another's."""
+    """Return the prefix of all keys of a thread; ``~`` and ``:`` are escaped, so that no two threads share keys."""
     return f"{PREFIX}{thread_id.replace('~', '~0').replace(':', '~1')}:"
 
 
@@ -38,18 +38,18 @@ def part_key(thread_id: str, number: int) -> str:
 
 
 def states_key(thread_id: str, number: int) -> str:
-    """Return the key of the layers' states that were written with a part."""
+    """Return the key of the layer states written with a part."""
     return f"{thread_prefix(thread_id)}states:{number:08d}"
 
 
 def open_key(thread_id: str) -> str:
-    """Return the key that names the execution under way."""
+    """Return the key that names the running execution."""
     return f"{thread_prefix(thread_id)}open"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of a log: the items from position `first` on, as they were in turn `turn`."""
+    """A stretch of a log: the items from position `first` on, after turn `turn`."""
 
     number: int
     first: int
@@ -57,9 +57,9 @@ class Part:
     resource_id: str | None
     items: tuple[Item, ...]
     origins: Mapping[int, Origin] = field(default_factory=dict)
-    """Who wrote items, by their place in the part, where it is not what their roles say."""
+    """Origins of items, by position in the part, where their roles do not imply them."""
     states: Mapping[str, int | None] | None = None
-    """By layer, the number under which its state at the end of the part is; None if earlier versions kept none."""
+    """For each layer, the number of its state at the end of the part; None if earlier versions stored none."""
 
 
 class ThreadStore:
@@ -68,18 +68,18 @@ class ThreadStore:
     def __init__(self, storage: StorageAdapter, registry: ItemRegistry) -> None:
         self.storage = storage
         self.registry = registry
-        # Of the very class: another that is derived from it may do what it likes.
+        # Defined on this very class: a subclass may behave differently.
         its_own = vars(type(storage))
         self.memory = storage if type(storage) is InMemoryStorage else None
-        """The storage where it is the memory of this process."""
+        """The storage, if it is an `InMemoryStorage`."""
         self.is_immediate = self.memory is not None
-        """Whether nobody else runs while something is read or written: there is nothing to wait for, as in memory."""
+        """Whether reads and writes never yield to other tasks, as in memory."""
         self.is_prompt = "is_prompt" in its_own
-        """Whether reads and writes are most often done without waiting, and may be begun in one task and end in another."""
+        """Whether reads and writes mostly finish without waiting, and may begin in one task and end in another."""
         self._lacks: Any = storage.lacks if "lacks" in its_own else None  # type: ignore[attr-defined]
 
     def lacks(self, keys: Sequence[str]) -> bool:
-        """Tell whether storage has none of some keys; False if it cannot tell at once, too."""
+        """Tell whether storage has none of the keys; False also if it cannot tell at once."""
         return self._lacks is not None and bool(self._lacks(keys))
 
     async def read(self, thread_id: str) -> tuple[Part, ...]:
@@ -92,7 +92,7 @@ class ThreadStore:
             some = keys[start : start + _AT_ONCE]
             found = await self._values(thread_id, some)
             for number, key in enumerate(some, start):
-                # Eight digits sort as numbers do: the keys are 0, 1, 2 and so on unless one is missing.
+                # Eight digits sort numerically: the keys are 0, 1, 2 and so on unless one is missing.
                 if key != f"{prefix}{number:08d}":
                     with self._noticing(thread_id, number):
                         raise LookupError("it is missing")
@@ -102,8 +102,8 @@ class ThreadStore:
         return tuple(parts)
 
     async def after(self, thread_id: str, number: int, position: int) -> tuple[list[Part], str | None]:
-        """Return the parts from `number` on, where there are any, and the execution that is under way."""
-        # Read before every turn, and nearly always these two keys are all there is: one read, not two.
+        """Return any parts from `number` on, and the id of the running execution."""
+        # Read before every turn, and nearly always only these two keys matter: one read instead of two.
         found = await self._values(thread_id, [part_key(thread_id, number), open_key(thread_id)])
         parts: list[Part] = []
         data = found.get(part_key(thread_id, number))
@@ -115,19 +115,19 @@ class ThreadStore:
         opened = found.get(open_key(thread_id))
         execution_id = execution_of(opened)
         if opened is not None and execution_id is None:
-            # Taken for none, it would hide a turn whose items are nowhere else.
+            # Treating it as None would hide a turn whose items are stored nowhere else.
             with self._noticing(thread_id, "'open'"):
                 raise TypeError("it names no execution")
         return parts, execution_id
 
     async def _values(self, thread_id: str, keys: Sequence[str]) -> dict[str, JsonValue]:
-        """Read some keys of a thread; which of them is no JSON is named in the error where there is one."""
+        """Read some keys of a thread; if one is not valid JSON, the error names it."""
         try:
             return await get_many(self.storage, keys)
         except Exception as exc:
             if not is_damage(exc):
                 raise
-            # One by one, to name the damaged one.
+            # One by one, to find the damaged one.
             found = {}
             for key in keys:
                 with self._noticing(thread_id, key.rsplit(":", 1)[1]):
@@ -135,7 +135,7 @@ class ThreadStore:
             return {key: value for key, value in found.items() if value is not None}
 
     async def states(self, thread_id: str, places: Mapping[str, int | None]) -> dict[str, Any]:
-        """Return states of layers, by the numbers under which a part has them."""
+        """Return states of layers, given the numbers that a part has for them."""
         numbers = {number: states_key(thread_id, number) for number in places.values() if number is not None}
         found = await self._values(thread_id, [*numbers.values()])
         states = {}
@@ -156,10 +156,10 @@ class ThreadStore:
         return states
 
     def part(self, data: JsonValue, thread_id: str, number: int, position: int) -> Part:
-        """Read one part, which must begin at a position; raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH``."""
+        """Read a part, which must begin at `position`; raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH``."""
         try:
             return self._part(data, thread_id, number, position)
-        except Exception:  # said only where there is something to say: a thread may have ten thousand parts
+        except Exception:  # the message is only built on failure: a thread may have ten thousand parts
             with self._noticing(thread_id, number):
                 raise
 
@@ -189,14 +189,14 @@ class ThreadStore:
         )
 
     async def names(self) -> tuple[str, ...]:
-        """Return the threads there are, sorted."""
+        """Return the ids of the saved threads, sorted."""
         names = set()
         for key in await self.storage.list(PREFIX):
             escaped, _, rest = key.removeprefix(PREFIX).partition(":")
             kind = rest.partition(":")[0]
-            # In this order: "~01" stands for "~1" and must not become a colon on the way.
+            # In this order: "~01" stands for "~1" and must not become a colon.
             name = escaped.replace("~1", ":").replace("~0", "~")
-            # `open` is written before its snapshot and deleted after it, so alone it may stand for nothing.
+            # `open` is written before its snapshot and deleted after it, so alone it may mean nothing.
             if kind == "part" or (kind == "open" and name not in names and await self.is_open(name)):
                 names.add(name)
         return tuple(sorted(names))
@@ -205,7 +205,7 @@ class ThreadStore:
         return bool(await self.storage.list(part_key(thread_id, 0))) or await self.is_open(thread_id)
 
     async def is_open(self, thread_id: str) -> bool:
-        """Tell whether something of an unfinished turn is there."""
+        """Tell whether an unfinished turn has left any data."""
         try:
             opened = await self.storage.get(open_key(thread_id))
             if opened is None:
@@ -215,21 +215,21 @@ class ThreadStore:
         except Exception as exc:
             if not is_damage(exc):
                 raise
-            return True  # something is there; what is wrong with it is raised when the thread is read
+            return True  # there is data; its errors are raised when the thread is read
 
     async def keys(self, thread_id: str) -> list[str]:
-        """Return all keys of a thread, in the order of deletion: the remaining keys are always a whole beginning."""
+        """Return all keys of a thread in deletion order: the remaining parts are always the beginning of the thread."""
         return sorted(await self.storage.list(thread_prefix(thread_id)), reverse=True)
 
 
 def execution_of(data: JsonValue) -> str | None:
-    """Return the execution that an ``open`` record names."""
+    """Return the execution named by an ``open`` record."""
     found = data.get("executionId") if isinstance(data, Mapping) else None
     return found if isinstance(found, str) else None
 
 
 def _places(data: Mapping[str, Any], number: int) -> Mapping[str, int | None] | None:
-    """Return where the states of a part are, none of them later than the part itself."""
+    """Return the state numbers of a part, none of them later than the part itself."""
     if data.get("states") is None:
         return None
     found = mapping(data, "states")
@@ -240,7 +240,7 @@ def _places(data: Mapping[str, Any], number: int) -> Mapping[str, int | None] | 
 
 
 def origins_data(log: ItemLog, start: int, stop: int | None = None) -> dict[str, Any]:
-    """Return the origins of the items from `start` on, as data; nothing where their roles say it."""
+    """Return the origins of the items from `start` on, as data, where their roles do not imply them."""
     marked = log.marked(start)
     if not marked:
         return {}
@@ -249,7 +249,7 @@ def origins_data(log: ItemLog, start: int, stop: int | None = None) -> dict[str,
 
 
 def read_origins(data: Mapping[str, Any], items: int) -> dict[int, Origin]:
-    """Read the result of `origins_data` for so many items; raises `ValueError` for any other data."""
+    """Read the result of `origins_data` for `items` items; raises `ValueError` for any other data."""
     found = {}
     for place, (kind, name) in data.get("origins", {}).items():
         if kind not in get_args(OriginKind) or not isinstance(name, str | None) or not 0 <= int(place) < items:
@@ -261,7 +261,7 @@ def read_origins(data: Mapping[str, Any], items: int) -> dict[int, Origin]:
 def part_data(
     ctx: RunningExecution, part: tuple[int, int, int], items: Sequence[Item], states: Mapping[str, int | None]
 ) -> dict[str, Any]:
-    """Return a part as it is stored: its number, where it begins in the log, and its turn are `part`."""
+    """Return the stored form of a part; `part` is its number, its start in the log, and its turn."""
     number, first, turn = part
     return {
         "version": VERSION,

@@ -1,7 +1,7 @@
-"""How far the log of a thread is in storage, and the items still to be added there.
+"""The stored part of a thread's log, and the items still to be added there.
 
-Only what is new is ever written. What could not be written stays to be done and is written first the next time, so that
-storage never has a hole.
+Only new items are ever written. Items of a failed write are written first the next time, so that storage never has
+gaps.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from noetic_nb.runtime._durability.thread_log import Part, ThreadStore, open_key
 from noetic_nb.storage._adapter import write_together
 from noetic_nb.sync import Begun, leave_hand
 
-# Parts one can go back to; docs/decisions/limits.md, "Durability".
+# Parts that can be restored; docs/decisions/limits.md, "Durability".
 MAX_PARTS: Final = 1_000
 
 T = TypeVar("T")
 
 
 class NewStates(NamedTuple):
-    """The states written with a part (`changed`), the numbers of all states then, and those that are `gone`."""
+    """The states written with a part (`changed`), the numbers of all states at that time, and those to delete (`gone`)."""
 
     places: dict[str, int | None]
     changed: dict[str, Any]
@@ -40,15 +40,15 @@ _NOTHING: Final = NewStates({}, {}, (), {})
 
 @dataclass(slots=True)
 class KeptStates:
-    """Which states of a thread are in storage, and which parts name them."""
+    """The states of a thread that are in storage, and the parts that name them."""
 
     places: dict[str, int | None] = field(default_factory=dict)
     states: dict[str, Any] = field(default_factory=dict)
-    # By number, the last part that names it. In that order, so that the oldest are found without a search.
+    # The last part that names each state, in that order, so that the oldest are found without a search.
     named_by: dict[int, int] = field(default_factory=dict)
 
     def next(self, number: int, states: Mapping[str, Any]) -> NewStates:
-        """Return the states to be written with part `number`; nothing has changed yet."""
+        """Return the states to write with part `number`; changes nothing."""
         if not (states or self.named_by):
             return _NOTHING
         places: dict[str, int | None] = {}
@@ -73,7 +73,7 @@ class KeptStates:
         return NewStates(places, changed, tuple(gone), dict(states))
 
     def written(self, number: int, new: NewStates) -> None:
-        """Count the states that were written with a part."""
+        """Count the states written with a part."""
         if new.places or self.places:
             self.read(number, new.places)
         self.states = new.states
@@ -81,7 +81,7 @@ class KeptStates:
             self.named_by.pop(old, None)
 
     def read(self, number: int, places: Mapping[str, int | None]) -> None:
-        """Count the states that a part in storage names; their contents are not known."""
+        """Count the states that a stored part names; their contents are unknown."""
         self.places, self.states = dict(places), {}
         for place in set(places.values()):
             if place is not None:
@@ -90,7 +90,7 @@ class KeptStates:
 
 
 def _plain(state: Any) -> Any:
-    """Return a state as JSON data, None for one that is not: the part must not fail for it."""
+    """Return a state as JSON data, or None if it is not: the part must not fail because of it."""
     try:
         plain = thaw(state)
         json.dumps(plain, allow_nan=False)
@@ -99,12 +99,12 @@ def _plain(state: Any) -> Any:
     return plain
 
 
-# Two harnesses that write one thread in turn get out of each other's way in one or two rounds.
+# Two harnesses that write one thread in turn resolve their conflict within one or two rounds.
 MAX_ROUNDS: Final = 8
-# A store that hangs must not hold the end of a turn for ever. Longer than `SQLiteStorage` waits for a lock, so that its own
-# error is the one that is reported.
+# A store that hangs must not delay the end of a turn for ever. Longer than the lock timeout of `SQLiteStorage`, so that
+# the store's own error is reported.
 END_LIMIT_S: Final = 40
-# To look whether a write that failed is there all the same.
+# For checking whether a failed write is stored after all.
 LOOK_LIMIT_S: Final = 5
 
 _log: Final = safe_logger("noetic_nb")
@@ -123,12 +123,12 @@ def ledger_prefix(execution_id: str) -> str:
 
 
 def begun_prefix(execution_id: str) -> str:
-    """Return the key prefix of an execution's calls that have begun and not ended."""
+    """Return the key prefix for an execution's calls that have begun but not ended."""
     return f"execution:{execution_id}:begun:"
 
 
 async def attempt(writing: Awaitable[None]) -> Exception | None:
-    """Await a write; a failed one is logged and returned: only the end of a turn may fail for a missing write."""
+    """Await a write; a failure is logged and returned, because only the end of a turn may fail for a missing write."""
     try:
         await writing
     except Exception as exc:
@@ -143,10 +143,10 @@ def write_failed(error: Exception) -> Exception:
 
 @dataclass(slots=True)
 class ThreadWriter:
-    """The saved part of one thread's log: how many parts and items are in storage, and the last turn there.
+    """The stored part of a thread's log: the number of parts and items in storage, and the last turn there.
 
-    `ended` are executions that are over, or given up, and whose checkpoints are still there. `lost` is why nothing
-    can be added any more: another harness has continued the thread. `states_of` returns the layers' states at the moment.
+    `ended` are finished or abandoned executions whose checkpoints still exist. `lost` is why nothing can be added any
+    more: another harness has continued the thread. `states_of` returns the current states of layers.
     """
 
     store: ThreadStore
@@ -160,7 +160,7 @@ class ThreadWriter:
     known: dict[str, list[str]] = field(default_factory=dict)
     states: KeptStates = field(default_factory=KeptStates)
     open_key: str = field(init=False)
-    """Under which storage names the execution that is under way."""
+    """The storage key that names the running execution."""
     _next: tuple[int, str] = (-1, "")
 
     def __post_init__(self) -> None:
@@ -168,13 +168,13 @@ class ThreadWriter:
 
     @property
     def next_key(self) -> str:
-        """The key of the part that comes next; looked for before every turn, and written at its end."""
+        """The key of the next part: read before every turn, written at its end."""
         if self._next[0] != self.parts:
             self._next = self.parts, part_key(self.thread_id, self.parts)
         return self._next[1]
 
     def end(self, execution_id: str, keys: list[str]) -> None:
-        """Remember that an execution is over, and all keys of it but its snapshot's: they need not be looked for."""
+        """Remember that an execution is over, and all its keys but the snapshot's, to avoid listing them."""
         self.ended.append(execution_id)
         self.known[execution_id] = keys
 
@@ -183,19 +183,19 @@ class ThreadWriter:
         self.states.read(part.number, part.states or {})
 
     async def keep(self, ctx: RunningExecution, stop: int, turn: int) -> None:
-        """Write the unsaved items of the log up to `stop`, and remove the checkpoints of ended executions."""
+        """Write the unsaved items of the log up to `stop`, and delete the checkpoints of ended executions."""
         if self.lost is not None:
             raise self.lost
         for _ in range(MAX_ROUNDS):
             key = self.next_key
-            # A turn that logged nothing is a part, too, or another process would give its number a second time.
+            # A turn without items is a part, too; otherwise another process would reuse its number.
             is_new = self.items < stop or self.turn < turn
-            # In one group with the part: a store without groups writes the part first, so that nothing is ever in neither.
+            # In one group with the part: a store without groups writes the part first, so that the items are always somewhere.
             leftovers: list[str] = []
             for execution_id in self.ended:
                 known = self.known.get(execution_id)
                 leftovers += await self._saved_keys(execution_id) if known is None else known
-                # Last: as long as it is there the others can be found again.
+                # Last: while it exists, the other keys can be found again.
                 leftovers.append(snapshot_key(execution_id))
             if self.ended:
                 leftovers.append(self.open_key)
@@ -213,11 +213,11 @@ class ThreadWriter:
             except NoeticError as exc:
                 if exc.kind != "state_conflict" or exc.facts.get("key") != key:
                     raise
-                # Either our own write, whose answer was lost, or another harness: the next round tells.
+                # Either our own write, whose response was lost, or another harness: the next round shows.
                 await self._take_over(ctx.item_log)
                 continue
             if new is not None:
-                # The one in memory does all of a group without letting anybody else run.
+                # In memory, a group is written without yielding to other tasks.
                 if not self.store.is_immediate and not hasattr(self.store.storage, "set_many"):
                     await self._look_after(values[key], ctx.item_log)
                 self.states.written(self.parts, new)
@@ -228,16 +228,16 @@ class ThreadWriter:
         raise self.parted()
 
     async def _look_after(self, part: dict[str, Any], log: ItemLog) -> None:
-        """Raise where another harness has written this part at the same time: without groups both may find the key free."""
+        """Raise if another harness wrote this part at the same time: without groups, both may find the key free."""
         data = await self.store.storage.get(self.next_key)
-        # Missing where the store answers with what it had a moment ago; that is no other harness.
+        # Missing if the store returned an outdated value; that is no sign of another harness.
         if data is None or (data["items"] == part["items"] and data["turn"] == part["turn"]):
             return
         if not self.fits(self.store.part(data, self.thread_id, self.parts, self.items), log):
             raise self.parted()
 
     def _part(self, key: str, ctx: RunningExecution, stop: int, turn: int) -> tuple[dict[str, Any], NewStates]:
-        """Return the next part by its key, after the states that it names: a part without them could not be gone back to."""
+        """Return the next part by key, after the states that it names; a part without its states could not be restored."""
         new = self.states.next(self.parts, self.states_of(ctx))
         values: dict[str, Any] = {states_key(self.thread_id, self.parts): new.changed} if new.changed else {}
         items = ctx.item_log.since(self.items, stop)
@@ -245,7 +245,7 @@ class ThreadWriter:
         return values, new
 
     async def keep_all(self, ctx: RunningExecution) -> Exception | None:
-        """Write all that a turn logged, as `keep` does, within a limit; returns why it is not in storage, or None if it is."""
+        """Write all items that a turn logged, as `keep` does, within a time limit; returns why they are not stored, or None."""
         keeping = self.keep(ctx, len(ctx.item_log), ctx.turn)
         problem: Exception | None = None
         try:
@@ -263,7 +263,7 @@ class ThreadWriter:
                 rest = Begun(keeping, keeping.send(None))
             except StopIteration:
                 return
-        # From here on it waits: with a limit, which belongs to a task.
+        # From here on it waits, with a timeout, which needs a task.
         await leave_hand()
         try:
             async with asyncio.timeout(END_LIMIT_S) as deadline:
@@ -274,7 +274,7 @@ class ThreadWriter:
             raise NoeticError("storage_failed", f"The store did not answer within {END_LIMIT_S} seconds") from exc
 
     async def _holds(self, ctx: RunningExecution) -> bool:
-        """Tell whether storage holds a turn although its write failed: the answer was lost, or a deletion failed after it."""
+        """Tell whether a turn is stored although its write failed: the response was lost, or a later deletion failed."""
         await leave_hand()
         try:
             async with asyncio.timeout(LOOK_LIMIT_S):
@@ -285,22 +285,22 @@ class ThreadWriter:
         return self.lost is None and self.items >= len(ctx.item_log) and self.turn >= ctx.turn
 
     async def _take_over(self, log: ItemLog) -> None:
-        """Count a part that is there already where it is our own: a write can succeed and its answer be lost."""
+        """Count an existing part if it is our own: a write can succeed and its response be lost."""
         data = await self.store.storage.get(self.next_key)
         if data is None:
-            return  # gone again: try once more
+            return  # deleted meanwhile: try again
         part = self.store.part(data, self.thread_id, self.parts, self.items)
         if not self.fits(part, log):
             raise self.parted()
         self.took(part)
 
     def fits(self, part: Part, log: ItemLog) -> bool:
-        """Tell whether a log holds the items of a part at the position it names."""
+        """Tell whether a log holds the items of a part at its position."""
         stop = part.first + len(part.items)
         return stop <= len(log) and all(a == b for a, b in zip(part.items, log[part.first : stop], strict=True))
 
     def parted(self) -> NoeticError:
-        """Return the error of a thread that another harness has continued, and remember it."""
+        """Return, and remember, the error for a thread that another harness has continued."""
         self.lost = NoeticError(
             "state_conflict",
             f"Another harness has continued thread {self.thread_id!r}: the items added here from item {self.items} on is "
@@ -318,7 +318,7 @@ class ThreadWriter:
 
 
 def timed(ctx: RunningExecution, storing: Awaitable[T]) -> Awaitable[T]:
-    """Wait for storage, and count that as such a time of the turn where somebody follows the run."""
+    """Wait for storage; if the run has a subscriber, add the wait to the turn's storage time."""
     return storing if ctx.engine.sink is None else _timed(ctx, storing)
 
 

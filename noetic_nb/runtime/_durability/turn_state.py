@@ -1,4 +1,4 @@
-"""The state that all executions of a turn share while they are recorded."""
+"""The state shared by all executions of a turn while they are recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ E = TypeVar("E")
 
 @dataclass(slots=True, eq=False, repr=False)
 class TurnState(ABC, Generic[E]):
-    """The state that all executions of a turn share while they are recorded; one that is held open has no step to resume."""
+    """The state shared by all executions of a turn while they are recorded; an execution held open has no step to resume."""
 
     storage: StorageAdapter
     execution_id: str
@@ -25,33 +25,33 @@ class TurnState(ABC, Generic[E]):
     max_entry_bytes: int
     max_entries: int
     sequence: int = 0
-    """Ends of steps with a number. Those of failed writes are not used again: no record is to know of what came later."""
+    """Number of the next step end. Numbers of failed writes are not reused: no record may name a later step's end."""
     first: int = 0
-    """Where the turn begins in the log."""
+    """Start of the turn in the log."""
     is_turn: bool = False
     is_open: bool = False
-    """Whether storage names it."""
+    """Whether storage names its execution."""
     is_over: bool = False
     replays: bool = False
-    """Whether a process that has ended recorded ends of steps."""
+    """Whether an earlier process recorded ends of steps."""
     written: list[str] = field(default_factory=list, init=False)
-    """All keys of ends of steps that there may be."""
+    """All keys that may exist for ends of steps."""
     child_keys: list[str] = field(default_factory=list, init=False)
-    """All keys of children that there may be."""
+    """All keys that may exist for children."""
     next_child: int = 0
     begun: list[BegunCall] = field(default_factory=list, init=False)
-    """Calls that were begun and whose end is not written."""
+    """Calls that began and whose end is not written."""
     next_call: int = 0
     children: dict[StepRecord, E] = field(default_factory=dict, init=False)
-    """By where they began."""
+    """By starting step."""
     loops: dict[StepRecord, list[float | None]] = field(default_factory=dict, init=False)
-    """What had been spent when each loop that is under way began: tokens, dollars, milliseconds of the turn."""
+    """The spending at the start of each running loop: tokens, dollars, milliseconds of the turn."""
     again: set[StepRecord] = field(default_factory=set, init=False)
-    """Steps that have ended and will be run again."""
+    """Steps that have ended and will run again."""
     problem: Exception | None = None
-    """The reason why its work is not in storage: None until it has ended, but for layers whose states could not be written."""
+    """The reason why its work is not in storage; None until it has ended, except after a failed write of layer states."""
     raises: bool = True
-    """Whether that is an error."""
+    """Whether the problem is an error rather than a warning."""
     root: E = field(init=False)
     """The record of the turn's own execution."""
 
@@ -61,8 +61,8 @@ class TurnState(ABC, Generic[E]):
 
     @abstractmethod
     async def end(self) -> None:
-        """Write the items that the turn logged, and forget its progress."""
+        """Write the items that the turn logged, and delete its progress."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release the record: it is no longer read."""
+        """Release the record, which is no longer read."""

@@ -1,1 +1,1 @@
-"""Make each kind of step happen, with the same guards for all."""
+"""Executes each kind of step, with the same guards for all."""

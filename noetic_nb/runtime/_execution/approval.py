@@ -1,6 +1,6 @@
-"""Have a person approve a call where a rule, or a tool, wants it. Nobody there, an error or an unclear answer means no.
+"""Ask a person to approve a call if a rule or a tool requires it. No callback, an error or an unclear answer means no.
 
-No time limit applies while a person thinks; the enforcement hooks, which have one, are over by then.
+There is no time limit for a person's decision; the enforcement hooks, which have one, are finished by then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Literal["approved", "refused", "nobody", "error"]
 
 RESPONSE: Final = "response"
-"""Stands in place of a tool's name where a response is to be approved; its args hold the ``text``."""
+"""Used in place of a tool name when a response needs approval; its args contain the ``text``."""
 
 NO_APPROVAL: Final = "A person has to approve this call, and nobody did."
 
@@ -33,10 +33,10 @@ def _beside(
     rule_ids: tuple[str, ...],
     origins: Callable[[], Mapping[str, Origin]],
 ) -> dict[str, Any]:
-    """Return the arguments that `approve` takes by name beside a call; any name takes the question, others are asked for."""
+    """Return the keyword arguments that `approve` accepts; `question` also goes to ``**kwargs``, the others only by name."""
     try:
         parameters = inspect.signature(approve).parameters
-    except (TypeError, ValueError):  # a callable without a signature, such as some built-in ones
+    except (TypeError, ValueError):  # a callable without a signature, such as some built-ins
         return {}
     found: dict[str, Any] = {}
     if "question" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -56,7 +56,7 @@ async def approval(
     decision: SteeringDecision | None,
     provenance: Callable[[], Provenance] | None = None,
 ) -> SteeringDecision | None:
-    """Ask the harness's `approve` about a tool or `RESPONSE`, and record the answer: None for a yes, else the deny."""
+    """Ask the harness's `approve` about a tool or `RESPONSE` and record the answer: None for a yes, else the denial."""
 
     def origins() -> Mapping[str, Origin]:
         if provenance is None or (known := provenance()).is_empty:
@@ -66,12 +66,12 @@ async def approval(
     start = engine.clock.monotonic_ms()
     question = None if decision is None else decision.guidance
     rule_ids = () if decision is None else decision.rule_ids
-    answer: Any = None  # whatever `approve` returns; only True means yes
+    answer: Any = None  # any value of `approve`; only True means yes
     outcome: Outcome = "nobody"
     if engine.approve is not None:
         try:
             beside = _beside(engine.approve, question, rule_ids, origins)
-            # A copy: a form that writes into it changes neither the call nor its record.
+            # A copy: a form that modifies it must not change the call or its record.
             answer = await awaited(engine.approve(name, own_copy(args), **beside))
             # `is True`: a text, a number or a mock that is merely truthy must not let a call through.
             outcome = "approved" if answer is True else "refused"

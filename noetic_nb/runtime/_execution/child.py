@@ -1,6 +1,6 @@
-"""Child executions: made, started with the items that their parent's layers spawn, merged back, and closed.
+"""Child executions: created, started with the items that their parent's layers spawn, merged back, and closed.
 
-What a child spends is charged to its parents while it spends it, so nothing is lost when it fails.
+A child's spending is charged to its ancestors as it occurs, so it is counted even if the child fails.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from noetic_nb.runtime._execution.handle import end_handles
 from noetic_nb.steps._loops import output_text
 from noetic_nb.sync import protected
 
-# No layer has this id, so no layer's own lock is meant.
+# No layer has this id, so the lock is not one of a layer.
 _MERGING: Final = ""
 
 Outcome: TypeAlias = Literal["success", "failure", "aborted"]
 """How an execution ended."""
 
 ChildKind: TypeAlias = Literal["spawn", "fork", "start"]
-"""What made a child. One that was started, or forked, runs beside others, so it does not write for its parent."""
+"""How a child was created. A started or forked child runs in parallel, so it does not write for its parent."""
 
 
 class Child:
-    """One child execution, from its making in the parent's step `step_id` to its end; `outer` is the parent's engine."""
+    """One child execution, from its creation in the parent's step `step_id` to its end; `outer` is the parent's engine."""
 
     def __init__(
         self, outer: Engine, engine: Engine, parent: RunningExecution, step_id: str, kind: ChildKind, log: ItemLog
@@ -64,15 +64,15 @@ class Child:
             parent=parent,
             state=copied_state(parent.state, step_id),
         )
-        # Places of the child's steps continue those of its parent, so that they are the same when the turn is resumed.
+        # Paths of the child's steps continue those of its parent, so that they are the same when the turn is resumed.
         self.ctx.base_frames = parent.frames
         self._own_layers: tuple[str, ...] = ()
-        # What an engine knows of the one around it says nothing about paths of a fork, which share it.
+        # `sources` relates an engine to the enclosing one, so it does not apply to fork paths, which share one engine.
         self._is_other = engine is not outer
         self._sources = engine.sources if self._is_other else NO_SOURCES
 
     async def begin(self, items: Iterable[Mapping[str, Any]] = (), *, append_spawned: bool = True) -> None:
-        """Give the child its items and the states that layers pass on; a fork's log has the items of ``on_spawn`` already."""
+        """Give the child its items and inherited layer states; a fork's log already has the items of ``on_spawn``."""
         record, kept = None, None
         if self.parent.record is not None:
             record = self.ctx.record = self.parent.record.child(self.ctx, is_beside=self.kind == "start")
@@ -82,7 +82,7 @@ class Child:
         else:
             start, spawned = kept[0].inherited, await self._resume(*kept)
         if record is not None:
-            # After the child has its items and states: its first record holds them.
+            # Its first record contains its items and states, so they must be in place.
             await record.began(self.inherited)
         sink = self.engine.sink
         if sink is not None:
@@ -104,7 +104,7 @@ class Child:
                 sink.emit(LayersDropped(self.ctx.where, now, self.parent.id, self.step_id, dropped))
 
     async def _start(self, items: Iterable[Mapping[str, Any]], append_spawned: bool) -> dict[str, Any]:
-        """Give a new child its items and its layers' states; returns the states its parent's layers spawned."""
+        """Give a new child its items and layer states; returns the states that its parent's layers spawned."""
         self.ctx.item_log.extend(items, own_call_ids=True)
         stack = self.engine.stack
         spawned: dict[str, Any] = {}
@@ -129,11 +129,11 @@ class Child:
         return spawned
 
     async def _resume(self, snapshot: ChildState[RunningExecution], spent: Any) -> dict[str, Any]:
-        """Continue a child where a process that has ended left it; returns its layers' states."""
-        from noetic_nb.runtime._durability.checkpoints import load_states  # only turns that are resumed need it
+        """Continue a child where an earlier process left it; returns the states of its layers."""
+        from noetic_nb.runtime._durability.checkpoints import load_states  # only resumed turns need it
 
         ctx, state = self.ctx, self.engine.stack.state
-        # The parent may have logged more since: a child knows what it knew when it began.
+        # The parent may have logged more since: a child sees only the items from before it began.
         log = self.parent.item_log.until(snapshot.inherited) if snapshot.inherited else ctx.item_log.until(0)
         log.extend(snapshot.items)
         log.mark({snapshot.inherited + place: origin for place, origin in snapshot.origins.items()})
@@ -148,27 +148,27 @@ class Child:
             await keeper_of(self.engine).begin(self.engine, ctx)
         for layer in self.engine.stack.layers:
             if layer.id in snapshot.layers and layer not in fresh:
-                # As when the child first began: its parent's layers hand a state on, and their `init` is not called.
+                # As at the first start: a state comes from the parent's layers, and `init` is not called.
                 state.set(ctx.id, layer.id, snapshot.layers[layer.id], hook="on_spawn")
                 if self.kind == "spawn" and layer.id not in self._sources.values():
-                    # Its parent waits for a spawned child, so it may write; children side by side would overwrite each
+                    # The parent waits for a spawned child, so it may write; parallel children would overwrite each
                     # other.
                     state.share_durable(self.parent.id, ctx.id, layer.id, self._sources.get(layer.id))
         missing = [layer for layer in self.engine.stack.layers if layer.is_guard and layer not in fresh]
         missing = [layer for layer in missing if layer.id not in snapshot.layers]
-        if missing:  # what was written before children kept their guards knows nothing of them
+        if missing:  # records from before children kept their guards do not contain them
             parent_ctx, hook_ctx = self.outer.hook_context(self.parent), self.engine.hook_context(ctx)
             stack = self.engine.stack_of(tuple(missing))
             await stack.spawn(parent_ctx, hook_ctx, durable=self.kind == "spawn", sources=self._sources)
         return dict(snapshot.layers)
 
     def _fresh(self) -> tuple[MemoryLayer, ...]:
-        """Return the layers that begin anew: those the parent never had, and guards to which nothing is passed on."""
+        """Return the layers that start without inherited state: those the parent never had, and guards that inherit nothing."""
         known = {layer.id for layer in self.outer.stack.layers} | self._sources.keys()
         return tuple([layer for layer in self.engine.stack.layers if layer.id not in known or self._begins_anew(layer)])
 
     def _share_mirrors(self, fresh: tuple[MemoryLayer, ...]) -> None:
-        """Let guards that begin anew write where their parent's state goes, or nowhere: never as its rival."""
+        """Let such guards write to the storage key of their parent's state or nowhere, so that they never compete with it."""
         state = self.engine.stack.state
         for layer in fresh:
             if layer.scope != "execution" and self._begins_anew(layer):
@@ -177,23 +177,23 @@ class Child:
                     state.share_durable(self.parent.id, self.ctx.id, layer.id, self._sources.get(layer.id))
 
     def _begins_anew(self, guard: MemoryLayer) -> bool:
-        """Tell whether a guard would have no state in a child, and so no say."""
+        """Tell whether a guard would have no state in a child, and so would not decide."""
         if not guard.is_guard or guard.hooks.on_spawn:
             return False
         if guard.hooks.init is None and guard.scope == "execution":
-            return False  # nothing to begin with: it decides without a state
-        # One that is out of action in the parent stays so.
+            return False  # it decides without a state
+        # A guard that is disabled in the parent stays disabled.
         return self.outer.stack.runs(guard, self.parent.id, self._sources.get(guard.id))
 
     async def merge_into_parent(self, result: StepValue) -> tuple[StepValue, tuple[str, ...]]:
-        """Let the layers merge the child's knowledge; returns the result they make of its output, and the merging layers."""
+        """Let layers merge the child's knowledge; returns the output as changed by them, and the ids of the merging layers."""
         stack = self.engine.stack
-        # Before the merge, so that what the child's own started steps have learned is in it.
+        # Before the merge, so that it includes data from the steps that the child started.
         if self.ctx.id in self.engine.handles:
             await end_handles(self.engine, self.ctx)
         if "on_return" not in stack.hooks:
             return result, ()
-        # One child at a time, whatever made it: merges of one layer must not overwrite each other.
+        # One child at a time, however created: merges of one layer must not overwrite each other.
         async with self.parent.lock(_MERGING):
             return await self._merge(result)
 
@@ -201,7 +201,7 @@ class Child:
         record, before = self.ctx.record, result
         returned = None if record is None else record.merged_before()
         if returned is not None:
-            # Merged before a crash: the parent's states hold it, and a second merge would count it twice.
+            # Merged before a crash: the parent's states contain it, and a second merge would count it twice.
             return returned.get("result", result), ()
         merged: list[str] = []
         stack = self.engine.stack
@@ -218,13 +218,13 @@ class Child:
             )
         finally:
             stop()
-        # After the merge, so that one that was cut off is made again.
+        # After the merge, so that an interrupted merge is repeated.
         if record is not None:
             record.merged(before, result)
         return result, tuple(merged)
 
     async def end(self, outcome: Outcome, result: StepValue, merged: tuple[str, ...]) -> None:
-        """Forget the child; layers that were started for it complete first."""
+        """Remove the child; layers that were started for it complete first."""
         ctx = self.ctx
         if ctx.id in self.engine.handles:
             try:
@@ -233,7 +233,7 @@ class Child:
                 await self.end(outcome, result, merged)
             return
         if "before_tool_call" in self.outer.stack.hooks:
-            # Its tools' results may come back as its own words. Before it leaves: its calls are the parent's then.
+            # Results of its tools may return as its own words. Noted before it leaves: afterwards its calls are the parent's.
             own = tuple([place.call for place in ctx.calls if place.call.execution_id in ("", ctx.id)])
             noted = self.parent.noting()
             noted.ended.append((len(self.parent.item_log), ctx.item_log, ctx.first, own, ctx.sent))
@@ -258,7 +258,7 @@ class Child:
             )
         if not self.engine.stack.layers:
             return
-        # Shielded, as the layers of a child that is cancelled have state to write as well.
+        # Shielded, because the layers of a cancelled child also have state to write.
         try:
             await protected(self._close(outcome), "Closing a child execution")
         finally:
@@ -274,20 +274,20 @@ class Child:
                 await self.engine.stack_of(tuple(own)).complete(hook_ctx, log=self.ctx.item_log, outcome=outcome)
         finally:
             failed = await self.engine.stack.dispose(hook_ctx)
-            # Those it shares with its parent may still be written by it.
+            # The parent may still write the states that it shares with the child.
             own_failed = {layer_id: error for layer_id, error in failed.items() if layer_id in self._own_layers}
             if own_failed and self.ctx.record is not None:
                 self.ctx.record.turn.problem = layers_not_saved(own_failed)
 
 
 def outcome_of(error: BaseException) -> Outcome:
-    """Return how an execution ended that an error ended."""
+    """Return how an execution ended, given its error."""
     cut = isinstance(error, asyncio.CancelledError) or (isinstance(error, NoeticError) and error.kind == "cancelled")
     return "aborted" if cut else "failure"
 
 
 def copied_state(state: dict[str, Any], step_id: str) -> dict[str, Any]:
-    """Return a copy of the state, all the way down; the error has the key of a part that cannot be copied."""
+    """Return a deep copy of the state; the error names the key of a value that cannot be copied."""
     try:
         return copy.deepcopy(state)
     except Exception as exc:

@@ -1,9 +1,9 @@
-"""The data and functions of layers in code: ``ctx.memory["notes"].snapshot`` and ``await ctx.memory["notes"].update(...)``.
+"""Data and functions of layers in code: ``ctx.memory["notes"].snapshot`` and ``await ctx.memory["notes"].update(...)``.
 
-The layer itself may stand for its id, ``ctx.memory[notes]``: type checkers and editors know what it provides then.
+The layer itself can replace its id, ``ctx.memory[notes]``, which lets type checkers and editors see its members.
 
-A function called here passes the same way as when the model calls it: its arguments are checked, the rules decide, the
-call is recorded, and one call at a time changes a layer's state.
+A function called here follows the same path as a call by the model: its arguments are checked, the rules decide, the
+call is recorded, and only one call at a time changes a layer's state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from noetic_nb.runtime._execution.tool_call import call_tool
 
 
 class LayerHandle:
-    """One layer within one execution. Data is an attribute, a function is an async method; others raise `AttributeError`."""
+    """One layer within one execution. Data are attributes, functions are async methods; other names raise `AttributeError`."""
 
     def __init__(self, engine: Engine, ctx: RunningExecution, layer: MemoryLayer) -> None:
         self._engine, self._ctx, self._layer = engine, ctx, layer
@@ -44,7 +44,7 @@ class LayerHandle:
         async def call(value: Any = None, /, **args: Any) -> Any:
             """Call the layer's function with one value or with named arguments.
 
-            Raises `NoeticError` ``steering_denied``, or ``tool_failed`` also where arguments or results do not fit.
+            Raises `NoeticError` ``steering_denied``, or ``tool_failed``, also for arguments or results that do not fit.
             """
             end = await call_tool(
                 engine,
@@ -75,7 +75,7 @@ class LayerHandle:
 
 
 class ContextMemory(TypedMemory):
-    """The layers of an execution, by themselves or by id."""
+    """The layers of an execution, by layer or by id."""
 
     def __init__(self, engine: Engine, ctx: RunningExecution) -> None:
         self._engine, self._ctx = engine, ctx

@@ -1,4 +1,4 @@
-"""A fork: paths side by side, each in a child execution. A path that loses or comes too late leaves nothing behind."""
+"""A fork: parallel paths, each in a child execution. A path that loses or comes too late leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from noetic_nb.sync import awaited
 
 @dataclass(slots=True, eq=False)
 class _Path:
-    """One path and how it ended."""
+    """One path and its outcome."""
 
     index: int
     step: Step
@@ -45,7 +45,7 @@ class _Path:
 
 @dataclass(slots=True)
 class _Fork:
-    """A fork while it runs."""
+    """A running fork."""
 
     engine: Engine
     step: ForkStep
@@ -61,7 +61,7 @@ class _Fork:
     stop: BaseException | None = None
 
     async def run_paths(self) -> None:
-        """Run every path; at most `concurrency` at the same time."""
+        """Run every path, at most `concurrency` at a time."""
         self.queue.extend(self.paths)
         limit = self.step.concurrency or max(1, len(self.paths))
         try:
@@ -83,14 +83,14 @@ class _Fork:
         task.add_done_callback(lambda done: self.running.pop(done, None) and None)
 
     def _skip(self) -> None:
-        """Count the paths that were never begun as cancelled."""
+        """Count the paths that never started as cancelled."""
         while self.queue:
             path = self.queue.popleft()
             path.error = NoeticError("cancelled", f"Path {path.step.id!r} was not begun", reason="fork ended")
             self.ended.append(path)
 
     async def _reap(self) -> None:
-        """Wait for the running paths when the fork itself was cancelled: no path outlives it."""
+        """Wait for running paths after the fork was cancelled: no path outlives it."""
         tasks = list(self.running)
         for task in tasks:
             task.cancel()
@@ -106,8 +106,7 @@ class _Fork:
             await child.begin(append_spawned=False)
             output = await self.run(self.engine, path.step, path.value, child.ctx)
             child.ctx.check_abort()
-            # A step may finish although it was aborted, hence the check above and, once the lock is there, another
-            # below.
+            # An aborted step may still finish, hence the check above and another one below, once the lock is held.
             async with self.merging:  # one at a time, so that merges of one layer do not overwrite each other
                 if self.over:
                     raise NoeticError("cancelled", "Another path was quicker", reason="race lost")
@@ -117,13 +116,13 @@ class _Fork:
                 result, merged = await child.merge_into_parent(output)
             path.output, outcome = result, "success"
             if self.step.mode == "race":
-                # Only in a race: of several paths that succeed nobody could say whose state counts.
+                # Only in a race: with several successful paths, there is no single state to keep.
                 self.ctx.state = child.ctx.state
                 # After the merge: if that fails, another path may still win.
                 self._abort_others(child, "race lost")
         except asyncio.CancelledError as exc:
             outcome, path.error = "aborted", exc
-            # Raised on only where somebody cancelled this task; a path that cancels itself has failed.
+            # Re-raised only if this task was cancelled from outside; a path that cancels itself has failed.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
@@ -135,7 +134,7 @@ class _Fork:
         except Exception as exc:
             outcome, path.error = outcome_of(exc), exc
             self._failed(path, child, exc)
-        except BaseException as exc:  # such as a test that fails: it is for whoever runs the fork
+        except BaseException as exc:  # such as a failing test: passed to the caller of the fork
             path.error = exc
             self._end(child, exc)
         finally:
@@ -149,11 +148,11 @@ class _Fork:
         if genuine and not self.over and (self.step.mode == "all" or self.stop is not None):
             self.over = True
             self._abort_others(child, f"path {path.step.id!r} failed")
-        if self.winner is path:  # its merge failed: the race goes on
+        if self.winner is path:  # its merge failed: the race continues
             self.winner, self.over = None, False
 
     def _end(self, child: Child, error: BaseException) -> None:
-        """End the whole fork with something that is no error of a path."""
+        """End the whole fork with an exception that is not the error of a path."""
         self.stop, self.over = self.stop or error, True
         self._abort_others(child, f"the fork ended with {type(error).__name__}")
 
@@ -166,7 +165,7 @@ class _Fork:
 async def run_fork(
     engine: Engine, step: ForkStep, value: StepValue, ctx: RunningExecution, run: StepRunner
 ) -> StepValue:
-    """Run a fork; it fails where a path of ``all`` failed, or every path of a race."""
+    """Run a fork; it fails if a path of ``all`` failed, or every path of a race."""
     fork = _Fork(engine, step, ctx, run, await _paths(step, value, ctx))
     await fork.run_paths()
     if fork.stop is not None:
@@ -182,11 +181,11 @@ async def run_fork(
         if failed:
             raise _partial(step, [path for path in fork.paths if path.error is None], failed)
         return await _merged(step, [path.output for path in fork.paths], ctx)
-    # Of a path that went beyond a limit the fork does not settle: nothing more may be spent on what it found.
+    # The fork itself raises for an exceeded limit of a path: nothing more may be spent on its results.
     ctx.check_limits()
     for path in failed:
         if not isinstance(path.error, NoeticError):
-            # Outcomes are data for the user's merge function: one kind of error there, whatever a path raised.
+            # Outcomes are data for the user's merge function, which should see only one kind of error.
             path.error = _wrapped(path)
     return await _merged(step, [path.outcome() for path in fork.paths], ctx)
 
@@ -220,7 +219,7 @@ def _partial(step: ForkStep, succeeded: list[_Path], failed: list[_Path]) -> Noe
 
 
 def _beneath(error: BaseException | None) -> BaseException | None:
-    """Return the error below forks inside forks: each would repeat the whole message of the next."""
+    """Return the innermost error of nested forks: each would repeat the whole message of the next."""
     while isinstance(error, NoeticError) and error.kind == "fork_partial" and error.__cause__ is not None:
         error = error.__cause__
     return error
@@ -229,10 +228,10 @@ def _beneath(error: BaseException | None) -> BaseException | None:
 async def _paths(step: ForkStep, value: StepValue, ctx: RunningExecution) -> list[_Path]:
     if step.each is not None:
         return _each(step, step.each, value)
-    made: Any = step.paths  # Any: what a function of the user returns is checked below
+    made: Any = step.paths  # Any: the result of a user function, checked below
     if callable(made):
         made = await awaited(made(value, ctx))
-    # Mappings and texts are iterable, too, and neither is meant as steps.
+    # Mappings and texts are iterable, too, but neither is meant as steps.
     if isinstance(made, Mapping | str) or not isinstance(made, Iterable):
         what = f"The paths of fork {step.id!r} are no list of steps."
         raise NoeticConfigError("INVALID_STEP", what, given=made, step_id=step.id)
@@ -240,7 +239,7 @@ async def _paths(step: ForkStep, value: StepValue, ctx: RunningExecution) -> lis
 
 
 def _each(step: ForkStep, each: Step, value: StepValue) -> list[_Path]:
-    """Return one path for every element of the array in an input."""
+    """Return one path for each element of an input array."""
     found = value
     try:
         if isinstance(found, str):
@@ -252,7 +251,7 @@ def _each(step: ForkStep, each: Step, value: StepValue) -> list[_Path]:
     if not isinstance(found, list | tuple):
         raise _no_array(step, value)
     elements = [element if isinstance(element, str) else compact_json(element) for element in found]
-    # Ids of their own: errors and events name a step by its id, and the elements share one definition.
+    # Unique ids: errors and events identify a step by its id, and the elements share one definition.
     return [_Path(n, suffixed(each, f"-{n}"), element) for n, element in enumerate(elements)]
 
 

@@ -1,6 +1,6 @@
-"""Handles of steps that run beside their execution, and the fate of those steps when it ends.
+"""Handles of steps that run in parallel to their execution, and the end of those steps with it.
 
-A step that was started never outlives its execution unseen: it is aborted, given a moment, and left behind only with an
+A started step never silently outlives its execution: it is aborted, given a grace period, and abandoned only with an
 error that says so.
 """
 
@@ -18,22 +18,22 @@ from noetic_nb.runtime._context.protocols import StepValue
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import step_failed
 
-# Milliseconds: enough to close files and connections, too short to be felt as a hang.
+# Milliseconds: enough to close files and connections, too short to feel like a hang.
 GRACE_PERIOD_MS: Final = 500
 
-# Tasks that were left behind: the loop holds them weakly, and one that is collected while it waits complains of it.
+# Abandoned tasks: the loop holds tasks weakly, and a waiting task that is collected logs a complaint.
 _LEFT_BEHIND: Final[set[asyncio.Task[None]]] = set()
 
 
 class Handle:
-    """A step that runs in the background of an execution. Made by `Context.start`.
+    """A step that runs in the background of an execution. Created by `Context.start`.
 
     Attributes
     ----------
     id, step_id : str
-        Which handle of which step.
+        Ids of the handle and its step.
     execution_id : str
-        The child execution it runs in, as the run's events name it.
+        The child execution it runs in, as named in the run's events.
     """
 
     def __init__(self, id: str, step_id: str, ctx: RunningExecution) -> None:
@@ -44,7 +44,7 @@ class Handle:
         self.task: asyncio.Task[None] | None = None
         """The task that runs the step."""
         self._settled = asyncio.Event()
-        # Whether the outcome is known, be it that its execution still tidies up.
+        # Whether the outcome is known, even if its execution is still cleaning up.
         self.over = self._was_awaited = False
         self._waiting = 0
         self._value: StepValue = None
@@ -52,17 +52,17 @@ class Handle:
 
     @property
     def done(self) -> bool:
-        """Whether there is a result, or an error."""
+        """Whether there is a result or an error."""
         return self._settled.is_set()
 
     async def result(self) -> StepValue:
-        """Wait for the step's output; may be awaited by several, and again at any later time.
+        """Wait for the step's output; can be awaited by several callers, and repeatedly.
 
         Raises
         ------
         NoeticError
-            What the step raised; ``cancelled``; or ``handle_evicted``, with ``handle_id``, ``step_id`` and
-            ``grace_period_ms``, where it was still running some time after its execution had ended.
+            The error of the step; ``cancelled``; or ``handle_evicted``, with ``handle_id``, ``step_id`` and
+            ``grace_period_ms``, if it was still running some time after its execution had ended.
         """
         if not self.done:
             if asyncio.current_task() is self.task:
@@ -74,16 +74,16 @@ class Handle:
                 self._waiting -= 1
         self._was_awaited = True
         if self._error is not None:
-            raise self._error.with_traceback(None)  # one instance for many: it must not gather their frames
+            raise self._error.with_traceback(None)  # one instance for all callers: it must not accumulate their frames
         return self._value
 
     def cancel(self, reason: str = "cancelled by the holder of its handle") -> bool:
-        """Abort the step: its waits are cut short now, everything else ends at its next boundary.
+        """Abort the step: its waits are interrupted now, all else stops at its next boundary.
 
         Returns
         -------
         bool
-            False if it had ended already.
+            False if it had already ended.
         """
         if self.over or self._ctx is None:
             return False
@@ -95,31 +95,31 @@ class Handle:
         return f"Handle({self.id!r}, step {self.step_id!r}, {state})"
 
     def succeed(self, value: StepValue) -> None:
-        """Keep the output; the first outcome counts."""
+        """Store the output; the first outcome counts."""
         if not self.over:
             self.over, self._value = True, value
 
     def fail(self, error: BaseException) -> None:
-        """Keep the error; the first outcome counts."""
+        """Store the error; the first outcome counts."""
         if not self.over:
             self.over, self._error = True, error
 
     def settle(self) -> None:
-        """Give the outcome to the waiting callers."""
+        """Hand the outcome to waiting callers."""
         self._ctx = None
         self._settled.set()
 
     @property
     def unreported(self) -> BaseException | None:
-        """An error that nobody has seen. To be cancelled is none."""
-        # Somebody who waits gets the error as soon as it is settled.
+        """An error that no caller has received; a cancellation is not one."""
+        # Waiting callers get the error as soon as it is settled.
         if self._error is None or self._was_awaited or self._waiting:
             return None
         cancelled = isinstance(self._error, NoeticError) and self._error.kind == "cancelled"
         return None if cancelled else self._error
 
     def evict(self) -> BaseException | None:
-        """Stop waiting for the step; returns an error to report. A step that was only tidying up keeps its outcome."""
+        """Stop waiting for the step; returns an error to report. A step that was only cleaning up keeps its outcome."""
         error = self.unreported
         if not self.over:
             error = NoeticError(
@@ -131,7 +131,7 @@ class Handle:
                 step_id=self.step_id,
                 grace_period_ms=GRACE_PERIOD_MS,
             )
-            # Before the cancellation: the first outcome counts, and it must say that the step was left behind.
+            # Before the cancellation: the first outcome counts, and it must say that the step was abandoned.
             self.fail(error)
             if self.task is not None:
                 self.task.cancel()
@@ -144,7 +144,7 @@ class Handle:
 
 @dataclass(slots=True)
 class Started:
-    """The steps that an execution has started and answers for; `merging` lets one child at a time give its memory back."""
+    """The started steps that an execution is responsible for; `merging` lets one child at a time merge its memory back."""
 
     handles: dict[str, Handle] = field(default_factory=dict)
     merging: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -159,13 +159,13 @@ class Started:
         return number
 
     def ended(self, handle: Handle) -> None:
-        """Forget a handle that has nothing more to report."""
+        """Remove a handle that has nothing more to report."""
         if handle.unreported is None:
             self.handles.pop(handle.id, None)
 
 
 def started_by(engine: Engine, ctx: RunningExecution) -> Started:
-    """Return the list of handles an execution has started, to append to."""
+    """Return the record of steps that an execution has started, to append to."""
     ctx.check_abort()
     started: Started | None = engine.handles.get(ctx.id)
     left = ctx.parent is not None and ctx not in ctx.parent.children
@@ -178,7 +178,7 @@ def started_by(engine: Engine, ctx: RunningExecution) -> Started:
 
 
 async def end_handles(engine: Engine, ctx: RunningExecution) -> Stop | None:
-    """Abort the handles of an execution within the grace period; returns a layer's stop, and raises a cancellation at the end."""
+    """Abort an execution's handles within the grace period; returns a layer's stop, and re-raises a cancellation at the end."""
     closing = asyncio.ensure_future(_close(engine, ctx, engine.handles[ctx.id]))
     try:
         return await asyncio.shield(closing)
@@ -191,7 +191,7 @@ async def end_handles(engine: Engine, ctx: RunningExecution) -> Stop | None:
 
 
 async def _close(engine: Engine, ctx: RunningExecution, started: Started) -> Stop | None:
-    # First: a step that is aborted may start another one on its way out, which nobody would wait for.
+    # First: an aborted step may start another one on its way out, which would never be awaited.
     started.closing = True
     try:
         tasks = [handle.task for handle in started.handles.values() if handle.task is not None and not handle.done]

@@ -1,4 +1,4 @@
-"""One llm step: its input, rounds of answers and tools, its output."""
+"""One llm step: its input, its rounds of answers and tools, its output."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from noetic_nb.steps._output_codec import CodecOutput, parse_output
 from noetic_nb.steps._records import listed_tools
 from noetic_nb.steps._schema import OutputSchema
 
-# After the last round of tools the model is sent "continue" so often, which is not logged.
+# After the last round of tools, the number of times that "continue" is sent to the model, unlogged.
 GRACE_ROUNDS: Final = 3
 
 
 async def _chosen(value: StepValue, ctx: RunningExecution) -> Any:
-    """Return a field of a step that may be a function of the context."""
+    """Return the value of a step's field, which may be a function of the context."""
     if not callable(value):
         return value
     made = value(ctx)
@@ -35,7 +35,7 @@ async def _chosen(value: StepValue, ctx: RunningExecution) -> Any:
 
 
 async def _begin(engine: Engine, step: LLMStep, ctx: RunningExecution) -> LLMStepRun:
-    """Settle model, instructions and tools, in this order."""
+    """Resolve model, instructions and tools, in this order."""
     model = step.model if isinstance(step.model, str) else await _chosen(step.model, ctx)
     if not isinstance(model, str) or not model.strip():
         what = f"The llm step {step.id!r} has no model."
@@ -47,14 +47,14 @@ async def _begin(engine: Engine, step: LLMStep, ctx: RunningExecution) -> LLMSte
     run = LLMStepRun(engine, step, ctx, model, str(instructions or ""))
     if callable(step.tools):
         tools = await _chosen(step.tools, ctx)
-        # As if they were listed: None for all the agent has, an empty list for none at all.
+        # As in a list: None for all the agent's tools, an empty list for none.
         listed = None if tools is None else listed_tools(LLMStep(id=step.id, model=model, tools=as_tools(tools) or ()))
         run.tools = engine.offered(engine.setups.tools_of(listed), ctx)
     return run
 
 
 async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: RunningExecution) -> StepValue:
-    """Run an llm step; returns the text of the last assistant message it produced, or the value it stands for."""
+    """Run an llm step; returns the text of its last assistant message, or the value parsed from it."""
     if step.emit is not True:
         engine = engine.showing(step)
     if isinstance(step.model, str) and not callable(step.instructions) and not callable(step.tools):
@@ -64,7 +64,7 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: RunningE
     is_logged = isinstance(value, TurnInput) and value.is_in(ctx.item_log)
     items = () if is_logged else as_input_items(engine, value, step.id)
     if items:
-        # Only what the user gave to the turn is the user's; other steps' outputs and code's texts are not.
+        # Only the user's input to the turn counts as the user's; outputs of other steps and texts from code do not.
         made_by: ItemOrigin = "user" if isinstance(value, TurnInput) or ctx.parent is not None else "step"
         logged, run.requests = await append_input(engine, ctx, run.hook_ctx, items, made_by)
         ctx.query = query_of(logged) or ctx.query
@@ -77,13 +77,13 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: RunningE
         await run.recall()
     ctx.recalled = run.recalled
     response, calls = await _rounds(run)
-    if run.requests:  # what was requested after the last model call of this step is for the next one
+    if run.requests:  # requested after the last model call of this step, so due at the next step
         ctx.rerenders += run.requests
     made = tuple(run.produced)
     ctx.last_step_meta = tuple.__new__(StepMeta, (calls, run.usage, run.cost, made, response.finish_reason))
     if "store" in engine.stack.hooks:
-        # In half the time of a call of its class.
-        if engine.remembering:  # before any layer has it
+        # Stored before any layer sees the answer.
+        if engine.remembering:
             await keeper_of(engine).keep(engine, ctx, only_results=True)
         whole = tuple.__new__(ModelResponse, (made, run.usage, run.cost or None, *response[3:]))
         await engine.stack.store(run.hook_ctx, response=whole, log=ctx.item_log)
@@ -92,14 +92,14 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: RunningE
         ctx.check_limits()
     text = assistant_text(made)
     ctx.answer = (made[0], text) if text and len(made) == 1 else None
-    # A round that only calls tools has not answered yet: nothing is read as the answer then.
+    # A round that only calls tools has not answered yet, so there is no output to parse.
     return text if step.output is None or calls else _output(run, step.output, text, response)
 
 
 async def _rounds(run: LLMStepRun) -> tuple[ModelResponse, tuple[Item, ...]]:
-    """Run the tools that are called, until an answer calls none; returns the last answer and its calls."""
+    """Run the called tools until an answer calls none; returns the last answer and its calls."""
     step = run.step
-    # A step of one round is part of a loop that has limits of its own.
+    # A step of one round is part of a loop that has its own limits.
     rounds = step.tool_rounds + (GRACE_ROUNDS if step.tool_rounds > 1 else 0)
     for number in range(rounds):
         if number >= step.tool_rounds > 1:
@@ -118,7 +118,7 @@ async def _rounds(run: LLMStepRun) -> tuple[ModelResponse, tuple[Item, ...]]:
 
 
 def _output(run: LLMStepRun, output: OutputSchema | CodecOutput, text: str, response: ModelResponse) -> StepValue:
-    """Read the answer as the step's output."""
+    """Parse the answer as the step's output."""
     try:
         value = parse_output(output, text, run.step.id, run.reading)
     except NoeticError as exc:

@@ -1,7 +1,7 @@
-"""The answers of one llm step: send, review, log, run the tools that were called.
+"""The answers of one llm step: send, review, log, run the called tools.
 
-Every response is reviewed before any tool it calls is run. Where the rules guide, the model is called again, at most three
-times; a response that is still guided after that is denied.
+Every response is reviewed before any tool that it calls is run. If a rule guides, the model is called again, at most
+three times; a response that is still guided after that is denied.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from noetic_nb.tokens import estimate_tokens, known_error, tokenizer_name
 if TYPE_CHECKING:
     from noetic_nb.tokenizers._factors import Tally
 
-# Of so many conversations the last call is kept.
+# Number of conversations whose last call is kept.
 MAX_BILLED: Final = 256
 _WORDS: Final = {
     "missing": "reported no usage, so that its count is planned only and nothing is learned from it",
@@ -48,7 +48,7 @@ _WORDS: Final = {
 
 
 class Billed(NamedTuple):
-    """The last request of a conversation, as far as the next one is compared with it."""
+    """The last request of a conversation, for comparison with the next one."""
 
     model: str
     instructions: str
@@ -56,18 +56,18 @@ class Billed(NamedTuple):
     start: int
     size: int
     is_log: bool
-    """Whether it was a stretch of the log and nothing else."""
+    """Whether it was a contiguous stretch of the log."""
     reported: int
     tally: Tally | None
 
     def is_begun_by(self, before: Billed) -> bool:
-        """Tell whether all items of the earlier request are sent again, in front of the new ones."""
+        """Tell whether this request repeats all items of the earlier one, followed by the new ones."""
         same = (self.model, self.instructions, self.start) == (before.model, before.instructions, before.start)
         return same and self.is_log and before.is_log and self.tools is before.tools and self.size >= before.size
 
 
 def reconcile(run: PlannedStep, plan: TurnPlan, reported: int) -> None:
-    """Compare the plan of a call with its usage: warn of impossible numbers, and let a learning counter learn from the rest."""
+    """Compare the plan of a call with its usage: warn of impossible numbers, and calibrate a learning counter with valid ones."""
     ctx, counter = run.ctx, run.tokenizer
     fault = getattr(counter, "fault", None)
     if fault is not None:
@@ -79,13 +79,13 @@ def reconcile(run: PlannedStep, plan: TurnPlan, reported: int) -> None:
     key = ctx.thread_id, "" if ctx.parent is None else ctx.id
     billed = run.engine.billed
     before = billed.pop(key, None)
-    if run.ephemeral:  # a request to continue is sent beside the plan
+    if run.ephemeral:  # a request to continue is sent in addition to the plan
         return
     is_log = isinstance(plan.items, ItemView)
     now = Billed(run.model, run.instructions, run.tools.specs, plan.window[0], len(plan.items), is_log, reported, None)
     known = before if before is not None and now.is_begun_by(before) else None
     found = reconciled(plan.total_tokens, reported, before=None if known is None else known.reported)
-    # Any: the class of a counter that learns is not loaded for any other.
+    # Any: the class of learning counters is only loaded if one is used.
     learning: Any = counter if hasattr(counter, "calibration") else None
     if found.problem is not None and (learning or found.problem != "missing"):
         words = _WORDS[found.problem].format(
@@ -111,45 +111,45 @@ def reconcile(run: PlannedStep, plan: TurnPlan, reported: int) -> None:
         del billed[next(iter(billed))]
 
 
-# At most four model calls for one response; more would let a rule that nothing satisfies spend without end.
+# At most four model calls per response: a rule that no answer satisfies must not spend without limit.
 MAX_GUIDED_RETRIES: Final = 3
 DEFAULT_GUIDANCE: Final = "Adjust your last answer and try again."
 
 
 class LLMStepRun(PlannedStep):
-    """The state of one llm step while it runs."""
+    """The state of a running llm step."""
 
     def __init__(self, engine: Engine, step: LLMStep, ctx: RunningExecution, model: str, instructions: str) -> None:
         super().__init__(engine, step, ctx, model, instructions)
         self.incomplete = step.incomplete or engine.config.incomplete
         self.continued = 0
         """How often the last answer was continued."""
-        # What all its answers came to.
+        # Totals over all its answers.
         self.produced: list[Item] = []
         self.usage, self.cost = NO_USAGE, 0.0
         self.answer: FollowedAnswer | None = None
-        """The answer that is under way, where the turn is streamed."""
+        """The answer in progress, if the turn is streamed."""
         self.on_delta: Callable[[ModelDelta], None] | None = None
         self.held: list[ModelDelta] = []
         self.reading: OutputReader | None = None
-        """The last answer, where a codec reads it while it is written."""
+        """The reader of the last answer, if a codec parses it while it is written."""
 
     async def respond(self) -> ModelResponse:
-        """Call the model until a response stands."""
+        """Call the model until a response is accepted."""
         guided = empty = 0
-        begun: ModelResponse | None = None  # an answer that was cut off and is being continued
+        begun: ModelResponse | None = None  # a truncated answer that is being continued
         ctx, engine = self.ctx, self.engine
         while True:
             if ctx.aborted:
                 raise ctx.stopped()
             if ctx.tree.inbox and begun is None:
                 await self.take_inbox()
-            # Most steps have neither: the plan is made without waiting then.
+            # Most steps have neither, and plan without waiting.
             is_chosen = "project_history" in engine.stack.hooks or self.policy.overflow == "summarize"
             plan = await self.planned() if is_chosen else self.plan()
             self.report_plan(plan)
             response, failed = await self.call(plan, is_continuation=begun is not None)
-            if ctx.aborted:  # a client that ignores cancellation answers all the same
+            if ctx.aborted:  # a client that ignores cancellation still returns
                 raise ctx.stopped()
             if begun is not None:
                 response = answers.joined(begun, response, engine)
@@ -182,7 +182,7 @@ class LLMStepRun(PlannedStep):
             log_items(engine, ctx, [guidance], "guidance")
 
     async def call(self, plan: TurnPlan, *, is_continuation: bool) -> tuple[ModelResponse, NoeticError | None]:
-        """Send one request. An error that stands for an empty answer is returned beside one; all others are raised."""
+        """Send one request. An error that means an empty answer is returned with one; all others are raised."""
         ctx, engine = self.ctx, self.engine
         hooks, tree = engine.stack.hooks, ctx.tree
         try:
@@ -191,21 +191,21 @@ class LLMStepRun(PlannedStep):
             response, duration = await engine.call_model(
                 ctx, self.request(plan), step=ctx.step_count, on_delta=self.on_delta
             )
-            self._hook_ctx = None  # what has been spent is another sum now
-            if self.tokenizer is not estimate_tokens:  # whose error is known, and shown where its counts are
+            self._hook_ctx = None  # the spending has changed
+            if self.tokenizer is not estimate_tokens:  # the estimate's error is known and shown with its counts
                 reconcile(self, plan, response.usage.input_tokens)
             if "on_model_outcome" in hooks:
                 await self.report_outcome(response, duration)
         except NoeticError as exc:
             if exc.kind.startswith("llm_") and exc.facts.get("step_id") is None:
-                exc.facts["step_id"] = self.step.id  # a client knows of no steps
+                exc.facts["step_id"] = self.step.id  # clients know nothing of steps
             if not answers.is_asked_again(exc, self.incomplete, is_continuation=is_continuation):
                 raise
-            return ModelResponse(()), exc  # some clients raise for what others return
+            return ModelResponse(()), exc  # some clients raise where others return an empty answer
         return response, None
 
     async def answer_whole(self) -> tuple[ModelResponse, tuple[Item, ...]]:
-        """Log an accepted answer, and its continuations where it was cut off; returns the last part and its calls."""
+        """Log an accepted answer and, if it was truncated, its continuations; returns the last part and its calls."""
         engine, ctx = self.engine, self.ctx
         while True:
             try:
@@ -219,7 +219,7 @@ class LLMStepRun(PlannedStep):
             self.produced += logged
             self.usage, self.cost = self.usage + response.usage, self.cost + (response.cost or 0.0)
             ctx.tree.finish_reason = response.finish_reason
-            calls = _calls_of(logged)  # as they were logged: a server may give an id to more than one call
+            calls = _calls_of(logged)  # from the log: a server may give several calls the same id
             if response.finish_reason not in CUT_OFF:
                 self.continued = 0
                 return response, calls
@@ -232,7 +232,7 @@ class LLMStepRun(PlannedStep):
             self.continued += 1
 
     def listener(self, is_reviewed: bool) -> Callable[[ModelDelta], None]:
-        """Begin to pass on the model's text: to streams of the turn, and to the codec of the output."""
+        """Start forwarding the model's text to streams of the turn and to the codec of the output."""
         self.settle_answer()
         tree = self.ctx.tree
         listeners: list[Callable[[ModelDelta], None]] = []
@@ -254,7 +254,7 @@ class LLMStepRun(PlannedStep):
         return forward
 
     def settle_answer(self, response: ModelResponse | None = None) -> None:
-        """Tell streams of the turn which response was accepted, or that none was."""
+        """Tell the streams of the turn which response was accepted, or that none was."""
         answer, self.answer = self.answer, None
         if answer is not None:
             if response is not None:
@@ -263,7 +263,7 @@ class LLMStepRun(PlannedStep):
                 answer.take_back()
         held, self.held = self.held, []
         if held and response is not None and self.ctx.tree.on_delta is not None:
-            # What was judged: a client may stream more than its response holds.
+            # Only the judged text: a client may stream more than its response contains.
             judged = [*deltas_of(response.items)]
             for delta in held if _written(held) == _written(judged) else judged:
                 self.ctx.tree.on_delta(delta)
@@ -284,7 +284,7 @@ class LLMStepRun(PlannedStep):
             await self.rerender()
 
     async def report_outcome(self, response: ModelResponse, duration_ms: float) -> None:
-        """Report the cost of the call to the layers, whether or not its response is accepted."""
+        """Report the cost of the call to the layers, even if its response is rejected."""
         await self.engine.stack.model_outcome(
             self.hook_ctx,
             model=self.model,
@@ -295,9 +295,9 @@ class LLMStepRun(PlannedStep):
         )
 
     async def review(self, response: ModelResponse) -> tuple[ModelResponse, SteeringDecision]:
-        """Let the rules, and a person where they want one, decide on a response before any tool it calls is run."""
+        """Let the rules, and a person if they ask for one, decide on a response before any of its tools is run."""
         engine, ctx = self.engine, self.ctx
-        # Reviewed under the ids that its calls will have, which are those that rules about calls see.
+        # Reviewed with the final ids of its calls, as rules about calls see them.
         items = with_own_call_ids(response.items, ctx.item_log.has_call)
         if items is not response.items:
             response = response._replace(items=tuple(items))
@@ -312,14 +312,14 @@ class LLMStepRun(PlannedStep):
         return response, decision
 
     async def run_calls(self, calls: Sequence[Item]) -> None:
-        """Run tools in order. No call is left without an answer in the log."""
+        """Run tools in order. Every call gets an answer in the log."""
         first = len(self.ctx.item_log)
         try:
             for call in calls:
                 await self._run_call(call)
                 await let_loop_run()
         except BaseException as exc:
-            # Providers refuse a log in which a call has no output, so the thread would be lost.
+            # Providers reject a log with an unanswered call, which would make the thread unusable.
             answered = {item.get("callId") for item in self.ctx.item_log.since(first)}
             left = [call for call in calls if call["callId"] not in answered]
             outputs = [
@@ -350,7 +350,7 @@ class LLMStepRun(PlannedStep):
             ctx.rerenders += tuple([request for request in requests if request.timing == "batched"])
 
     def _left(self, call: Item, error: BaseException) -> str:
-        """Return the output of a call that the end of its turn left without one: it may have been made all the same."""
+        """Return the output for a call that was unanswered at the end of its turn: it may have run all the same."""
         for place in reversed(self.ctx.calls):
             if place.call.call_id == call["callId"] and place.call.execution_id == self.ctx.id:
                 if place.call.output is not None:

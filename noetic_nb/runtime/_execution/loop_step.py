@@ -1,4 +1,4 @@
-"""A loop: its steps again and again, until its predicate is met and its inbox is empty."""
+"""A loop repeats its steps until its predicate is met and its inbox is empty."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ async def run_loop(
                 if recorder is not None:
                     await recorder.iteration_failed(record, step, iterations, answer)
         if answer is not None:
-            # A failed iteration counts against `max_iterations`, or an error that stays would never end the loop.
-            # Before a first success there is no output, and the loop's own input stands.
+            # A failed iteration counts against `max_iterations`, or a persistent error would never end the loop.
+            # Before the first success there is no output, and the loop's own input is used.
             if answer == "skip" and meter.count and step.feed_output:
                 value = output
             continue
         output = made
         try:
             verdict = check(meter.snapshot(output))
-            # The type first, which is cheaper than to look for an attribute that a verdict does not have.
+            # The type first, which is faster than checking for an attribute that a verdict does not have.
             if type(verdict) is not Verdict and hasattr(verdict, "__await__"):
                 verdict = await verdict
-        except TurnStopped:  # from a judge in the predicate: it ends the turn, not the loop
+        except TurnStopped:  # a judge in the predicate ends the turn, not the loop
             raise
-        except Exception as exc:  # a predicate that cannot answer ends the loop, or it would never end
+        except Exception as exc:  # a failing predicate ends the loop, or it would never end
             verdict = Verdict(True, f"Predicate error: {exc}")
         if verdict.stop and (step.inbox is None or not await _read_inbox(step.inbox, engine, step, ctx)):
             if output is None and step.needs_output:
@@ -84,7 +84,7 @@ async def run_loop(
 async def _iteration(
     engine: Engine, step: LoopStep, value: StepValue, ctx: RunningExecution, run: StepRunner
 ) -> StepValue:
-    """Run the loop's steps once, one after another."""
+    """Run the loop's steps once, in order."""
     first, *others = step.steps
     made = await run(engine, first, value, ctx)
     for inner in others:
@@ -95,7 +95,7 @@ async def _iteration(
 class _Meter:
     """The spending and outputs of a loop since it began, for its predicate."""
 
-    # Any: what a recorder keeps of a step is its own.
+    # Any: a recorder's step record is private to it.
     def __init__(self, engine: Engine, step: LoopStep, ctx: RunningExecution, record: Any) -> None:
         self._engine, self._ctx = engine, ctx
         self._history: deque[Any] = deque(maxlen=step.max_history_size)
@@ -116,7 +116,7 @@ class _Meter:
             tokens, cost, now = ctx.record.spent_then()
         fields = (
             self.count,
-            # A loop that begins its turn has nothing to subtract.
+            # Nothing to subtract if the loop begins its turn.
             tokens if self._usage is NO_USAGE else tokens - self._usage,
             cost - self._cost,
             now - self._started,
@@ -126,22 +126,22 @@ class _Meter:
             ctx.depth,
             ctx.last_step_meta,
         )
-        return tuple.__new__(LoopSnapshot, fields)  # in half the time of a call of its class
+        return tuple.__new__(LoopSnapshot, fields)  # half the time of calling the class
 
 
 async def _on_error(step: LoopStep, error: NoeticError, ctx: RunningExecution) -> str:
-    """Return the action for an error of the body; cancellations never come here."""
+    """Return the action for an error of the body; never called for cancellations."""
     if step.on_error is None or error.kind == "cancelled" or ctx.aborted:
         return "abort"
     if isinstance(step.on_error, str):
         return step.on_error
     answer = await awaited(step.on_error(error, ctx))
-    # To go on after an error takes a clear answer; a function that forgot to return one ends the loop.
+    # Continuing requires an explicit answer; a function that forgot to return one ends the loop.
     return answer if isinstance(answer, str) else "abort"
 
 
 async def _read_inbox(inbox: Channel, engine: Engine, step: LoopStep, ctx: RunningExecution) -> bool:
-    """Log a message of the loop's inbox as a developer message; False if there is none."""
+    """Log a message from the loop's inbox as a developer message; False if there is none."""
     if step.park_timeout_ms <= 0:
         message = ctx.try_recv(inbox)
     else:

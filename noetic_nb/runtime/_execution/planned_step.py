@@ -1,4 +1,4 @@
-"""The requests of one llm step: recalled items, the chosen history, the plan of the next call, and its request."""
+"""The requests of one llm step: recalled items, selected history, the plan of the next call, and its request."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class PlannedStep:
         self._stretches: tuple[LogStretch, ...] | None = None
         self.ephemeral: tuple[Item, ...] = ()
         self.planning_ms: float | None = None
-        """How long it took to plan the last call."""
+        """Duration of planning the last call."""
 
     @property
     def hook_ctx(self) -> ExecutionContext:
-        """The execution as hooks see it; made only where a hook will look."""
+        """The execution as hooks see it; created only if a hook reads it."""
         if self._hook_ctx is None:
             self._hook_ctx = self.engine.hook_context(self.ctx)
         return self._hook_ctx
@@ -83,11 +83,11 @@ class PlannedStep:
     def warn_of_recalled(self) -> None:
         for entry in self.recalled:
             if entry.text is not None and "[redacted" not in entry.text:
-                continue  # all there is of it is this text
+                continue  # the entry has no text besides this one
             warn_if_redacted(self.ctx, entry.items, f"What layer {entry.layer_id!r} recalled", entry.layer_id)
 
     async def rerender(self) -> None:
-        """Recall again the layers that requested it while tool outputs were logged."""
+        """Recall again from layers that requested it while tool outputs were logged."""
         self.recalled = await self.engine.stack.rerender(
             self.hook_ctx,
             self.requests,
@@ -101,7 +101,7 @@ class PlannedStep:
         self.ctx.recalled = self.recalled
 
     def _projection(self) -> tuple[LogStretch, ...] | None:
-        """Return the history that the layers chose, as a run records it."""
+        """Return the history that layers selected, as recorded in a run."""
         if self._chosen is None or self._chosen[1] is None:
             return None
         known, size = self._chosen[0], len(self.ctx.item_log)
@@ -110,7 +110,7 @@ class PlannedStep:
         return (*self._stretches, LogStretch(known, size)) if size > known else self._stretches
 
     async def _projected(self) -> Sequence[Item] | None:
-        """Let the layers choose from the history, once per step; items logged during the step follow unchanged."""
+        """Let layers select from the history, once per step; items logged during the step follow unchanged."""
         log = self.ctx.item_log
         if self._chosen is None:
             shown = await self.engine.stack.project_history(self.hook_ctx, log.items)
@@ -139,12 +139,12 @@ class PlannedStep:
         return plan
 
     async def planned(self) -> TurnPlan:
-        """Plan the next call on the history that the layers choose, with a summary where the policy wants one."""
+        """Plan the next call on the history that layers select, with a summary if the policy requires one."""
         projected = await self._projected() if "project_history" in self.engine.stack.hooks else None
         plan = self.plan(projected)
         if projected is not None or not leaves_out(plan):
             return plan
-        # One policy of three wants it, in long conversations.
+        # Only one of three policies needs it, in long conversations.
         from noetic_nb.runtime._planning.summary import summarised
 
         return await summarised(
@@ -166,7 +166,7 @@ class PlannedStep:
         """Report the request before it is sent: to layers, to rules about the origins of values, and to the run."""
         engine, ctx, hooks = self.engine, self.ctx, self.engine.stack.hooks
         room = self.policy.token_budget - self.policy.response_reserve
-        # Layers' items are taken only where they fit beside all the rest.
+        # Not counting layers' items: they are only added if they fit.
         if plan.history + plan.system + plan.tools > room:
             self.warn_over_budget(plan)
         if "delivered" in hooks:
@@ -180,9 +180,9 @@ class PlannedStep:
             engine.sink.emit(sent)
 
     def report_prepared(self) -> None:
-        """Report the shared parts of the requests of this execution, where they are not in the run already."""
+        """Report the common parts of this execution's requests if the run does not have them yet."""
         engine, ctx = self.engine, self.ctx
-        # With the subscribers: one that has come since knows nothing of it.
+        # Includes the subscribers, because a new one has not seen these parts.
         now = (
             self.step,
             self.model,
@@ -200,15 +200,15 @@ class PlannedStep:
         ctx.prepared = now
 
     def emit_prepared(self) -> None:
-        """Put the next request, and the way requests are planned, into the run."""
+        """Record the parts of the next request, and how requests are planned, in the run."""
         engine, step, tools, policy = self.engine, self.step, self.tools, self.policy
         assert engine.sink is not None
-        # The same at every turn of most conversations; read anew for another step, set of tools or of layers.
+        # The same at every turn of most conversations; recomputed for another step, or other tools or layers.
         told = (step, tools.specs, engine.stack.layers)
         if engine.prepared is None or not all(map(is_, engine.prepared[0], told)):
             engine.prepared = told, _parts(step, tools, engine.stack.layers)
         offered, params, schema, limits, suffixes = engine.prepared[1]
-        # Of a counter that learns; its class is not loaded for any other.
+        # Set on learning counters, whose class is not loaded otherwise.
         learned = getattr(self.tokenizer, "recorded", None)
         engine.sink.emit(
             RequestPrepared(

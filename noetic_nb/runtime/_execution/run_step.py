@@ -1,4 +1,4 @@
-"""Make a step happen: one place where every kind of step passes, with the same guards for all."""
+"""Run a step: every kind of step passes through here, with the same guards for all."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ StepStatus: TypeAlias = Literal["ok", "error", "cancelled", "stopped", "replayed
 
 # Deeper nesting of executions is a runaway recursion.
 MAX_DEPTH: Final = 64
-# Steps inside steps of one execution; a branch that routes to itself gets here, and Python's own limit is not far.
+# Nested steps of one execution; a branch that routes to itself reaches this before Python's own limit.
 MAX_NESTING: Final = 64
-# Steps under way in one execution, side by side; far more than any fan-out that ends.
+# Parallel steps of one execution; far more than any finite fan-out.
 MAX_RUNNING: Final = 10_000
 
 
@@ -46,24 +46,24 @@ async def run_step(engine: Engine, step: Step, value: StepValue, ctx: RunningExe
         raise step_failed(step.id, f"Steps are nested more than {MAX_NESTING} deep", hint=hint, retries_exhausted=True)
     recorder = ctx.record
     if recorder is not None and recorder.put_off:
-        await recorder.catch_up()  # before this one is counted
+        await recorder.catch_up()  # before this step is counted
     if ctx.aborted:
         raise ctx.stopped()
     tree = ctx.tree
     ctx.step_count += 1
     tree.steps += 1
     frames, path, record = ctx.frames, "", None
-    # Where nobody watches steps this one adds no frame; those of a watched step around it stay.
+    # Without observers a step adds no frame; frames of an observed enclosing step remain.
     if recorder is not None or engine.watches_steps:
         path, frames = ctx.entered(step.id, frames)
         record = None if recorder is None else recorder.step(frames)
     if tree.limits is not None and (record is None or record.entry is None):
-        ctx.check_limits()  # what is not run again costs nothing
+        ctx.check_limits()  # a replayed step costs nothing
     config, sink, shown, start = engine.config, engine.sink, False, 0.0
     if sink is not None:
         start = engine.clock.monotonic_ms()
         begun = StepStarted(ctx.where, engine.clock.now_ms(), step.id, step.kind, path)
-        # Decided once for both: an end without a beginning would be of no use.
+        # Decided once for both: an end event without its beginning would be useless.
         shown = step.kind != "llm" or step.emit is True or is_shown(step, begun, engine.stack.state.report)
         if shown:
             sink.emit(begun)
@@ -175,7 +175,7 @@ def _run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: RunningExec
     return run_loop(engine, step, value, ctx, run_step)
 
 
-# What most agents never do is loaded when it is first done.
+# Kinds of step that most agents never use are loaded on first use.
 def _run_fork(engine: Engine, step: ForkStep, value: StepValue, ctx: RunningExecution) -> Awaitable[StepValue]:
     from noetic_nb.runtime._execution.fork_step import run_fork
 
@@ -188,7 +188,7 @@ def _run_spawn(engine: Engine, step: SpawnStep, value: StepValue, ctx: RunningEx
     return run_spawn(engine, step, value, ctx, run_step)
 
 
-# Any: each handler takes the record of its own kind, which a mapping cannot say.
+# Any: each handler takes the record of its own kind, which a mapping type cannot express.
 _HANDLERS: Final[Mapping[str, Any]] = {
     "run": _run_function,
     "llm": run_llm,

@@ -1,4 +1,4 @@
-"""Child executions: a spawn, in four ways in and three ways out, and a step that is started without waiting for it."""
+"""Child executions: spawns, with four kinds of input and three of output, and steps started without waiting."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from noetic_nb.sync import awaited
 async def run_spawn(
     engine: Engine, step: SpawnStep, value: StepValue, ctx: RunningExecution, run: StepRunner
 ) -> StepValue:
-    """Run a spawn; returns its child's output, in the form its parent wants."""
+    """Run a spawn; returns its child's output in the form that the parent wants."""
     inner = engine.with_layers(step, step.memory, step.drop)
     inherit = isinstance(step.context_in, records.InheritContext)
     items = () if inherit else await _items_in(step, value, ctx)
     registry, tokenizer = ctx.item_log.registry, ctx.item_log.tokenizer
     log = ctx.item_log.fork() if inherit else ItemLog(registry=registry, tokenizer=tokenizer)
     child = Child(engine, inner, ctx, step.id, "spawn", log)
-    # From here on, so that the time of the layers' `on_spawn` counts, too.
+    # Started here, so that the time of the layers' `on_spawn` counts, too.
     timer = _arm(step, child.ctx)
     outcome: Outcome = "failure"
     result: StepValue = None
@@ -40,9 +40,9 @@ async def run_spawn(
     try:
         await child.begin(items)
         output = await run(inner, step.child, value, child.ctx)
-        # A child that ran out of time may have finished all the same: too late is too late.
+        # A child may have finished after its time ran out: it still counts as too late.
         child.ctx.check_abort()
-        # Before the merge: an output that is refused must leave nothing in the parent's layers.
+        # Before the merge: a rejected output must leave nothing in the parent's layers.
         output = await _result_of(inner, step, output, child.ctx)
         result, merged = await child.merge_into_parent(output)
         outcome = "success"
@@ -58,7 +58,7 @@ async def run_spawn(
 
 
 def _arm(step: SpawnStep, child: RunningExecution) -> asyncio.TimerHandle | None:
-    """Abort the child when its time is up."""
+    """Schedule an abort of the child at its time limit."""
     if step.timeout_ms is None:
         return None
     error = NoeticError(
@@ -75,7 +75,7 @@ def _arm(step: SpawnStep, child: RunningExecution) -> asyncio.TimerHandle | None
 
 
 async def _items_in(step: SpawnStep, value: StepValue, ctx: RunningExecution) -> tuple[Mapping[str, Any], ...]:
-    """Return the items a child starts with, by the strategies that choose or make them."""
+    """Return a child's initial items, chosen or created by the input strategies."""
     match step.context_in:
         case records.SubsetContext(select=select):
             made = select(tuple(ctx.item_log), ctx.state)
@@ -100,7 +100,7 @@ async def _result_of(engine: Engine, step: SpawnStep, output: StepValue, child: 
             except ValueError as exc:
                 problem: Exception = exc
                 if isinstance(output, str):
-                    # A model answers in text: what fits, or does not fit somewhere, is the JSON that it wrote.
+                    # A model answers in text, so its JSON is parsed and checked.
                     try:
                         value = json.loads(output)
                         return schema.check(value)
@@ -116,7 +116,7 @@ async def _result_of(engine: Engine, step: SpawnStep, output: StepValue, child: 
 
 
 def _writer(engine: Engine, step: SpawnStep, wanted: records.SummaryResult) -> str | None:
-    """Return the model that writes the summary: the one that is named, or one of a step nearby, or the only one there is."""
+    """Return the model for the summary: the named one, that of a nearby step, or the only one."""
     if wanted.model is not None:
         return wanted.model if engine.has_model(wanted.model) else None
     named = (inner.model for within in (step.child, engine.config.step) for inner in records.llm_steps(within))
@@ -124,7 +124,7 @@ def _writer(engine: Engine, step: SpawnStep, wanted: records.SummaryResult) -> s
     if found is not None or engine.models is None:
         return found
     if not isinstance(engine.models, Mapping):
-        return "summary"  # a single client answers every name
+        return "summary"  # a single client serves every model name
     return next(iter(engine.models)) if len(engine.models) == 1 else None
 
 
@@ -143,7 +143,7 @@ async def _summary(
             child_output=output,
             retries_exhausted=False,
         )
-    # The child's log ends with the child, so the prompt never shows in the parent's conversation.
+    # The child's log ends with the child, so the prompt never appears in the parent's conversation.
     child.item_log.append(input_message(wanted.prompt, ids=engine.ids))
     request = ModelRequest(model, child.item_log.items, purpose="summary", thread_id=child.thread_id)
     try:
@@ -152,7 +152,7 @@ async def _summary(
         if not text:
             raise NoeticError("llm_failed", f"Model {model!r} wrote no summary", model=model)
     except (NoeticError, NoeticConfigError) as exc:
-        # These end more than the summary: wrapped, they would be taken for a failure that one can go on after.
+        # These end more than the summary: wrapped, they would look like a failure that can be handled.
         if isinstance(exc, NoeticError) and exc.kind in ("cancelled", "budget_exceeded"):
             raise
         raise NoeticError(
@@ -169,7 +169,7 @@ async def _summary(
 def start_step(
     engine: Engine, step: Step, value: StepValue, ctx: RunningExecution, run: StepRunner, drop: Iterable[str] = ()
 ) -> Handle:
-    """Start a step in a child execution with a log of its own, as a spawn does; returns at once."""
+    """Start a step in a child execution with its own log, as a spawn does; returns at once."""
     dropped = () if isinstance(drop, str) or not isinstance(drop, Iterable) else tuple(drop)
     if (not dropped and drop != () and drop != []) or not all(isinstance(name, str) and name for name in dropped):
         hint = 'Pass drop=("steering",).'
@@ -177,7 +177,7 @@ def start_step(
     started = started_by(engine, ctx)
     log = ItemLog(registry=ctx.item_log.registry, tokenizer=ctx.item_log.tokenizer)
     child = Child(engine, engine.with_layers(step, None, dropped), ctx, step.id, "start", log)
-    # Steps of one name that run side by side must not take each other's place in the record.
+    # Parallel steps with the same id must not overwrite each other's record.
     child.ctx.base_frames += (f"[{started.number(child.ctx.place)}]",)
     handle = Handle(engine.ids.new("handle"), step.id, child.ctx)
     started.handles[handle.id] = handle
@@ -195,7 +195,7 @@ async def _run(started: Started, handle: Handle, child: Child, step: Step, value
         async with started.merging:
             if handle.over:
                 outcome = "aborted"
-                return  # left behind: its parent may be closed, and must not be merged into any more
+                return  # abandoned: its parent may be closed, and must not be merged into any more
             result, merged = await child.merge_into_parent(output)
         outcome = "success"
         handle.succeed(result)

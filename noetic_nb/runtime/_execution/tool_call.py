@@ -1,6 +1,6 @@
-"""One tool call, whichever path leads to it: find, check, steer, run, check, record.
+"""One tool call, from any caller: find, check, steer, run, check, record.
 
-The model reads what became of its call: the result, an error in plain words, or what the rules decided.
+The model reads the outcome of its call: the result, an error in plain words, or the decision of the rules.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _ONE_THREAD: Final = re.compile(
     r"event loop|(?:in|a|main|same|different|other|another|current) thread|thread[- ](?:local|safe|bound)|_thread\._local",
     re.I,
 )
-"""What errors say of an object that belongs to one thread."""
+"""Error texts about objects that are bound to one thread."""
 MAY_HAVE_RUN: Final = "Error: cancelled; may have run"
 INLINE_HINT: Final = (
     "This tool ran in a worker thread. Make it with nn.tool(..., inline=True) to run it on the event loop's thread."
@@ -68,16 +68,16 @@ class CallEnd(NamedTuple):
 
     status: Status
     output: str
-    value: Any = None  # what the tool returned: the user's own
+    value: Any = None  # the tool's return value, of any type
     error: BaseException | None = None
     decision: SteeringDecision | None = None
 
 
 class ToolCallContext:
-    """The execution as a tool sees it: everything of the `Context`, to read and to set, and which call this is.
+    """The execution as a tool sees it: all attributes of the `Context`, to read and to set, plus the id of this call.
 
-    `call_id` is the model's. `idempotency_key` is the same when the call is made again after a crash: pass it on with any effect
-    that must not happen twice.
+    `call_id` is the model's. `idempotency_key` is the same when the call is repeated after a crash: pass it on with any
+    effect that must not happen twice.
     """
 
     __slots__ = ("_ctx", "call_id", "idempotency_key")
@@ -85,7 +85,7 @@ class ToolCallContext:
     def __init__(self, ctx: RunningExecution, call_id: str, number: int | None) -> None:
         self._ctx = ctx
         self.call_id = call_id
-        # A child that is begun again has another id; its place is the same.
+        # A restarted child has another id, but its place is the same.
         self.idempotency_key = f"{ctx.id}:{call_id}" if number is None else f"{ctx.root.id}:{ctx.place}:{number}"
 
     def __getattr__(self, name: str) -> Any:
@@ -102,13 +102,13 @@ class ToolCallContext:
 
 
 def own_context(ctx: Context | ToolCallContext) -> RunningExecution:
-    """Return the execution itself, which steps are run in and told apart by."""
-    # The harness makes no other context.
+    """Return the execution itself, in which steps run and by which they are identified."""
+    # The harness creates no other context.
     return ctx._ctx if isinstance(ctx, ToolCallContext) else cast(RunningExecution, ctx)
 
 
 def _numbered(ctx: RunningExecution, again: BegunCall | None) -> int | None:
-    """Return which call of its step this is, the same for one that is made once more; None while steps are not watched."""
+    """Return the number of this call in its step, the same for a repeated call; None while steps are not observed."""
     if ctx.record is None:
         return None
     if again is not None:
@@ -122,7 +122,7 @@ def _numbered(ctx: RunningExecution, again: BegunCall | None) -> int | None:
 
 
 def denial_text(decision: SteeringDecision) -> str:
-    """Return the text for the model about a decision against its call: a structured error."""
+    """Return the text that tells the model about a decision against its call: a structured error."""
     error: dict[str, Any] = {
         "kind": "steering_denied",
         "action": str(decision.action),
@@ -143,7 +143,7 @@ async def call_tool(
     arguments: str | Mapping[str, Any],
     call_id: str,
 ) -> CallEnd:
-    """Carry out one call, or say why not; `hook_ctx` is made here where it is not given and a layer has a hook."""
+    """Carry out one call, or return why not; `hook_ctx` is created here if it is needed and not given."""
     ctx.tool_calls += 1
     if tool is None:
         end = CallEnd("unknown", f"Error: unknown tool '{name}'")
@@ -153,18 +153,18 @@ async def call_tool(
     try:
         given = tool.read(arguments)
         raw = frozen_or_none(given)
-        # Once: whatever is judged, recorded and run from here on comes of this.
+        # Bound once: rules, the record and the tool all use these values.
         values, args = tool.bind(given)
     except NoeticError as exc:
         end = CallEnd("invalid_args", f"Error: {exc.what}", error=exc)
         record_call(engine, ctx, _place(ctx, tool.name, {}, call_id), None, raw, end, 0.0)
         return end
-    # Before any rule is evaluated: of calls that are decided on at the same time, the later ones see the earlier.
+    # Before any rule is evaluated: of calls decided at the same time, the later ones see the earlier.
     place = _place(ctx, tool.name, args, call_id)
     if hook_ctx is None and engine.stack.hooks:
         hook_ctx = engine.hook_context(ctx)
     again = None
-    if ctx.record is not None and tool.wants_context:  # which is how it gets its idempotency key
+    if ctx.record is not None and tool.wants_context:  # such a tool gets an idempotency key
         again = ctx.record.begun_before(ctx.place, tool.name, args)
         place.resumes = None if again is None else again.place
     worker = ON_THE_SPOT if tool.inline or tool.wants_context or not leaves_loop() else ctx.tree.worker
@@ -199,11 +199,11 @@ async def call_tool(
     try:
         number = _numbered(ctx, again) if tool.wants_context else None
         if ctx.record is not None and "before_tool_call" in engine.stack.hooks:
-            # Written first: were the process killed now, the call would count when the turn is resumed.
+            # Written first: if the process is killed now, the call counts when the turn is resumed.
             await ctx.record.call_begins(ctx.place, number, place, again)
             ctx.check_abort()
         end = await _run(engine, tool, values, ctx, call_id, number, worker)
-    except BaseException as exc:  # it may have had its effect, so it keeps its place
+    except BaseException as exc:  # it may have taken effect, so it keeps its place
         record_call(engine, ctx, place, args, raw, _broken_off(ctx, exc), engine.clock.monotonic_ms() - start)
         raise
     finally:
@@ -252,7 +252,7 @@ async def steer_call(
     needs_approval: bool,
     provenance: Callable[[], Provenance] | None = None,
 ) -> CallEnd | None:
-    """Return how a call with these `values`, by now the JSON data `now()`, ended if it must not be made; None if it may."""
+    """Return the end of a call that must not be made, else None; `now()` returns the current JSON form of `values`."""
     decision, name = None, place.call.name
     if hook_ctx is not None and "before_tool_call" in engine.stack.hooks:
         decision = await engine.stack.before_tool_call(
@@ -284,7 +284,7 @@ async def steer_call(
 def _is_same(now: Callable[[], Any], args: Mapping[str, Any]) -> bool:
     try:
         return bool(now() == args)
-    except Exception:  # such as a value that has no JSON form any more
+    except Exception:  # such as a value that no longer has a JSON form
         return False
 
 
@@ -337,21 +337,21 @@ async def _run(
 
 
 def _warn_of_failure(ctx: RunningExecution, name: str, error: BaseException) -> None:
-    """Tell the tool's author, as the model has been told: in the reply, and with the traceback in the log."""
-    # A guarded tool that is refused is as it should be; a layer's state has been reported as the layer's.
+    """Tell the tool's author of an error that the model was told of: in the reply, and in the log with the traceback."""
+    # A denied call inside the tool is intended, and a layer's state error was reported as the layer's.
     if isinstance(error, StateNotCopied) or (isinstance(error, NoeticError) and error.kind == "steering_denied"):
         return
     place = _place_of(error)
     text = str(error) if isinstance(error, NoeticError) else typed_text(error)
     ctx.warn("tool_failed", redact_text(f"Tool {name!r} failed{place}: {text.rstrip('.')}."))
-    if place:  # what this library says of a result says enough
+    if place:  # without a place it is this library's own message, which needs no traceback
         _LOG.warning(
             "Tool %r failed; the error was returned to the model, and the turn continued.", name, exc_info=error
         )
 
 
 def _place_of(error: BaseException) -> str:
-    """Return where the tool's own code raised: the innermost line outside of installed packages and of this library."""
+    """Return where the tool's own code raised: the innermost line outside installed packages and this library."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not any(part in frame.filename for part in _NOT_THE_AUTHORS):
             return f" in {frame.name}, line {frame.lineno} of {os.path.basename(frame.filename)}"
@@ -374,7 +374,7 @@ def record_call(
     end: CallEnd,
     duration_ms: float,
 ) -> None:
-    """Note how a call ended, in the history of the tree and in the run."""
+    """Record how a call ended, in the history of the tree and in the run."""
     ctx.tree.calls.settle(place, end.status, end.output)
     if engine.sink is None:
         return
@@ -383,7 +383,7 @@ def record_call(
         engine.clock.now_ms(),
         place.call.name,
         place.call.call_id,
-        frozen_data(args),  # now, as a tool may go on to change what it was given
+        frozen_data(args),  # frozen now, as a tool may modify its arguments later
         end.output,
         duration_ms,
         end.status,

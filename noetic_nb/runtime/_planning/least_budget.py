@@ -1,8 +1,8 @@
-"""The items that were not sent with a call, the reasons, and the smallest budget that would have admitted each.
+"""The items that a call did not send, the reasons, and the smallest budget that would have admitted each.
 
-Found by planning the call again: no rule of the planner is repeated here. More room does not always send more: layers take
-their share first, and a larger item that now fits may push out what stood behind it. So budgets are tried one by one
-where that is possible, upwards from the recorded one.
+Found by planning the call again, so no rule of the planner is repeated here. More room does not always send more:
+layers take their share first, and a larger item that now fits may displace items behind it. So budgets are tried one by
+one where possible, upwards from the recorded one.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from noetic_nb.runtime._planning.make_plan import split_history
 from noetic_nb.runtime._planning.plan_inputs import PlanInputs, all_items
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 
-# So many budgets are tried one by one, at about 0.1 ms each; beyond, by halves.
+# Number of budgets tried one by one, at about 0.1 ms each; longer ranges are bisected.
 MOST_TRIED: Final = 2_048
 
 
 class AbsentItem(NamedTuple):
-    """An item that a request does not have, or has in spite of the budget (``forced``)."""
+    """An item that a request does not contain, or contains despite the budget (``forced``)."""
 
     origin: str
     """``history``, or ``layer:<id>``."""
     position: int
-    """Its place in the log, or among all that the layer offered."""
+    """Its index in the log, or in the layer's offer."""
     tokens: int
-    """Of the whole item where it is history, of its text where a layer offered it; of a text that was cut, of its rest."""
+    """Tokens of the whole item (history), of its text (a layer's offer), or of the removed rest (a truncated text)."""
     reason: str
     item: Item
     before: int | None = None
-    """Of a layer's offer: how many items of layers were sent before it."""
+    """For a layer's offer: the number of layer items sent before it."""
 
 
 class LeastBudget(NamedTuple):
-    """The smallest change, as `PlanInputs.replan` takes it, that would have admitted an item."""
+    """The smallest change that would have admitted an item, in the terms of `PlanInputs.replan`."""
 
     total: int | None = None
-    """Tokens of the whole request with its answer, where that is to be raised."""
+    """Tokens of the whole request with its answer, if that has to be raised."""
     window: int | None = None
-    """Items of history, where the window is to be raised."""
+    """Items of history, if the window has to be raised."""
     layer_id: str | None = None
     maximum: int | None = None
-    """The most tokens of the layer `layer_id`, where that is to be raised."""
+    """Maximum tokens of the layer `layer_id`, if that has to be raised."""
     minimum: float = 0.0
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The change, as keywords."""
+        """The change as keyword arguments."""
         found: dict[str, Any] = {}
         if self.total is not None:
             found["total"] = self.total
@@ -63,7 +63,7 @@ class LeastBudget(NamedTuple):
 
 
 def absent_items(inputs: PlanInputs, plan: TurnPlan) -> tuple[AbsentItem, ...]:
-    """Return the items that a plan of a call leaves out: offers of layers, then history in its order."""
+    """Return the items that a plan leaves out: offers of layers, then history in its order."""
     tokenizer = inputs.tokenizer
     offered = [
         AbsentItem(
@@ -80,7 +80,7 @@ def absent_items(inputs: PlanInputs, plan: TurnPlan) -> tuple[AbsentItem, ...]:
     reasons |= {fate.position: "forced" for fate in plan.fates if (fate.origin, fate.reason) == ("history", "forced")}
     chosen: dict[int, str] = {}
     if plan.hidden:
-        # Long stretches have no reasons of their own: what layers did choose of them was left out for its size.
+        # Long stretches have no individual reasons: items in them that layers selected were left out for their size.
         _, history = split_history(inputs.log, inputs.projected)
         window = plan.policy.window_size if plan.policy.overflow == "sliding_window" else None
         floor = max(0, len(history) - window) if window else 0
@@ -95,7 +95,7 @@ def absent_items(inputs: PlanInputs, plan: TurnPlan) -> tuple[AbsentItem, ...]:
 
 
 def least_budget(inputs: PlanInputs, absent: AbsentItem) -> LeastBudget | None:
-    """Return the smallest budget, window or maximum of a layer that would have admitted an item, or None if none would."""
+    """Return the smallest budget, window or layer maximum that would have admitted an item, or None if none would."""
     if absent.origin == "history":
         return _Search(inputs, _HistoryItem(inputs, absent.position)).of_history()
     layer_id = absent.origin.removeprefix("layer:")
@@ -103,7 +103,7 @@ def least_budget(inputs: PlanInputs, absent: AbsentItem) -> LeastBudget | None:
 
 
 class _HistoryItem:
-    """A log item: with which budgets it is sent, and how much room there must be for it."""
+    """A log item: which budgets send it, and how much room it needs."""
 
     def __init__(self, inputs: PlanInputs, position: int) -> None:
         self.inputs, self.position = inputs, position
@@ -117,7 +117,7 @@ class _HistoryItem:
 
     @property
     def first(self) -> int:
-        """Where the history must begin: with the item, or with the call that it answers."""
+        """The required first item of the history: the item itself, or the call that it answers."""
         assert self.at is not None
         if self.item["type"] != "function_call_output":
             return self.at
@@ -138,7 +138,7 @@ class _HistoryItem:
 
 
 class _OfferedItem:
-    """An item that a layer offered: the budgets with which it is sent."""
+    """An item that a layer offered: which budgets send it."""
 
     def __init__(self, inputs: PlanInputs, layer_id: str, absent: AbsentItem) -> None:
         entries = (*inputs.offers, *([] if inputs.summary is None else [inputs.summary]))
@@ -148,7 +148,7 @@ class _OfferedItem:
         self.item = all_items(entry)[absent.position]
 
     def is_sent(self, **changes: Any) -> bool:
-        # Most budgets leave too little to the layer itself: that is seen without a plan.
+        # Most budgets leave too little for the layer itself, which is known without a plan.
         held = self.inputs.held(self.layer_id, **changes)
         if held is not None and not self._is_among(held.items):
             return False
@@ -158,7 +158,7 @@ class _OfferedItem:
     def _is_among(self, sent: Sequence[Item]) -> bool:
         if self.text is None:
             return any(item is self.item for item in sent)
-        # A text is sent once any of it is, and wholly where it was its allocation that cut it.
+        # A text counts as sent if any of it is, or, if its allocation cut it, only if all of it is.
         return bool(sent) and (self.reason == "over_budget" or item_text(sent[0]) == self.text)
 
     def needed(self) -> int:
@@ -172,7 +172,7 @@ class _Search:
     def __init__(self, inputs: PlanInputs, wanted: _HistoryItem | _OfferedItem) -> None:
         self.inputs, self.wanted = inputs, wanted
         head, _ = split_history(inputs.log, inputs.projected)
-        # What every request has: no smaller total can admit anything.
+        # The fixed part of every request: no smaller total can admit anything.
         self.fixed = inputs.system_tokens + inputs.tool_tokens + inputs.policy.response_reserve + _tokens(head, inputs)
         entries = (*inputs.offers, *([] if inputs.summary is None else [inputs.summary]))
         self.offered = sum(
@@ -208,8 +208,8 @@ class _Search:
         total = self._total(wanted.needed())
         if total is not None or high == math.inf:
             return None if total is None else LeastBudget(total=total)
-        # Neither is enough, or with more in total another item of the layer takes its place: the maximum that would be
-        # with any total, and then the total.
+        # One change is not enough, or with a larger total another item of the layer takes its place: find the maximum
+        # that works with any total, and then the total.
         plenty = 1_000 * math.ceil(self.fixed + wanted.needed() + self.offered + 1)
         maximum = self._smallest(
             lambda number: self.wanted.is_sent(total=plenty, budgets={layer_id: (low, number)}),
@@ -226,7 +226,7 @@ class _Search:
         if now == math.inf:
             return None
         first = max(math.floor(now) + 1, math.ceil(self.fixed + needed))
-        # With room for everything that was offered all is sent; a layer's allocation may need more than that.
+        # Room for all offers sends everything, except that a layer's allocation may need more.
         last = first + math.ceil(self.offered) + 1
         while not self.wanted.is_sent(total=last, **changed):
             if last > 1_000 * (first + self.offered + 1):
@@ -236,7 +236,7 @@ class _Search:
 
     @staticmethod
     def _smallest(admits: Callable[[int], bool], first: int, last: int) -> int | None:
-        """Return the smallest number that admits; of a long range one that does while the number before it does not."""
+        """Return the smallest number that admits; in a long range, one that admits while the number before it does not."""
         if last - first <= MOST_TRIED:
             return next((number for number in range(first, last + 1) if admits(number)), None)
         if not admits(last):

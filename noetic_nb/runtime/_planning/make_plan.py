@@ -1,7 +1,7 @@
 """Plan a model call: the sent items in order, and the items left out.
 
-Pure: the harness executes a plan, `preview` shows one, and what-if questions call it again with other numbers. There is no
-second implementation of any of this.
+Pure functions: the harness executes a plan, `preview` shows one, and what-if questions call it with other numbers. This
+is the only implementation.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from noetic_nb.runtime._planning.turn_plan import SentItems, TurnPlan
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 from noetic_nb.tokens import system_tokens as tokens_of_system
 
-# Neighbours that layers left out are named one by one up to here, as views show them; beyond, a turn of a long
-# conversation would write down most of it again.
+# Up to this number, adjacent items left out by layers are listed one by one, as views show them; beyond it, each turn
+# of a long conversation would record most of it again.
 MAX_FATES: Final = 100
 
 FateReason: TypeAlias = Literal["over_budget", "outside_window", "unresolved_call", "forced", "hidden"]
@@ -44,7 +44,7 @@ def plan_turn(
     system_tokens: int | None = None,
     counted_by: Tokenizer | None = None,
 ) -> TurnPlan:
-    """Choose the items that a model call sends.
+    """Select the items that a model call sends.
 
     See docs/behaviour/runtime.md, "Planning a model call".
 
@@ -53,30 +53,30 @@ def plan_turn(
     log : ItemLog or sequence of Item
         The whole conversation.
     layers : iterable of MemoryLayer
-        Whose budgets share the total.
+        Layers whose budgets share the total.
     policy : ProjectionPolicy
-        How much may be sent, what goes first when it is too much, and in which order it is sent.
+        How much may be sent, which items are dropped first, and the order of the request.
     recalled : iterable of RecallEntry
-        What the layers offer, in slot order.
+        Offers of the layers, in slot order.
     instructions : str
         System text.
     tool_tokens : int
-        Tokens the tools' descriptions take up; they come off what is left for items.
+        Tokens of the tools' descriptions, which reduce the room for items.
     tokenizer : callable
-        From text to tokens.
+        Function from a text to its number of tokens.
     projected : sequence of Item, optional
-        What layers made of the history, instead of the log itself.
+        The history as layers changed it, used in place of the log.
     budgets : BudgetPlan, optional
-        An allocation made before with the same numbers.
+        An allocation computed earlier from the same numbers.
     system_tokens : int, optional
-        Tokens of the instructions, where they were counted before.
+        Tokens of the instructions, if already counted.
     counted_by : callable, optional
-        What counted the texts of `recalled`; they are counted again unless it is the tokenizer.
+        The tokenizer that counted the texts of `recalled`; if it is another one, they are counted again.
 
     Returns
     -------
     TurnPlan
-        The request's items, tokens by origin, and the fate of every item that was left out.
+        The request's items, tokens by origin, and the fate of every item left out.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def plan_turn(
     head_tokens = sum([item_tokens(item, tokenizer) for item in head])
     left = policy.view_budget(system + tool_tokens) - head_tokens
     offers = _Offers(budgets, tokenizer, counted_by)
-    # The latest user message is always sent, so the layers share what it leaves.
+    # The latest user message is always sent, so the layers share the rest.
     must = must_send(history, tokenizer)
     left = must + offers.take(recalled, left - must)
     tail = project_tail(history, left, window=window, tokenizer=tokenizer)
@@ -149,7 +149,7 @@ def plan_turn(
 def arranged(
     head: Sequence[Item], offered: Iterable[tuple[str, Item]], history: Sequence[Item], last: Iterable[str]
 ) -> Sequence[Item]:
-    """Return items in an order that keeps most of a request's beginning: offers of `last` before the latest question."""
+    """Return items in an order that keeps requests' beginnings alike: offers of `last` come before the latest question."""
     late = frozenset(last)
     front = (*head, *[item for layer_id, item in offered if layer_id not in late])
     behind = tuple([item for layer_id, item in offered if layer_id in late])
@@ -161,7 +161,7 @@ def arranged(
 
 
 def split_history(view: Sequence[Item], projected: Sequence[Item] | None) -> tuple[Sequence[Item], Sequence[Item]]:
-    """Return the system messages, which are always sent, and the history of which the newest part is."""
+    """Return the system messages, which are always sent, and the history, whose newest part is sent."""
     items = view if projected is None else _with_question(projected, view)
     if isinstance(items, ItemView) and not items.has_system:
         return (), items
@@ -170,7 +170,7 @@ def split_history(view: Sequence[Item], projected: Sequence[Item] | None) -> tup
 
 
 def _with_question(projected: Sequence[Item], view: Sequence[Item]) -> Sequence[Item]:
-    """Return the history that layers chose, led by the latest user message where they left none."""
+    """Return the history that layers selected, preceded by the latest user message if they dropped all of those."""
     if any(item.get("role") == "user" and item["type"] == "message" for item in projected):
         return projected
     question = latest_user(view)
@@ -184,9 +184,9 @@ def _sent(history: Sequence[Item], tail: ProjectedHistory) -> Sequence[Item]:
 
 
 def _among_system(tail: ProjectedHistory, view: Sequence[Item]) -> tuple[ProjectedHistory, tuple[int, ...]]:
-    """Return a tail of a log's history by its places in the log, and the system messages before it, which are sent as well."""
+    """Return a tail of a history with positions in the log, and the preceding system messages, which are sent as well."""
     places = [at for at, item in enumerate(view) if item.get("role") != "system"]
-    # All of the history: what is before its first item belongs to it, too.
+    # If all of the history is sent, the part before its first item belongs to it, too.
     start = (places[tail.start] if tail.start < len(places) else len(view)) if tail.start else 0
     floor = places[tail.floor] if tail.floor else 0
     fates = tuple([structs.replace(fate, position=places[fate.position]) for fate in tail.fates])
@@ -195,7 +195,7 @@ def _among_system(tail: ProjectedHistory, view: Sequence[Item]) -> tuple[Project
 
 
 def _reasons_of(history: Sequence[Item], tail: ProjectedHistory) -> dict[int, FateReason]:
-    """Return why items that layers did choose are not sent, by their identity; the latest user message is named, too."""
+    """Return why items that layers selected are not sent, by identity; includes a forced latest user message."""
     reasons: dict[int, FateReason] = {}
     for at in (*range(tail.start), *sorted(tail.dropped)):
         outside: FateReason = "outside_window" if at < tail.floor else "over_budget"
@@ -208,7 +208,7 @@ def _reasons_of(history: Sequence[Item], tail: ProjectedHistory) -> dict[int, Fa
 def _hidden(
     view: Sequence[Item], sent: Sequence[Item], tokenizer: Tokenizer, reasons: Mapping[int, FateReason]
 ) -> tuple[list[ItemFate], tuple[tuple[int, int, int], ...]]:
-    """Return the log items that a layer, or the budget after it, kept from being sent: fates, and long stretches as a whole."""
+    """Return the log items that a layer, or the budget after it, left out: fates, and long stretches as a whole."""
     if isinstance(view, ItemView):
         places = view.places_of(sent)
     else:
@@ -233,7 +233,7 @@ def _hidden(
 
 
 class _Offers:
-    """The offers of layers that are taken, and the usage of each layer."""
+    """The accepted offers of layers, and the usage of each layer."""
 
     def __init__(self, budgets: BudgetPlan, tokenizer: Tokenizer, counted_by: Tokenizer | None) -> None:
         self.items: list[tuple[str, Item]] = []
@@ -244,20 +244,20 @@ class _Offers:
         self._budgets = budgets
         self.tokenizer = tokenizer
         self._is_counted = counted_by is tokenizer
-        # Of each layer the tokens and the items that were taken.
+        # Accepted tokens and items of each layer.
         self._used: dict[str, tuple[int, int]] = {}
 
     def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
-        """Take the items that fit, one by one; a smaller one behind a larger one may still fit."""
+        """Accept the items that fit, one by one; a smaller item behind a larger one may still fit."""
         tokenizer, taken, is_counted = self.tokenizer, self._used, self._is_counted
         texts, taken_items, framing = self.texts, self.items, 0
-        is_plain = not hasattr(tokenizer, "count_content")  # else a counter of its own may look at the item
+        is_plain = not hasattr(tokenizer, "count_content")  # otherwise a custom counter may inspect the item
         for entry in recalled:
             layer_id, items, content, dropped, _, text = entry
             if text is not None:
                 texts.append(layer_id)
                 if is_plain and len(items) == 1 and not dropped and layer_id not in taken:
-                    # What most layers offer, a text that is sent as it is; one that was cut is another text.
+                    # The common case: a text that is sent unchanged. A truncated text is another string.
                     item = items[0]
                     if item["content"][0]["text"] is text and (whole := item_tokens(item, tokenizer)) <= left:
                         if not is_counted:
@@ -268,7 +268,7 @@ class _Offers:
                         left -= whole
                         continue
             origin = f"layer:{layer_id}"
-            # Where each stood among all that the layer returned; nearly always all of them are here.
+            # Indices in the layer's original offer; usually nothing was dropped.
             places: Sequence[int] = range(len(entry.items))
             if entry.dropped:
                 gone = frozenset(entry.places)
@@ -301,7 +301,7 @@ class _Offers:
         self.unsent.append(UnsentOffer(layer_id, place, len(self.items), reason, item))
 
     def _note_cut(self, entry: RecallEntry, text: str) -> None:
-        """Note the rest of a layer's text, which its budget had no room for."""
+        """Note the part of a layer's text that its budget had no room for."""
         item = entry.items[0]
         kept = item["content"][0]["text"]
         if kept is text or len(kept) == len(text):

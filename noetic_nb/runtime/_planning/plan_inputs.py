@@ -1,7 +1,7 @@
 """The inputs of a planned call, so that it can be planned again with other numbers.
 
-The plan itself is always made by `allocate_budgets` and `plan_turn`. What layers offered is what was recorded: where the
-allocation of a layer changes, its offer is held to the new one as recall does it, and the layer is not asked again.
+`allocate_budgets` and `plan_turn` always make the plan. The offers of layers are the recorded ones: if a layer's
+allocation changes, its offer is limited to the new one as recall does it, without asking the layer again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from noetic_nb.tokens import Tokenizer
 
 
 class _Recorded:
-    """Stands for a number that stays as it was recorded; None would be one for a window."""
+    """Marks a number that keeps its recorded value, because None is a valid window."""
 
     def __repr__(self) -> str:
         return "as recorded"
@@ -40,7 +40,7 @@ _Limits: TypeAlias = tuple[tuple[str, float, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """The inputs of `plan_turn` for one recorded call; `summary` stands for history that is left out."""
+    """The inputs of `plan_turn` for one recorded call; `summary` replaces history that is left out."""
 
     log: ItemView
     limits: _Limits
@@ -65,27 +65,27 @@ class PlanInputs:
         window: int | _Recorded | None = RECORDED,
         order: Order | None = None,
     ) -> TurnPlan:
-        """Plan the call again; arguments that are not given stay as they were.
+        """Plan the call again; omitted arguments keep their recorded values.
 
         See docs/behaviour/runtime.md, "Planning a call again".
 
         Parameters
         ----------
         budgets : mapping, optional
-            By layer id, what `MemoryLayer` takes as its budget, or a pair of the least and the most tokens.
+            By layer id, a budget as for `MemoryLayer`, or a pair of the minimum and the maximum tokens.
         total, reserve : float, optional
             Tokens of the whole request with its answer, and of the answer alone.
         overflow : {"truncate", "sliding_window", "summarize"}, optional
-            What happens to what does not fit. A summary is sent only where one was recorded.
+            How to handle items that do not fit. A summary is sent only if one was recorded.
         window : int or None, optional
-            Items that the policy keeps; None is no window.
+            Number of items that the policy keeps; None means no window.
         order : {"slot", "cache"}, optional
-            Where layers stand; the same items are sent.
+            Position of the layers' items; the same items are sent.
 
         Returns
         -------
         TurnPlan
-            As `plan_turn` makes it. With nothing given, the plan that was recorded.
+            A plan as from `plan_turn`. Without arguments, the recorded plan.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class PlanInputs:
     def held(
         self, layer_id: str, *, budgets: Mapping[str, Any] | None = None, total: float | None = None
     ) -> RecallEntry | None:
-        """Return the part of a layer's offer that these budgets admit; None for a summary, and if nothing was offered."""
+        """Return the part of a layer's offer that these budgets admit; None for a summary, or if nothing was offered."""
         limits = self._limits({} if budgets is None else budgets)
         policy = self._policy(total, None, None, RECORDED, None)
         entry = next((entry for entry in self.offers if entry.layer_id == layer_id), None)
@@ -160,7 +160,7 @@ class PlanInputs:
         if overflow is not None:
             changed["overflow"] = overflow
             if overflow == "truncate" and isinstance(window, _Recorded):
-                changed["window_size"] = None  # which has no meaning there
+                changed["window_size"] = None  # it has no meaning there
         if not isinstance(window, _Recorded):
             changed["window_size"] = window
         if order is not None:
@@ -168,7 +168,7 @@ class PlanInputs:
         return _changed(policy, changed) if changed else policy
 
     def _held(self, entry: RecallEntry, split: BudgetPlan) -> RecallEntry:
-        """Hold an offer to a layer's allocation, where it is another than the recorded one."""
+        """Limit an offer to a layer's allocation if that differs from the recorded one."""
         given = next((share.allocated for share in split.allocations if share.layer_id == entry.layer_id), math.inf)
         if given == self.allocated.get(entry.layer_id, math.inf):
             return entry
@@ -206,7 +206,7 @@ def _changed(policy: ProjectionPolicy, changes: Mapping[str, Any]) -> Projection
     return ProjectionPolicy(**{**policy.model_dump(), **changes})
 
 
-# A search, and a handle that is dragged, plan some hundred calls with the same numbers.
+# A search, or a handle that is dragged, plans some hundred calls with the same numbers.
 @lru_cache(maxsize=256)
 def _with_tokens(policy: ProjectionPolicy, total: float | None, reserve: float | None) -> ProjectionPolicy:
     numbers = {"token_budget": total, "response_reserve": reserve}
@@ -235,7 +235,7 @@ def _range(given: Any, layer_id: str) -> tuple[float, float]:
 
 
 def all_items(entry: RecallEntry) -> list[Item]:
-    """Return all that a layer offered, in its order."""
+    """Return all items that a layer offered, in its order."""
     dropped, kept = dict(zip(entry.places, entry.dropped, strict=True)), iter(entry.items)
     return [dropped[at] if at in dropped else next(kept) for at in range(len(entry.items) + len(dropped))]
 
@@ -246,7 +246,7 @@ def _with_text(item: Item, text: str) -> Item:
 
 
 def plan_inputs(view: ViewAssembled, prepared: RequestPrepared, log: ItemView, tokenizer: Tokenizer) -> PlanInputs:
-    """Return the inputs of the plan of a recorded call, from its view, the last `prepared` event, and the log at that moment."""
+    """Return the inputs of a recorded call's plan, from its view, the last `prepared` event, and the log at that moment."""
     layers = {layer_id for layer_id, _, _ in prepared.limits}
     offers = _recorded_offers(view)
     policy = ProjectionPolicy(
@@ -273,7 +273,7 @@ def plan_inputs(view: ViewAssembled, prepared: RequestPrepared, log: ItemView, t
 
 
 def _recorded_offers(view: ViewAssembled) -> list[RecallEntry]:
-    """Return the offers of layers, in their order: sent items, and unsent ones in their places."""
+    """Return the offers of layers in their original order, with sent and unsent items in their places."""
     sent: dict[str, list[Item]] = {}
     left: dict[str, list[UnsentOffer]] = {}
     unsent = list(view.unsent)
@@ -312,7 +312,7 @@ def _text_of(item: Item) -> str:
 
 
 class ItemChange(NamedTuple):
-    """An item, or the part of a text, that only one of two plans sends: its place in the log or offer, and the `reason`."""
+    """An item, or part of a text, that only one of two plans sends: its index in the log or offer, and the `reason`."""
 
     origin: str
     position: int
@@ -329,7 +329,7 @@ class PlanDifference(NamedTuple):
 
 
 def plan_difference(inputs: PlanInputs, before: TurnPlan, after: TurnPlan) -> PlanDifference:
-    """Return the changes from one plan of a call to another."""
+    """Return the differences between two plans of a call."""
     return PlanDifference(_only(inputs, after, before), _only(inputs, before, after))
 
 
@@ -347,7 +347,7 @@ def _only(inputs: PlanInputs, without: TurnPlan, has: TurnPlan) -> tuple[ItemCha
         for place, (tokens, reason, item) in gone.items()
         if tokens > spared[place]
     ]
-    # Before both windows nothing is sent but system messages, by either.
+    # Before both windows, both plans send only system messages.
     first = min(without.window[0], has.window[0])
     reasons, others = without.left_out(first), has.left_out(first)
     log = inputs.log

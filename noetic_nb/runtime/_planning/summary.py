@@ -1,8 +1,8 @@
-"""Replace items that do not fit by a summary, where the policy wants one.
+"""Replace items that do not fit by a summary if the policy requires one.
 
-The summary's room is set aside first, so that every item is either sent or covered by the summary. A summary reaches a little
-further than it must and is used until the history has grown past it; the next one is made from it and what came since. Where
-it cannot be made, the view is truncated and the reason reported.
+Room for the summary is reserved first, so that every item is either sent or covered by it. A summary covers a little
+more than necessary and is used until the history has outgrown it; the next one is made from it and the items since. If
+no summary can be made, the view is truncated and the reason reported.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _REQUEST: Final = (
     "Summarise the conversation above for an assistant that will go on with it and no longer sees it. Keep names, "
     "numbers, decisions and open questions. Answer with the summary only."
 )
-# A summary may take this share of what is left for items; more would push out the history it stands beside.
+# The share of the room for items that a summary may take; more would displace the history that it complements.
 SUMMARY_SHARE: Final = 0.25
-# It covers this share of what is still sent as well, so that not every turn needs a new one.
+# The share of the still sent items that it also covers, so that not every turn needs a new one.
 AHEAD_SHARE: Final = 0.25
 
 
@@ -40,11 +40,11 @@ async def summarised(
     plan: TurnPlan,
     replan: Callable[[tuple[RecallEntry, ...]], TurnPlan],
 ) -> TurnPlan:
-    """Return a plan with a summary of the history that `plan` leaves out, made again by `replan`; else `plan` itself."""
+    """Return a plan with a summary of the history that `plan` leaves out, made by `replan`; otherwise `plan` itself."""
     limit = int(policy.view_budget(plan.system + plan.tools) * SUMMARY_SHARE)
     kept = policy.window_size or 0
     last = max(0, len(ctx.item_log) - kept)
-    # A text as long as a summary may be: what it takes up decides what has to be covered.
+    # A text of the maximum length: the room it takes decides which items have to be covered.
     room = _entry(engine, "word " * limit, limit)
     if room is None:
         return plan
@@ -69,18 +69,18 @@ def _entry(engine: Engine, text: str, limit: int) -> RecallEntry | None:
 async def _text(
     engine: Engine, ctx: RunningExecution, policy: ProjectionPolicy, model: str, stop: int, ahead: int
 ) -> str:
-    """Return a summary that covers at least the first `stop` items, or empty if it cannot be made."""
+    """Return a summary that covers at least the first `stop` items, or an empty text if it cannot be made."""
     cache = engine.summaries.setdefault(ctx.thread_id, {})
     covered = max(cache, default=0)
     if covered >= stop:
         return cache[covered]
     try:
-        # As much at a time as a request of this policy holds: a first summary may have a long history to read.
+        # In chunks that fit a request of this policy: a first summary may have a long history to read.
         while covered < ahead:
             end = _chunk_end(ctx, covered, ahead, policy.view_budget(0))
             written = await _written(engine, ctx, model, cache.get(covered, ""), tuple(ctx.item_log[covered:end]))
             _report(engine, ctx, written, end)
-            cache.clear()  # a shorter one is never wanted again
+            cache.clear()  # a shorter one is never needed again
             cache[end], covered = written, end
     except Exception as exc:
         ctx.report_problem("summary_failed", SUMMARY_ORIGIN, "project_history", exc)
@@ -90,7 +90,7 @@ async def _text(
 
 
 def _report(engine: Engine, ctx: RunningExecution, text: str, end: int) -> None:
-    """Emit the compaction: from now on a summary stands for the first `end` items."""
+    """Emit the compaction: from now on a summary replaces the first `end` items."""
     if engine.sink is not None:
         item = input_message(text, "developer", ids=engine.ids)
         before = sum(map(ctx.item_log.items.token_count, range(end)))

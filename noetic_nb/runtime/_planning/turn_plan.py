@@ -1,8 +1,7 @@
 """A planned model call as a record: the sent items, the origin of every token, and the reason for each item left out.
 
-A history that layers projected stands in it as stretches of the log and new items.
-
-`noetic_nb.runtime._planning.make_plan` makes them.
+A history that layers changed is stored as stretches of the log and new items. Plans are made by
+`noetic_nb.runtime._planning.make_plan`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_
 
 
 class SentItems(ItemSequence):
-    """The items of one request: stretches of the log and items between them. Nothing is copied of a long history."""
+    """The items of one request: stretches of the log and items between them, without copying a long history."""
 
     def __init__(self, *parts: Sequence[Item]) -> None:
         self._parts = parts
@@ -42,7 +41,7 @@ class SentItems(ItemSequence):
             return tuple(self)[index]
         if index < 0:
             last = self._parts[-1]
-            if index >= -len(last):  # what most look at first: what was said last
+            if index >= -len(last):  # the newest items are read most
                 return last[index]
             index += len(self)
         position = index
@@ -55,16 +54,16 @@ class SentItems(ItemSequence):
     @property
     def tokens(self) -> int:
         """Tokens of all items by the default count; from running sums for a view of a log."""
-        # By its very type: an abstract class takes several times as long to see what is no instance of it.
+        # By exact type: `isinstance` with an abstract class is several times slower for non-instances.
         return sum([part.tokens if type(part) is ItemView else tokens_of(part) for part in self._parts])
 
 
 @with_card
 class TurnPlan(NamedTuple):
-    """One planned model call. All amounts in tokens.
+    """One planned model call. All amounts are in tokens.
 
-    `items` is exactly what is sent, after the instructions: system items, layers' items, history, or with
-    ``policy.order="cache"`` as `plan_turn` says. Tokens by origin add up:
+    `items` is exactly what is sent after the instructions: system items, layers' items and history, or with
+    ``policy.order="cache"`` the order described in `plan_turn`. Tokens by origin add up:
     ``total_tokens == system + tools + framing + sum(layer.used for layer in layers) + history``. `framing` is the JSON
     around the layers' texts, which no layer controls.
     """
@@ -85,20 +84,20 @@ class TurnPlan(NamedTuple):
     hidden: tuple[tuple[int, int, int], ...] = ()
     unsent: tuple[UnsentOffer, ...] = ()
     texts: tuple[str, ...] = ()
-    """Layers whose offer is one text, which may be cut."""
+    """Layers that offer a single text, which may be truncated."""
     kept: tuple[int, ...] = ()
-    """Places before the window that are sent all the same: system messages."""
+    """Positions of system messages before the window, which are sent all the same."""
     tokenizer: Tokenizer = estimate_tokens
-    """What counted."""
+    """The tokenizer that counted."""
 
     @property
     def counter(self) -> str:
-        """Name of the counter."""
+        """Name of the tokenizer."""
         return tokenizer_name(self.tokenizer)
 
     @property
     def known_error(self) -> float | None:
-        """How far a request of this counter is off reported usage on average, relative; None if nobody has measured it."""
+        """Average relative error of this tokenizer against reported usage; None if it was never measured."""
         return known_error(self.tokenizer)
 
     def _card(self) -> Card:
@@ -122,7 +121,7 @@ class TurnPlan(NamedTuple):
         return self.system + self.tools + self.framing + self.history + sum([layer.used for layer in self.layers])
 
     def sends(self, position: int) -> bool:
-        """Tell whether a log item is sent as part of the window, and not in spite of the budget."""
+        """Tell whether a log item is sent as part of the window, and not despite the budget."""
         if any(fate.position == position for fate in self.fates if fate.origin == "history"):
             return False
         if any(start <= position < stop for start, stop, _ in self.hidden):
@@ -130,9 +129,9 @@ class TurnPlan(NamedTuple):
         return position >= self.window[0] or position in self.kept
 
     def left_out(self, first: int = 0) -> dict[int, str]:
-        """Return why each log item that is not sent is not: its position and a reason of `ItemFate`.
+        """Return the position and reason (of `ItemFate`) of each log item that is not sent.
 
-        Of what lies before the window only places from `first` on are named.
+        Before the window, only positions from `first` on are included.
         """
         reasons = dict.fromkeys(range(first, min(self.floor, self.window[0])), "outside_window")
         reasons |= dict.fromkeys(range(max(first, self.floor), self.window[0]), "over_budget")
@@ -156,10 +155,10 @@ class TurnPlan(NamedTuple):
         appended: tuple[Item, ...] = (),
         duration_ms: float | None = None,
     ) -> ViewAssembled:
-        """Return the event of a run that records this plan when it is sent.
+        """Return the run event that records this plan when it is sent.
 
-        `projection` is what layers made of the history, `appended` what is sent behind it without being logged,
-        `duration_ms` how long it took to plan.
+        `projection` is the history as layers changed it, `appended` are unlogged items sent at the end, and
+        `duration_ms` is the duration of planning.
         """
         _, policy, budgets, layers, items, system, tools, framing, history = self[:9]
         count, window, fates, floor, hidden, unsent, texts, kept, _ = self[9:]
@@ -202,14 +201,14 @@ def leaves_out(plan: TurnPlan) -> bool:
 def budgets_event(
     where: Where, now_ms: float, policy: ProjectionPolicy, system_tokens: int, budgets: BudgetPlan
 ) -> BudgetsAllocated:
-    """Return the event of a run that records how a budget was split."""
+    """Return the run event that records how a budget was split."""
     pairs = tuple([(layer_id, allocated) for layer_id, allocated in budgets.allocations])
     numbers = policy.token_budget, system_tokens, policy.response_reserve
     return BudgetsAllocated(where, now_ms, *numbers, pairs, budgets.history_budget)
 
 
 def log_stretches(items: Sequence[Item], log: ItemView) -> tuple[LogStretch, ...]:
-    """Return how items are made of a log: which of them are its own, by identity, and which are not."""
+    """Return items as stretches of a log, recognised by identity, and other items."""
     parts: list[LogStretch] = []
     start = stop = -1
     written: list[Item] = []
@@ -230,7 +229,7 @@ def log_stretches(items: Sequence[Item], log: ItemView) -> tuple[LogStretch, ...
                 end()
             written.append(item)
             continue
-        # The same object may be logged twice: the place that goes on with the stretch is meant.
+        # The same object may be logged twice: prefer the position that continues the stretch.
         place = stop if stop in places else places[0]
         if place != stop or start < 0:
             end()

@@ -1,1 +1,1 @@
-"""Conversations: their queues, their turns, and the history of their memory."""
+"""Conversations: their queues, turns and memory history."""

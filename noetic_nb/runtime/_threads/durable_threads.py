@@ -1,4 +1,4 @@
-"""Threads that outlive their process: a log continues where it was left, and a turn that was cut off is resumed."""
+"""Threads that outlive their process: a log continues where it was left, and an interrupted turn can be resumed."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def durable_threads(engine: Engine, harness: Runner, checkpoints: bool | Checkpo
 class DurableThreads(Threads):
     """The threads of a harness that keeps checkpoints.
 
-    A thread is read from storage when it is first used. What a turn was cut off in the middle of is part of its log, too,
-    until somebody resumes it; with the next turn it counts as aborted.
+    A thread is read from storage on first use. The items of an interrupted turn are part of its log and can be resumed;
+    with the next turn, the interrupted one counts as aborted.
     """
 
     def __init__(self, engine: Engine, harness: Runner, checkpoints: Checkpoints) -> None:
@@ -106,7 +106,7 @@ class DurableThreads(Threads):
             raise not_saved(thread_id, record.problem, None)
 
     async def resume(self, execution_id: str) -> AgentReply:
-        """Resume a turn of a process that has ended."""
+        """Resume a turn of an earlier process."""
         snapshot = await self.checkpoints.load(execution_id)
         async with self._held(snapshot.thread_id) as thread:
             if thread.thread_id in self.stale:
@@ -121,28 +121,28 @@ class DurableThreads(Threads):
                 thread.is_opening, thread.aborted_early = False, None
 
     async def _reopened(self, thread: Thread, snapshot: Snapshot, execution_id: str) -> RunningExecution:
-        """Read the thread of a turn that was cut off, and make its context as it was."""
+        """Read the thread of an interrupted turn, and restore its context."""
         with _reading(thread):
             parts = await self.store.read(snapshot.thread_id)
             if snapshot.parts < len(parts):
                 await self._is_over(snapshot, parts[snapshot.parts], execution_id)
             writer = ThreadWriter(self.store, snapshot.thread_id, self._states)
             items = [*joined(writer, parts), *unsaved(snapshot, writer)]
-            # What is here may be less than what is saved, but nothing else.
+            # The log here may be a beginning of the saved one, but nothing else.
             if list(thread.log) != items[: len(thread.log)]:
                 raise _begun_without(thread)
             engine = self._engine
             thread.log = ItemLog(items, registry=engine.stack.registry, tokenizer=engine.tokenizer)
             self._remember(thread.thread_id, parts)
             self._mark(thread, *parts, snapshot)
-            # One less, as `_open` counts it up again.
+            # One less, because `_open` increments it.
             thread.turn, thread.writer = snapshot.turn - 1, writer
             ctx = self._open(thread, snapshot.resource_id, snapshot.limits, dict(snapshot.state), execution_id)
-            # Everything that can fail for what is in storage comes before the turn counts as running.
+            # All that can fail because of stored data happens before the turn counts as running.
             try:
                 await self.checkpoints.restore(ctx, snapshot)
             except BaseException:
-                # The turn has not begun again: it must not be ended, and the thread is read anew when it is next used.
+                # The turn has not restarted: it must not be ended, and the thread is read again on its next use.
                 self.live.pop(ctx.id, None)
                 engine.stack.state.cleanup(ctx.id)
                 self._forget(thread)
@@ -150,7 +150,7 @@ class DurableThreads(Threads):
             return ctx
 
     async def _is_over(self, snapshot: Snapshot, part: Part, execution_id: str) -> None:
-        """Refuse to resume a turn whose thread has moved on; its snapshot goes where the thread holds all that is in it."""
+        """Refuse to resume a turn whose thread has continued; its snapshot is deleted if the thread has all of its items."""
         is_held = part.first == snapshot.recorded and part.items[: len(snapshot.items)] == snapshot.items
         if is_held:
             await self.checkpoints.clear(execution_id)
@@ -164,7 +164,7 @@ class DurableThreads(Threads):
         )
 
     def _is_up_to_date(self, thread: Thread) -> bool:
-        """Tell whether a thread certainly has all that is saved of it, as nearly always, without waiting for storage."""
+        """Tell whether a thread certainly has all its saved data, which is usual, without waiting for storage."""
         writer, memory = thread.writer, self.store.memory
         if thread.thread_id in self.stale:
             return False
@@ -185,12 +185,12 @@ class DurableThreads(Threads):
                 await self._catch_up(thread, thread.writer)
 
     async def _settled(self, thread_id: str) -> None:
-        """Wait as long as somebody else reads a thread, or is just about to."""
+        """Wait while another task reads a thread, or is about to."""
         while (known := self.by_id.get(thread_id)) is not None and known.busy:
             if known.reading is not None:
                 await asyncio.wait([known.reading])
             elif known.writer is None:
-                # Busy but not reading yet: its task was made and has not run. One round of the loop lets it begin.
+                # Busy but not reading yet: its task has not run. One iteration of the loop lets it begin.
                 await asyncio.sleep(0)
             else:
                 return
@@ -217,11 +217,11 @@ class DurableThreads(Threads):
         thread.writer = writer
 
     async def _catch_up(self, thread: Thread, writer: ThreadWriter) -> None:
-        """Read the items that another harness has added; nothing is lost where this one has added items meanwhile."""
+        """Read the items that another harness has added; fails if items that were added here would be lost."""
         if writer.lost is not None:
             raise writer.lost
         try:
-            # Only items and ends that storage does not know of can be overtaken; without them the saved log just wins.
+            # Only unsaved items and ends can conflict; without them the saved log wins.
             has_news = len(thread.log) > writer.items or bool(writer.ended)
             parts, cut = await newer(self.store, writer, self.live, is_cut_off=not has_news)
             for part in parts:
@@ -261,13 +261,13 @@ class DurableThreads(Threads):
         await self._settled(thread_id)
         known = self.by_id.get(thread_id)
         if known is not None and known.busy:
-            return True  # a turn is running: it has been read
+            return True  # a turn is running, so it has been read
         async with self._held(thread_id) as thread:
             await self._ready(thread)
             writer = thread.writer
             is_saved = writer is not None and bool(writer.parts or writer.ended)
             if not is_saved and not len(thread.log) and not thread.turn and not thread.waiting:
-                # To look for a thread must not leave one behind that nobody began.
+                # Looking up a thread must not create one.
                 self.drop(thread_id)
             return is_saved
 
@@ -285,11 +285,11 @@ class DurableThreads(Threads):
             return found
 
     async def _clear(self, thread_id: str) -> None:
-        """Remove the remaining keys of a thread that was begun anew, and write its first items."""
+        """Delete the remaining keys of a thread that started over, and write its first items."""
         thread, store = self.thread(thread_id), self.store
         for execution_id in await self._executions(thread_id):
             await self.checkpoints.clear(execution_id)
-        # The first part last, and replaced in one go: whatever cuts this off leaves a whole beginning.
+        # The first part last, and replaced in one write: if this is interrupted, a valid beginning remains.
         first = part_key(thread_id, 0)
         await write_together(store.storage, {}, delete=[key for key in await store.keys(thread_id) if key != first])
         writer, log = ThreadWriter(store, thread_id, self._states), thread.log.fork()
@@ -311,7 +311,7 @@ class DurableThreads(Threads):
             except Exception as exc:
                 if not is_damage(exc):
                     raise
-                continue  # whose it is cannot be read: it must not keep other threads from being forgotten
+                continue  # its thread cannot be read, which must not block deleting other threads
             if isinstance(data, Mapping) and data.get("threadId") == thread_id:
                 found.append(key.split(":")[1])
         return found
@@ -323,7 +323,7 @@ class DurableThreads(Threads):
         return view
 
     def hook_context(self, thread_id: str) -> ExecutionContext:
-        """Return where hooks of a thread's layers run."""
+        """Return the context for hooks of a thread's layers."""
         return self._engine.hook_context(self.context_of(thread_id))
 
     def _states(self, ctx: RunningExecution) -> Mapping[str, Any]:
@@ -347,7 +347,7 @@ class DurableThreads(Threads):
         self._history.turn_ended(thread.thread_id, turn, items, places)
 
     def _mark(self, thread: Thread, *saved: Part | Snapshot) -> None:
-        """Note the authors of the items read, and report items that an earlier version accepted and this one would not."""
+        """Mark the origins of the read items, and report items that an earlier version accepted but this one would not."""
         mark(thread.log, *saved)
         for each in saved:
             for item in each.items:
@@ -356,7 +356,7 @@ class DurableThreads(Threads):
                     report(f"thread {thread.thread_id!r}", "load", KeptItem(f"It was kept as it is stored. {problem}"))
 
     def _remember(self, thread_id: str, parts: Iterable[Part]) -> None:
-        """Note the turns that were read from storage, so that one can go back to them."""
+        """Record the turns read from storage, so that the thread can be rewound to them."""
         for part in parts:
             if part.states is not None:
                 self._history.turn_read(thread_id, part.turn, part.first + len(part.items), part.states)
@@ -365,7 +365,7 @@ class DurableThreads(Threads):
         return await self.store.names()
 
     def _forget(self, thread: Thread) -> None:
-        """Forget the memory of a thread; a message that waits begins it anew."""
+        """Clear the memory of a thread; a waiting message begins it again."""
         thread.log = ItemLog(registry=self._engine.stack.registry, tokenizer=self._engine.tokenizer)
         thread.turn, thread.resource_id, thread.last, thread.writer = 0, None, None, None
         self.drop(thread.thread_id)
@@ -374,7 +374,7 @@ class DurableThreads(Threads):
 
 
 class KeptItem(Warning):
-    """A saved thread holds an item that is not as its type must be."""
+    """A saved thread contains an item that does not match its type."""
 
 
 class _SavedThread(NamedTuple):

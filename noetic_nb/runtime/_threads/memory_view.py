@@ -1,6 +1,6 @@
-"""The memory of one thread in your hands: look at it, change it, and go back to an earlier turn in a fork.
+"""The memory of one thread: inspect it, edit it, and rewind to an earlier turn in a fork.
 
-Nothing here needs a model. What is changed by hand is checked by the layer itself, written to storage and put into the run.
+Nothing here needs a model. The layer itself validates an edit, which is then written to storage and recorded in the run.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class SavedThread(Protocol):
     """The stored checkpoints of the thread."""
 
     async def load(self) -> tuple[ExecutionContext, ItemLog] | None:
-        """Read it where nobody has so far; returns where hooks run then, and its log."""
+        """Read the thread if it was not read yet; returns the context for hooks, and its log."""
 
     async def has(self, thread_id: str) -> bool:
         """Tell whether a thread of this name is in storage."""
 
     async def states(self, places: Mapping[str, int | None]) -> dict[str, Any]:
-        """Return states of layers by where they are saved."""
+        """Return states of layers, given their stored numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerMemory:
-    """The state of one layer on a thread: its size in characters of JSON and in tokens, and its remembered writes."""
+    """The state of one layer on a thread: its size in characters of JSON and in tokens, and its recorded writes."""
 
     layer_id: str
     slot: float
@@ -65,7 +65,7 @@ class LayerMemory:
 
 @with_card(shown="as HTML")
 class MemoryView:
-    """The layers of a harness as one thread sees them. Made by ``harness.memory(thread_id)``.
+    """The layers of a harness on one thread. Created by ``harness.memory(thread_id)``.
 
     Examples
     --------
@@ -102,9 +102,9 @@ class MemoryView:
         self._is_live = is_live
         self._open_thread = open_thread
         self._threads = threads
-        # Done before storage is read or written: what a thread held before it was begun anew may still be there.
+        # Called before storage is read or written: data from before the thread started over may still be there.
         self._settle = settle
-        # Raises where there are threads, and none of this name.
+        # Raises if there are threads, but none of this name.
         self._known = known
         self.saved: SavedThread | None = None
 
@@ -115,7 +115,7 @@ class MemoryView:
 
     @property
     def turns(self) -> tuple[int, ...]:
-        """The turns one can rewind to."""
+        """The turns to which the thread can be rewound."""
         return self._history.turns(self.thread_id)
 
     async def layers(self) -> tuple[LayerMemory, ...]:
@@ -132,28 +132,28 @@ class MemoryView:
         return found
 
     async def state(self, layer_id: str) -> Any:
-        """Return a copy of a layer's state: the live one while the thread is at work, else the stored one.
+        """Return a copy of a layer's state: the live one during a turn, otherwise the stored one.
 
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_LAYER_REFERENCE``, or ``UNKNOWN_THREAD`` where there are threads, none of this name, and no state.
+            ``UNKNOWN_LAYER_REFERENCE``, or ``UNKNOWN_THREAD`` if there is no state and only threads of other names exist.
         """
         found = await self._state(self._layer(layer_id))
         await self._check_thread(found is not None)
         return found
 
     async def _check_thread(self, has_state: bool) -> None:
-        """Refuse to say that nothing is known on a thread whose name was misspelt."""
+        """Raise for a misspelt thread name instead of returning an empty state."""
         if not has_state and not (self.saved is not None and await self.saved.has(self.thread_id)):
             self._known()
 
     def history(self, layer_id: str) -> tuple[StateChange, ...]:
-        """Return the writes of a layer's state that are remembered, oldest first."""
+        """Return the recorded writes of a layer's state, oldest first."""
         return self._history.changes(layer_id, self._key(self._layer(layer_id)))
 
     def tokenizer_error(self) -> dict[str, float]:
-        """Return how far the estimate of four characters to a token is from the harness's own tokenizer on this thread.
+        """Return how far the estimate of four characters per token is from the harness's tokenizer on this thread.
 
         Returns
         -------
@@ -199,17 +199,17 @@ class MemoryView:
         )
 
     async def edit(self, layer_id: str, state: Any) -> None:
-        """Replace a layer's state; None clears it. It takes effect with the next hook, or the next turn.
+        """Replace a layer's state; None clears it. It takes effect at the next hook or turn.
 
         Parameters
         ----------
         state : JSON data
-            What the layer shall know. The layer itself is asked whether it can read it.
+            The new state. The layer itself checks whether it can load it.
 
         Raises
         ------
         NoeticError
-            ``storage_failed`` where the state is not JSON data or the layer refuses it; nothing is changed then.
+            ``storage_failed`` if the state is not JSON data or the layer rejects it; nothing is changed then.
         NoeticConfigError
             ``UNKNOWN_LAYER_REFERENCE``, or ``NOT_EDITABLE`` for a layer whose state ends with each execution while none
             is open.
@@ -219,7 +219,7 @@ class MemoryView:
             what = f"The state of layer {layer_id!r} ends with each execution, and this thread has none."
             hint = "Edit it inside `async with harness.execution(...)`, or give the layer the scope 'thread'."
             raise NoeticConfigError("NOT_EDITABLE", what, given=layer_id, hint=hint)
-        # Before anything is awaited: the caller may change theirs meanwhile.
+        # Before any await: the caller may modify the object meanwhile.
         try:
             fresh = copy.deepcopy(state)
         except Exception as exc:
@@ -231,14 +231,14 @@ class MemoryView:
         live = self._engine.stack.state
         if self._is_live and live.holds(self._ctx.execution_id, layer_id):
             live.set(self._ctx.execution_id, layer_id, fresh, hook="edit")
-            # Writes are made behind the run otherwise; an edit that has returned is in storage.
+            # Other writes happen in the background, but an edit that has returned is in storage.
             await live.flush(self._ctx.execution_id)
         else:
             await _write(self._scoped(layer), fresh)
-            # An eventual layer shows what it recalled last, which was made from the old state.
+            # An eventual layer shows its last recall, which was made from the old state.
             self._engine.stack.forget_recalled(layer_id, key)
             self._note(layer, self._ctx.where, "edit", fresh)
-        # Last: a layer must not show what storage refused.
+        # Last: a layer must not show a state that storage refused.
         take_over()
 
     def _prepare(self, layer: MemoryLayer, state: Any) -> Callable[[], None]:
@@ -251,7 +251,7 @@ class MemoryView:
             raise _unreadable(layer, state, exc) from exc
 
     async def _check(self, layer: MemoryLayer, state: Any) -> None:
-        """Let a layer load the state from a storage of its own, so that its own rules decide."""
+        """Let a layer load the state from a trial storage, so that its own validation decides."""
         if state is None:
             return
         trial = InMemoryStorage()
@@ -262,7 +262,7 @@ class MemoryView:
             return
         problems: list[BaseException] = []
         ctx = ExecutionContext(
-            # An execution of its own, as layers keep things by execution: the real one must not be touched.
+            # A separate execution, because layers keep data by execution and the real one must not be changed.
             execution_id=self._engine.ids.new("trial"),
             thread_id=self._ctx.thread_id,
             resource_id=self._ctx.resource_id,
@@ -310,20 +310,20 @@ class MemoryView:
             self._engine.sink.emit(state_changed(where, now, layer.id, hook, kept))
 
     async def rewind(self, turn: int, *, thread_id: str | None = None) -> str:
-        """Open a fork of this thread as it was at the end of a turn, to run on from there. The thread itself stays.
+        """Fork this thread as it was at the end of a turn, to continue from there. The thread itself does not change.
 
         Parameters
         ----------
         turn : int
-            The last turn the fork knows; 0 is a fork without any.
+            The last turn in the fork; 0 for a fork without turns.
         thread_id : str, optional
             Name of the fork; ``"<thread>@<turn>"`` and a count by default.
 
         Returns
         -------
         str
-            The fork's thread id. Layers of thread and resource scope begin with their states of that moment under keys of
-            the fork's own; global ones are shared. What a layer keeps in storage beside its state is copied as it is now.
+            The fork's thread id. Layers of thread and resource scope begin with their states of that moment, under the fork's
+            own keys; global ones are shared. Data that a layer stores besides its state is copied in its current form.
 
         Raises
         ------
@@ -345,7 +345,7 @@ class MemoryView:
         if await self._is_taken(name):
             hint = "Choose another."
             raise NoeticConfigError("THREAD_EXISTS", "A fork needs a name of its own.", given=name, hint=hint)
-        # Of no resource, so that its states of that scope are its own, not those of the thread it came from.
+        # Without a resource, so that its states of that scope are separate from those of the original thread.
         home = self._engine.stack.storage
         fork = ExecutionContext(execution_id=f"rewind:{name}", thread_id=name, turn=turn, home=home)
         for layer in self._engine.stack.layers:
@@ -390,9 +390,9 @@ class MemoryView:
         return name in self._threads or (self.saved is not None and await self.saved.has(name))
 
     async def _carry(self, layer: MemoryLayer, fork: ExecutionContext, state: Any, *, is_empty: bool) -> None:
-        """Write a layer's state under the fork's key, and copy its other data; nothing where the fork is empty."""
+        """Write a layer's state under the fork's key, and copy its other data; nothing if the fork is empty."""
         source, target = self._scoped(layer), self._scoped(layer, fork)
-        for key in await target.list():  # a fork of this name may have been there before
+        for key in await target.list():  # left from an earlier fork of this name
             await target.delete(key)
         if not is_empty:
             for key in await source.list():

@@ -1,6 +1,6 @@
-"""The history of the states of layers: each write with its author and turn, and the end of each turn.
+"""The history of layer states: each write with its author and turn, and the end of each turn.
 
-Kept in memory and bounded, so that a notebook can look back and rewind; the run's events hold the same for good.
+Kept in memory and bounded, for inspecting and rewinding in a notebook; the run's events keep the same data permanently.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from noetic_nb.memory import MemoryLayer, resolve_scope_key
 from noetic_nb.memory._state.state_copy import deep_copy, frozen_state, is_same
 from noetic_nb.memory.scope import ScopeIds
 
-# What is looked at of one state: the size of a larger one is that of its first values, so many times as there are more.
+# Values visited per state: the size of a larger state is extrapolated from these.
 _MOST_VALUES: Final = 10_000
 _CONTAINERS: Final = (dict, list, tuple)
 
 
 def size_of(state: Any) -> int:
-    """Estimate the bytes that a state takes: of mappings, lists and tuples with all they hold, of other objects by themselves.
+    """Estimate the bytes of a state: mappings, lists and tuples with their contents, other objects without.
 
-    An object that is there twice counts once. Of a state of more than 10 000 values the rest is taken to be like these. A class
-    with a method ``bytes_held(size_of)`` says it itself.
+    An object that occurs twice counts once. The size of a state with more than 10 000 values is extrapolated. A class
+    with a method ``bytes_held(size_of)`` computes its own size.
     """
     own = None if type(state) is dict else getattr(type(state), "bytes_held", None)
     if own is not None:
@@ -43,7 +43,7 @@ def size_of(state: Any) -> int:
             continue
         else:
             seen.add(id(value))
-            if len(value) > _MOST_VALUES:  # by itself: what is left out is like the values in it, not like it
+            if len(value) > _MOST_VALUES:  # separate: the values left out resemble those inside it, not the container
                 large += getsizeof(value)
             else:
                 size += getsizeof(value)
@@ -54,18 +54,18 @@ def size_of(state: Any) -> int:
     return large + size * (looked_at + len(waiting) + left_out) // looked_at
 
 
-# Changes kept of one layer in one scope, scopes kept in all, and turns of one thread; the oldest go first.
+# Changes kept per layer and scope, scopes kept in all, and turns per thread; the oldest are dropped first.
 MAX_CHANGES: Final = 200
 MAX_SCOPES: Final = 1_000
 MAX_TURNS: Final = 1_000
-# Bytes of all states that are remembered, estimated; the newest of each layer and scope stays whatever it takes.
+# Estimated bytes of all recorded states; the newest of each layer and scope always stays.
 MAX_BYTES: Final = 64 * 1024 * 1024
-# When there are more, so much is forgotten at once that it need not be done again with the next write.
+# Shrink to this share of the limit, so that the next write need not shrink again.
 _KEPT: Final = 7 / 8
 
 
 class StateChange(NamedTuple):
-    """A layer's state as it was written, in which turn, by which `hook`: also ``"edit"`` by hand, ``"rewind"`` into a fork."""
+    """A write of a layer's state: its turn and `hook`, which can also be ``"edit"`` (by hand) or ``"rewind"`` (into a fork)."""
 
     layer_id: str
     scope_key: str
@@ -77,11 +77,11 @@ class StateChange(NamedTuple):
     order: int
     state: Any
     size: int = 0
-    """Bytes that the state takes in memory, estimated."""
+    """Estimated bytes in memory."""
 
 
 class TurnEnd(NamedTuple):
-    """Where a turn ended: the items of its log, its last write (None in another process), its saved `places`."""
+    """The end of a turn: the number of log items, its last write (None in another process), its saved `places`."""
 
     items: int
     order: int | None
@@ -93,15 +93,15 @@ class Written:
 
     def __init__(self, key: tuple[str, str]) -> None:
         self.key = key
-        """The layer's id, and the key of the scope."""
+        """The id of the layer and the key of the scope."""
         self.is_dropped = False
-        """Whether it is forgotten, so that nothing is to be added any more."""
-        # A list, as most have a few rows and a deque begins with room for 64.
+        """Whether it was dropped, so that nothing must be added any more."""
+        # A list: most have a few rows, and a deque allocates room for 64.
         self.rows: list[list[Any]] = []
 
 
 def state_changed(where: Where, now_ms: float, layer_id: str, hook: str, kept: Any) -> LayerStateChanged:
-    """Return the event of a write, given a copy of the state that nobody writes into."""
+    """Return the event of a write, given a copy of the state that is never modified."""
     return LayerStateChanged(where, now_ms, layer_id, hook, frozen_state(kept))
 
 
@@ -118,28 +118,28 @@ class _Live(Protocol):
 
     @property
     def written(self) -> dict[str, Any]:
-        """By layer, where its states are noted: filled as they are written."""
+        """The record of writes of each layer, filled as they are written."""
 
 
 class StateHistory:
-    """The writes of layers' states that are remembered, and where turns ended."""
+    """The recorded writes of layer states, and the ends of turns."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._written: OrderedDict[tuple[str, str], Written] = OrderedDict()
         self._ends: dict[str, dict[int, TurnEnd]] = {}
         self._order = 0
-        # Of which layers and scopes the first writes were forgotten: what they were then is not known any more.
+        # Layers and scopes whose first writes were dropped, so that their early states are unknown.
         self._shortened: set[tuple[str, str]] = set()
-        # Bytes of all states that are remembered.
+        # Bytes of all recorded states.
         self._bytes = 0
 
     def note(self, layer_id: str, scope_key: str, where: Where, hook: str, kept: Any) -> None:
-        """Note one write, given a copy of the state that nobody writes into."""
+        """Record a write, given a copy of the state that is never modified."""
         self.add(self.written(layer_id, scope_key), where, hook, kept)
 
     def written(self, layer_id: str, scope_key: str) -> Written:
-        """Return the writes of a layer in one scope, to which further writes are added."""
+        """Return the record of a layer's writes in a scope, to which further writes are added."""
         key = (layer_id, scope_key)
         found = self._written.get(key)
         if found is None:
@@ -151,7 +151,7 @@ class StateHistory:
         return found
 
     def add(self, written: Written, where: Where, hook: str, kept: Any) -> float:
-        """Note one write of a layer in one scope; returns when that was, in milliseconds."""
+        """Record a write of a layer in a scope; returns its time in milliseconds."""
         rows, size = written.rows, size_of(kept)
         if len(rows) == MAX_CHANGES:
             self._shortened.add(written.key)
@@ -165,13 +165,13 @@ class StateHistory:
         return now
 
     def _drop(self, key: tuple[str, str]) -> None:
-        """Forget all writes of a layer in one scope."""
+        """Drop all writes of a layer in a scope."""
         written = self._written.pop(key)
         written.is_dropped = True
         self._bytes -= sum([row[5] for row in written.rows])
 
     def _forget_oldest(self) -> None:
-        """Forget the oldest writes of all, but for the newest of each layer and scope."""
+        """Drop the oldest writes, except for the newest of each layer and scope."""
         earlier = [(row[3], key) for key, written in self._written.items() for row in written.rows[:-1]]
         for _, key in sorted(earlier):
             if self._bytes <= MAX_BYTES * _KEPT:
@@ -180,7 +180,7 @@ class StateHistory:
             self._shortened.add(key)
 
     def turn_ended(self, thread_id: str, turn: int, items: int, places: Mapping[str, int | None] | None = None) -> None:
-        """Note where a turn of a thread ended: how many items its log had, and which write was the last."""
+        """Record the end of a thread's turn: the number of log items and the last write."""
         self._note_end(thread_id, turn, TurnEnd(items, self._order, places))
 
     def turn_read(self, thread_id: str, turn: int, items: int, places: Mapping[str, int | None]) -> None:
@@ -193,28 +193,28 @@ class StateHistory:
             del ends[next(iter(ends))]
 
     def forget(self, thread_id: str) -> None:
-        """Forget where the turns of a thread ended: it is closed."""
+        """Drop the ends of a closed thread's turns."""
         self._ends.pop(thread_id, None)
 
     def forget_changes(self, layer_id: str, scope_key: str) -> None:
-        """Forget the writes of a layer in one scope: its state there is gone."""
+        """Drop the writes of a layer in a scope, whose state there is gone."""
         if (layer_id, scope_key) in self._written:
             self._drop((layer_id, scope_key))
 
     def _changes(self, layer_id: str, scope_key: str) -> Iterator[StateChange]:
-        """Yield the writes of a layer in one scope that are remembered, newest first, with the very states."""
+        """Yield the recorded writes of a layer in a scope, newest first, without copying the states."""
         written = self._written.get((layer_id, scope_key))
         for where, hook, t_ms, order, state, size in () if written is None else reversed(written.rows):
             place = where.thread_id, where.turn, where.execution_id
             yield StateChange(layer_id, scope_key, *place, hook, t_ms, order, state, size)
 
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
-        """Return copies of the writes of a layer in one scope that are remembered, oldest first."""
+        """Return copies of the recorded writes of a layer in a scope, oldest first."""
         found = [change._replace(state=deep_copy(change.state)) for change in self._changes(layer_id, scope_key)]
         return tuple(found[::-1])
 
     def latest(self, layer_id: str, scope_key: str) -> Any:
-        """Return the state that was written last, the very object that is remembered; None if none is."""
+        """Return the last written state, not a copy; None if there is none."""
         last = next(self._changes(layer_id, scope_key), None)
         return None if last is None else last.state
 
@@ -225,26 +225,26 @@ class StateHistory:
         return tuple(self._ends.get(thread_id, ()))
 
     def is_forgotten(self, layer_id: str, scope_key: str) -> bool:
-        """Tell whether earlier writes were forgotten for newer ones."""
+        """Tell whether earlier writes were dropped for newer ones."""
         return (layer_id, scope_key) in self._shortened
 
     def state_at(self, layer_id: str, scope_key: str, order: int) -> StateChange | None:
-        """Return the last write up to a moment, or None if none is remembered."""
+        """Return the last write up to a moment, or None if none is recorded."""
         return next((change for change in self._changes(layer_id, scope_key) if change.order <= order), None)
 
 
 class LiveHistory:
-    """Notes the states of some layers that executions write into a `LayerStateStore` while they are live."""
+    """Records states that live executions write into a `LayerStateStore`."""
 
     def __init__(self, history: StateHistory, layers: Iterable[MemoryLayer], live: Mapping[str, _Live]) -> None:
         self._history = history
         self._scopes = {layer.id: layer.scope for layer in layers}
         self._live = live
         self.sink: EventSink | None = None
-        """Where writes are recorded; None while nobody follows."""
+        """Receives writes as events; None without a subscriber."""
 
     def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
-        """Tell whether a state that was just loaded is the one that was written last."""
+        """Tell whether a state that was just loaded is the last written one."""
         execution = self._live.get(execution_id)
         if execution is None:
             return False
@@ -257,7 +257,7 @@ class LiveHistory:
         return state is last or is_same(last, state)
 
     def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> bool:
-        """Note a write, given a copy of the state that nobody writes into; returns whether it is in the run, too."""
+        """Record a write, given a copy of the state that is never modified; returns whether it is in the run, too."""
         execution = self._live.get(execution_id)
         if execution is None:
             return False

@@ -1,7 +1,7 @@
 """A thread of conversation: its log, and the queue of messages that arrive while a turn is running.
 
-Turns of a thread never overlap. What is queued while one runs is taken together into the next, and everyone who waits for
-it gets that reply: a `PendingReply` until it is awaited.
+Turns of a thread never overlap. Messages queued during a turn share the next one, and all their callers get its reply,
+each through a `PendingReply`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 Delivery: TypeAlias = Literal["next_turn", "between_rounds", "interrupt"]
-"""When a message that arrives during a turn is taken in: by the next one, before its next model call, or instead of it."""
+"""When a message that arrives during a turn is used: in the next turn, before the next model call, or instead of the turn."""
 
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """A message to the agent, and where the reply to it goes."""
+    """A message to the agent, and the future of its reply."""
 
     items: Sequence[Mapping[str, Any]]
     resource_id: str | None = None
@@ -39,9 +39,9 @@ class Message:
     reply: asyncio.Future[AgentReply] | None = None
     taken: bool = False
     now: Callable[[], float] | None = None
-    """The clock by which it waits."""
+    """The clock for its waiting time."""
     queued_ms: float | None = None
-    """When it began to wait for the turn before it; None if it did not."""
+    """When it began to wait for the previous turn; None if it did not."""
 
     def take(self) -> Sequence[Mapping[str, Any]]:
         self.taken = True
@@ -49,11 +49,11 @@ class Message:
 
     @property
     def waits(self) -> bool:
-        """Whether someone still waits for the reply."""
+        """Whether its caller still waits for the reply."""
         return self.reply is not None and not self.reply.done()
 
     def answer(self, outcome: AgentReply | BaseException) -> None:
-        """Give the reply, or the error, to the waiting caller."""
+        """Give the reply or the error to the waiting caller."""
         if self.reply is None or self.reply.done():
             return
         if isinstance(outcome, AgentReply):
@@ -65,7 +65,7 @@ class Message:
 
 
 class ThreadStatus(NamedTuple):
-    """The status of a thread: the running turn, its duration, and the number of messages that wait for the next."""
+    """The status of a thread: the running turn, its duration, and the number of messages waiting for the next."""
 
     state: Literal["idle", "generating", "aborting"]
     turn_id: str | None = None
@@ -85,36 +85,35 @@ class Thread:
     turn: int = 0
     resource_id: str | None = None
     ctx: RunningExecution | None = None
-    """The execution that is open."""
+    """The open execution."""
     last: RunningExecution | None = None
-    """The execution before it."""
+    """The previous execution."""
     busy: bool = False
-    """Whether a turn runs or is about to; everything that changes the thread waits until it is False."""
+    """Whether a turn is running or about to; all changes to the thread wait until it is False."""
     waiting: list[Message] = field(default_factory=list)
-    """For the next turn, in order."""
+    """Messages for the next turn, in order."""
     between: list[Message] = field(default_factory=list)
-    """Not yet taken in by the turn that runs."""
+    """Messages that the running turn has not used yet."""
     offered: list[Message] = field(default_factory=list)
-    """All that this turn was offered: messages that it does not take wait for the next."""
+    """All messages offered to this turn: those that it does not use wait for the next."""
     answered: Sequence[Message] = ()
-    """Those that the turn of the queue answers, while it runs."""
+    """The queued messages that the running turn answers."""
     draining: asyncio.Task[None] | None = None
     writer: ThreadWriter | None = None
-    """How much of the log is in storage; None without checkpoints, and before the thread was read."""
+    """The stored part of the log; None without checkpoints, and before the thread was read."""
     reading: asyncio.Future[None] | None = None
-    """Done when the thread has been read, while somebody reads it."""
+    """While the thread is being read: done once it has been read."""
     is_opening: bool = False
-    """Whether a turn is about to begin, and waits until the thread has been read."""
+    """Whether a turn is about to begin and waits until the thread has been read."""
     aborted_early: str | None = None
-    """Why that turn is to be cancelled as soon as it begins."""
+    """Why that turn must be cancelled as soon as it begins."""
 
     async def send(self, message: Message, run: RunMessages, delivery: Delivery = "next_turn") -> AgentReply:
-        """Run a turn for a message now, or let the turn that runs, or the next, take it."""
+        """Run a turn for a message now, or queue it for the running or the next turn."""
         if not self.busy:
             self.busy = True
             try:
-                # BaseException below: whoever sent a message into a turn that is cancelled must not wait for ever
-                # either.
+                # BaseException below: callers of a message within a cancelled turn must not wait for ever either.
                 reply = await run(self, (message,))
             except BaseException as exc:
                 self._share(exc)
@@ -138,13 +137,13 @@ class Thread:
         try:
             return await message.reply
         except asyncio.CancelledError:
-            # Its turn runs in a task of the thread: it goes on only while somebody waits for it.
+            # Its turn runs in a task of the thread, and only continues while a caller waits for it.
             if message in self.answered and not any(each.waits for each in (*self.answered, *self.offered)):
                 self.abort("the caller was cancelled")
             raise
 
     def abort(self, reason: str) -> bool:
-        """Cancel the turn that runs, or is about to; False if there is none."""
+        """Cancel the running turn, or the one about to begin; False if there is none."""
         if self.ctx is not None:
             self.ctx.abort(reason)
             return True
@@ -162,7 +161,7 @@ class Thread:
         return ThreadStatus(state, self.ctx.turn_id, self.ctx.elapsed_ms, waiting)
 
     def _share(self, outcome: AgentReply | BaseException) -> None:
-        """Give the outcome of a turn to those whose message it took in."""
+        """Give the outcome of a turn to the callers whose messages it used."""
         if not self.offered:
             return
         for message in self.offered:
@@ -174,19 +173,19 @@ class Thread:
         self.between.clear()
 
     def release(self, run: RunMessages) -> None:
-        """Let the next turn begin: with the messages that arrived meanwhile, if any did."""
+        """Let the next turn begin, for messages that arrived meanwhile."""
         if not self.waiting:
             self.busy = False
         else:
-            # Kept, as a loop holds its tasks weakly. `busy` stays True, so that no newer message overtakes those that
-            # wait.
+            # Kept, because a loop holds tasks weakly. `busy` stays True, so that no newer message overtakes the waiting
+            # ones.
             self.draining = asyncio.get_running_loop().create_task(self._drain(run))
 
     async def _drain(self, run: RunMessages) -> None:
-        """Run turns until no message waits; messages that came together are answered together."""
+        """Run turns until no message waits; messages that arrived together are answered together."""
         try:
             while messages := [message for message in self.waiting if message.waits]:
-                # Cleared before the turn runs: what arrives from now on is for the one after it.
+                # Cleared before the turn runs: messages that arrive from now on are for the next one.
                 self.waiting.clear()
                 self.answered = messages
                 try:
@@ -195,7 +194,7 @@ class Thread:
                     self._share(exc)
                     for message in messages:
                         message.answer(exc)
-                    # An error is for those whose messages were taken, and the queue goes on; a cancellation is for this
+                    # An error is for the callers of these messages, and the queue continues; a cancellation is for this
                     # task.
                     if not isinstance(exc, Exception):
                         raise
@@ -205,7 +204,7 @@ class Thread:
                         message.answer(reply)
         finally:
             self.answered = ()
-            for message in self.waiting:  # only where this task itself was cancelled
+            for message in self.waiting:  # only if this task itself was cancelled
                 message.answer(asyncio.CancelledError())
             self.waiting.clear()
             self.busy = False
@@ -217,9 +216,9 @@ _HINT: Final = (
 
 
 class PendingReply(Coroutine[Any, Any, AgentReply]):
-    """A coroutine that explains itself: its repr, a field of the reply, and its end without an `await` name the way out.
+    """A coroutine whose errors explain its use: its repr, access to reply fields, and the warning about a missing `await`.
 
-    Nothing is sent before it is awaited. It is taken wherever a coroutine is: by `asyncio.run`, by tasks, by `run_sync`.
+    Nothing is sent before it is awaited. Works wherever a coroutine does: `asyncio.run`, tasks, `run_sync`.
     """
 
     __slots__ = ("__name__", "__weakref__", "_begin", "_coroutine")
@@ -250,7 +249,7 @@ class PendingReply(Coroutine[Any, Any, AgentReply]):
             raise shortened(exc) from None
 
     def send(self, value: Any, /) -> Any:
-        """Go on to the next wait; for event loops."""
+        """Resume until the next wait; for event loops."""
         try:
             return self._begun().send(value)
         except asyncio.CancelledError as exc:
@@ -264,7 +263,7 @@ class PendingReply(Coroutine[Any, Any, AgentReply]):
             raise shortened(exc) from None
 
     def close(self) -> None:
-        """End it without a result."""
+        """Close it without a result."""
         self._begin = None
         if self._coroutine is not None:
             self._coroutine.close()

@@ -1,4 +1,4 @@
-"""The threads of one harness: their turns, and the executions that are open."""
+"""The threads of one harness: their turns, and the open executions."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ _SUCH_AS: Final = {"limits": "{'max_steps': 5}", "state": "{'cart': []}"}
 
 
 class Conversations(Protocol):
-    """A run, or a harness: threads by name."""
+    """A run or a harness: threads by name."""
 
     @property
     def threads(self) -> tuple[str, ...]:
-        """The threads there are."""
+        """The names of the threads."""
 
-    # Positional, as the parameter is named differently from one to the other.
+    # Positional, because its parameter has different names in the two classes.
     def log(self, thread_id: str, /) -> Iterable[Item]:
         """Return the items of a thread."""
 
 
 class AddedItems(tuple[Item, ...]):
-    """The items that joined a log; awaiting it waits until the items they replaced are gone from storage, too."""
+    """The items added to a log; awaiting it waits until the items that they replaced are gone from storage, too."""
 
     _settle: Callable[[], Awaitable[None]]
 
@@ -67,20 +67,20 @@ class Threads:
         self.live: dict[str, RunningExecution] = {}
         self._engine = engine
         self._harness = harness
-        # By thread that was begun anew: the layers, and their keys, of which storage still holds what they knew.
+        # For each thread that started over: layer ids and keys whose old data is still in storage.
         self.stale: dict[str, tuple[tuple[str, str], ...]] = {}
         self._clearing = asyncio.Lock()
-        # Whether it is to be said at the next turn that conversations are not kept, although there is a storage.
+        # Whether the next turn must warn that conversations are not saved although there is a storage.
         self.forgets = False
-        # Threads that somebody has looked at only.
+        # Threads that were only looked at.
         self._looked_at: set[str] = set()
         self._history = StateHistory(engine.clock)
-        # Only root executions are in `live`. A child's states are its own, and show in the write of its parent's merge.
+        # `live` has only root executions. States of children are separate, and appear in the write of their parent's merge.
         self.written = engine.stack.state.history = LiveHistory(self._history, engine.stack.layers, self.live)
         engine.stack.state.on_problem = self._warn
 
     def thread(self, thread_id: str) -> Thread:
-        """Return a thread, begun now if there is none; raises `NoeticConfigError` ``INVALID_THREAD``."""
+        """Return a thread, creating it if needed; raises `NoeticConfigError` ``INVALID_THREAD``."""
         thread = self.by_id.get(thread_id)
         if thread is None:
             if not isinstance(thread_id, str) or not thread_id:
@@ -90,7 +90,7 @@ class Threads:
         return thread
 
     def known(self, thread_id: str) -> None:
-        """Refuse an unknown thread where any is known: a misspelt id would be answered with an empty conversation."""
+        """Raise for an unknown thread if others exist: a misspelt id would otherwise return an empty conversation."""
         there = [name for name in self.by_id if name not in self._looked_at or self._is_used(name)]
         if there and thread_id not in there:
             names = ", ".join(map(repr, sorted(there)[:10]))
@@ -104,11 +104,11 @@ class Threads:
     def drop(self, thread_id: str) -> None:
         self.by_id.pop(thread_id, None)
         self._history.forget(thread_id)
-        # The engine outlives its threads: without this a server would keep something of every thread there ever was.
+        # The engine outlives its threads: without this, a server would keep data of every thread it ever had.
         self._engine.summaries.pop(thread_id, None)
 
     def resting(self, thread_id: str) -> Thread:
-        """Return a thread in which nothing runs; raises `NoeticError` ``step_failed`` where a turn is running."""
+        """Return an idle thread; raises `NoeticError` ``step_failed`` if a turn is running."""
         thread = self.thread(thread_id)
         if thread.busy:
             raise NoeticError(
@@ -117,7 +117,7 @@ class Threads:
         return thread
 
     def close(self, thread_id: str) -> bool:
-        """Forget a thread in which nothing runs; False if there is none."""
+        """Remove an idle thread; False if there is none."""
         if thread_id not in self.by_id:
             return False
         self.resting(thread_id)
@@ -143,7 +143,7 @@ class Threads:
         return logged
 
     def append(self, thread_id: str, given: Any) -> AddedItems:
-        """Add items to a thread, but for those it has; see `AgentHarness.append`."""
+        """Add items to a thread, skipping those that it has; see `AgentHarness.append`."""
         items = self._read(_conversation(given, thread_id))
         log = self.resting(thread_id).log
         known = {item["id"]: item for item in log if item.get("id")} if any(item.get("id") for item in items) else {}
@@ -171,14 +171,14 @@ class Threads:
         return logged
 
     def _begin_anew(self, thread: Thread) -> None:
-        """Drop the data of a thread in memory, and note the keys to be removed from storage."""
+        """Drop the data of a thread in memory, and note the keys to delete from storage."""
         engine, thread_id = self._engine, thread.thread_id
         old = self.context_of(thread_id)
         ctx = engine.hook_context(old)
         inner = [found.memory or () for found in steps_within(engine.config.step) if isinstance(found, SpawnStep)]
         stale = []
         for layer in (*engine.stack.layers, *(layer for layers in inner for layer in layers)):
-            # What is shared with other threads, as by a resource, is not this one's to drop.
+            # Data shared with other threads, such as by a resource, is not this thread's to drop.
             if layer.scope in ("thread", "resource") and resolve_scope_key(layer.scope, ctx) == thread_id:
                 stale.append((layer.id, thread_id))
                 self._history.forget_changes(layer.id, thread_id)
@@ -194,25 +194,25 @@ class Threads:
         self._history.forget(thread_id)
         engine.summaries.pop(thread_id, None)
         if engine.sink is not None:
-            # Without items: from here on the log of the thread is another, in the run, too.
+            # An empty event: from here on the thread's log in the run starts over, too.
             engine.sink.emit(ItemsAppended(self.context_of(thread_id).where, engine.clock.now_ms(), 0, (), "seed"))
 
     def _clear_at_once(self, thread_id: str) -> None:
-        """Clear storage now where it answers at once; otherwise the next user of the thread does."""
+        """Clear storage now if it answers at once; otherwise the next user of the thread does."""
         clearing = self.cleared(thread_id)
         try:
             clearing.send(None)
         except StopIteration:
             return
-        except Exception as exc:  # raised to whoever needs the thread next, who tries again
+        except Exception as exc:  # the next user of the thread tries again and gets the error
             _log.warning("The data of thread %r is not yet deleted from storage. %s", thread_id, exc)
         finally:
             clearing.close()
 
     async def cleared(self, thread_id: str) -> None:
-        """Remove from storage the remaining keys of a thread that was begun anew; may be called again."""
+        """Delete the remaining keys of a thread that started over; may be called repeatedly."""
         if thread_id in self.stale:
-            # One at a time: the second would delete what a turn behind the first has written.
+            # One at a time: a second call would delete the writes of a turn that followed the first.
             async with self._clearing:
                 if thread_id in self.stale:
                     await self._clear(thread_id)
@@ -225,12 +225,12 @@ class Threads:
         del self.stale[thread_id]
 
     def context_of(self, thread_id: str) -> RunningExecution:
-        """Return the context an event about a thread belongs to: its last turn's."""
+        """Return the context for an event about a thread: that of its last turn."""
         thread = self.thread(thread_id)
         found = thread.ctx or thread.last
         if found is not None:
             return found
-        # No turn has run here, but an event needs a place all the same. It is not added to `live`: nothing runs in it.
+        # No turn has run here, but an event needs a context. It is not added to `live`, because nothing runs in it.
         return new_context(
             self._engine,
             thread_id=thread_id,
@@ -241,7 +241,7 @@ class Threads:
         )
 
     def memory(self, thread_id: str) -> MemoryView:
-        from noetic_nb.runtime._threads.memory_view import MemoryView  # for those who look, and most programs never do
+        from noetic_nb.runtime._threads.memory_view import MemoryView  # most programs never inspect memory
 
         if thread_id not in self.by_id:
             self._looked_at.add(thread_id)
@@ -262,7 +262,7 @@ class Threads:
         self.by_id[thread_id] = Thread(thread_id, log, turn=turn)
 
     def find(self, execution_id: str) -> RunningExecution | None:
-        """Return the context of an execution that is open, be it a child's."""
+        """Return the context of an open execution, including children."""
         found = self.live.get(execution_id)
         below = [] if found is not None else list(self.live.values())
         while below:
@@ -273,12 +273,12 @@ class Threads:
         return found
 
     def _turn_ended(self, thread: Thread) -> None:
-        """Note where a turn of a thread ended, so that one can go back to it."""
+        """Record the end of a thread's turn, so that it can be rewound to."""
         self._history.turn_ended(thread.thread_id, thread.turn, len(thread.log))
 
     def _warn(self, execution_id: str, source: str, hook: str, error: BaseException) -> None:
         ctx = self.find(execution_id)
-        if ctx is not None:  # what goes wrong after a turn is over can be in no reply of it
+        if ctx is not None:  # after a turn is over, no reply of it can report a problem
             ctx.warn(problem_code(hook, error), problem_text(source, hook, error), None if hook == "emit" else source)
 
     def message(
@@ -289,7 +289,7 @@ class Threads:
         limits: Limits | Mapping[str, Any] | None,
         state: Mapping[str, Any] | None,
     ) -> Message:
-        """Check a message and its options; nothing has happened yet."""
+        """Validate a message and its options, without side effects."""
         if delivery not in _DELIVERIES:
             raise NoeticConfigError(
                 "INVALID_OPTION", "There is no such delivery mode.", given=delivery, hint=f"Use one of {_DELIVERIES}."
@@ -310,18 +310,18 @@ class Threads:
                     hint=f"For example: {option}={_SUCH_AS[option]}.",
                 )
         items = as_input_items(self._engine, content, "execute", serialise=False)
-        # Checked now and not when its turn begins: by then the message may have waited, and others with it.
+        # Checked now rather than when its turn begins: by then other messages may wait with it.
         checked = limits if limits is None or isinstance(limits, Limits) else Limits(**limits)
         now = self._engine.clock.monotonic_ms
         return Message(items, resource_id, checked, None if state is None else dict(state), now=now)
 
     def run(self, thread: Thread, messages: Sequence[Message]) -> Awaitable[AgentReply]:
-        """Run one turn for all messages that wait; its options are those of the first message."""
+        """Run one turn for all waiting messages; its options are those of the first message."""
         if thread.thread_id in self.stale:
             return self._run_cleared(thread, messages)
         first = messages[0]
         ctx = self._open(thread, first.resource_id, first.limits, first.state)
-        # Before anything of the turn is emitted: a stream leaves out the events of a context that it does not know.
+        # Before any event of the turn: a stream skips events of contexts that it does not know.
         for message in messages:
             if message.watch is not None:
                 message.watch(ctx)
@@ -350,9 +350,9 @@ class Threads:
             return await run_turn(self._engine, ctx, items, resumed=resumed, waited_ms=waited_ms)
         finally:
             end_waking()
-            # `last` first: a status that is read in between must find one of the two.
+            # `last` first: a status read in between must find one of the two.
             thread.last, thread.ctx = ctx, None
-            # Not before the turn was closed: what layers write as they complete is noted for executions in `live` only.
+            # Not before the turn was closed: writes of completing layers are only recorded for executions in `live`.
             self.live.pop(ctx.id, None)
             self._turn_ended(thread)
             if ctx.record is not None:
@@ -366,7 +366,7 @@ class Threads:
         state: dict[str, Any] | None,
         execution_id: str | None = None,
     ) -> RunningExecution:
-        """Make the context of a thread's next turn."""
+        """Create the context of a thread's next turn."""
         thread.turn += 1
         ctx = new_context(
             self._engine,
@@ -407,7 +407,7 @@ class Threads:
         timer, end_waking = arm_deadline(ctx), interruptible()
         outcome: ExecutionEnd = "failure"
         try:
-            # Inside the `try`: where one layer fails to begin, those that have begun are closed.
+            # Inside the `try`: if one layer fails to begin, those that have begun are closed.
             await self._engine.stack.init(self._engine.hook_context(ctx))
             if self._engine.remembering:
                 await keeper_of(self._engine).begin(self._engine, ctx)
@@ -430,12 +430,12 @@ class Threads:
             finally:
                 self.live.pop(ctx.id, None)
                 self._turn_ended(thread)
-                # Last, so that no message that waits begins a turn while the layers are still writing.
+                # Last, so that no waiting message begins a turn while the layers are still writing.
                 thread.release(self.run)
 
 
 def _conversation(given: Any, thread_id: str) -> Iterable[Any]:
-    """Return the items that are given, be it as a run of one thread, or of several with one of this name."""
+    """Return the given items; from a run, those of its only thread or of the thread of this name."""
     is_run = hasattr(given, "threads") and callable(getattr(given, "log", None))
     if isinstance(given, str | bytes | Mapping) or not (is_run or isinstance(given, Iterable)):
         raise ItemValidationError("A conversation must be a list of items.", given=given, hint="Pass [item, ...].")
@@ -455,5 +455,5 @@ def _conversation(given: Any, thread_id: str) -> Iterable[Any]:
 
 
 def _without_call_id(item: Item) -> dict[str, Any]:
-    """Return an item without the id of its call, which may be another in a log."""
+    """Return an item without its call id, which may differ in a log."""
     return {key: value for key, value in item.items() if key not in ("callId", "serverCallId")}

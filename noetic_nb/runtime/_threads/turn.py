@@ -1,4 +1,4 @@
-"""One turn: open an execution, let the agent work, and close it in every case."""
+"""One turn: open an execution, run the agent's step, and always close it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ExecutionEnd = Literal["success", "failure", "aborted"]
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """The state of a turn while it runs."""
+    """The state of a running turn."""
 
     turn_id: str
     first: int
@@ -39,7 +39,7 @@ class _Turn:
     waited_ms: float | None = None
     outcome: ExecutionEnd = "failure"
     stop: Stop | None = None
-    output: Any = None  # whatever the agent's step returns
+    output: Any = None  # any value that the agent's step returns
     error: BaseException | None = None
 
 
@@ -71,7 +71,7 @@ def new_context(
 
 
 def _open_memory(engine: Engine, ctx: RunningExecution) -> TypedMemory:
-    """Return the functions and data of the layers, loaded when a step first wants them."""
+    """Return the functions and data of layers, loaded when a step first uses them."""
     from noetic_nb.runtime._execution.context_memory import ContextMemory
 
     return ContextMemory(engine, ctx)
@@ -85,11 +85,11 @@ async def run_turn(
     resumed: Resumed | None = None,
     waited_ms: float | None = None,
 ) -> AgentReply:
-    """Log the user's items, which have waited so long for other turns, and let the agent answer.
+    """Log the user's items, which waited `waited_ms` for other turns, and run the agent's step.
 
-    A turn that was under way before, `resumed`, has its items logged already and its layers have their state. Raises
-    `NoeticConfigError` ``NO_STEP_CONFIGURED``, or where something cannot work as it is set up, and `NoeticError` for
-    what went wrong; the user's items stay in the log and the thread can be used again.
+    An interrupted turn, `resumed`, already has its items logged and its layer states loaded. Raises `NoeticConfigError`
+    ``NO_STEP_CONFIGURED`` or for a set-up that cannot work, and `NoeticError` for other problems; the user's items stay
+    in the log and the thread can be used again.
     """
     step = engine.config.step
     if step is None:
@@ -110,7 +110,7 @@ async def run_turn(
             await keeper_of(engine).begin(engine, ctx, resumed.first)
         given = await _begin(engine, ctx, turn, items) if resumed is None else resumed.given
         if ctx.record is not None:
-            # Not earlier: a turn that is resumed without its user's items would have nothing to answer.
+            # Not earlier: a turn resumed without its user's items would have nothing to answer.
             await ctx.record.turn.begin(first)
         turn.output = await run_step(engine, step, given, ctx)
         if len(ctx.item_log) <= turn.first or ctx.item_log[-1].get("role") != "assistant":
@@ -133,7 +133,7 @@ async def run_turn(
     finally:
         if timer is not None:
             timer.cancel()
-        # A layer may ask for a stop only as it completes; that must hide neither an error nor an earlier stop.
+        # A layer may ask for a stop only when it completes; that must not hide an error or an earlier stop.
         late = await close_execution(engine, ctx, turn.outcome)
         if late is not None and turn.stop is None and turn.outcome == "success":
             turn.stop, turn.outcome = late, "aborted"
@@ -142,7 +142,7 @@ async def run_turn(
         if unsaved is not None:
             engine.report(ctx, unsaved)
         _completed(engine, ctx, turn, reply)
-    # After the turn was completed in every way: the answer is there, and only its record is missing.
+    # After the turn is complete: the answer exists, and only its record is missing.
     if unsaved is not None:
         raise unsaved
     return reply
@@ -151,7 +151,7 @@ async def run_turn(
 def _unsaved(
     ctx: RunningExecution, record: TurnRecorder, error: BaseException | None, reply: AgentReply
 ) -> NoeticError | None:
-    """Return the error of a turn that is not in storage; where it ended with an error, that one says so and stays."""
+    """Return the error for a turn that is not in storage; if the turn failed, its error gets a note instead."""
     if error is not None:
         note_saved(error, record.problem)
         return None
@@ -159,7 +159,7 @@ def _unsaved(
 
 
 class Resumed(NamedTuple):
-    """The place of a turn: its first item, the user's message, and the time it had taken."""
+    """The state of an interrupted turn: its first item, the user's message, and the time it had taken."""
 
     first: int
     given: TurnInput
@@ -167,23 +167,22 @@ class Resumed(NamedTuple):
 
 
 def arm_deadline(ctx: RunningExecution, used_ms: float = 0.0) -> asyncio.TimerHandle | None:
-    """Abort an execution when its time is up, so that a model call under way is cut short; some may be used already."""
+    """Abort an execution at its time limit, interrupting a running model call; `used_ms` of the time are already used."""
     limits = ctx.tree.limits
     if limits is None or limits.max_duration_ms is None:
         return None
     limit = limits.max_duration_ms
 
     def expire() -> None:
-        # The timer runs by the loop's clock, which may be ahead of ours: the error must not name less time than the
-        # limit.
+        # The timer uses the loop's clock, which may be ahead of ours: the error must not name less time than the limit.
         ctx.abort("out of time", error=exceeded("duration", limit, max(limit, ctx.elapsed_ms)))
 
     return asyncio.get_running_loop().call_later(max(0.0, limit - used_ms) / 1000, expire)
 
 
 async def _begin(engine: Engine, ctx: RunningExecution, turn: _Turn, items: Sequence[Mapping[str, Any]]) -> TurnInput:
-    """Initialise the layers and log the user's items, which are kept even where a layer fails."""
-    if ctx.turn == 1 and turn.first:  # seeded outside of any turn, so that no reply has said it yet
+    """Initialise the layers and log the user's items, which are kept even if a layer fails."""
+    if ctx.turn == 1 and turn.first:  # seeded outside a turn, so no reply has warned of it yet
         warn_if_redacted(ctx, ctx.item_log, "The conversation that the thread began with")
 
     def announce(logged: Sequence[Item]) -> None:
@@ -207,20 +206,20 @@ async def _begin(engine: Engine, ctx: RunningExecution, turn: _Turn, items: Sequ
         return turn_input(ctx.query, ctx.item_log, turn.first)
     logged = log_items(engine, ctx, items, "user", announce)
     ctx.query = query_of(logged)
-    # Nothing was awaited, so that the first of these is the first of the turn.
+    # Without an await in between, the first of these is the first of the turn.
     return TurnInput(ctx.query, logged[0] if logged else None, turn.first)
 
 
 def turn_input(text: str, log: ItemLog, first: int) -> TurnInput:
-    """Return the input of the first step of a turn: the text of the items logged from `first` on."""
-    # A turn without a single item is legal: code may start one with an empty list.
+    """Return the input of a turn's first step: the text of the items logged from `first` on."""
+    # A turn without items is legal: code may start one with an empty list.
     return TurnInput(text, log[first] if first < len(log) else None, first)
 
 
 def _log_answer(engine: Engine, ctx: RunningExecution, turn: _Turn) -> None:
-    """Log the answer of an agent whose children gave it: the conversation must show the text that the user read."""
+    """Log an answer that came from the agent's children: the conversation must contain the text that the user read."""
     text = output_text(turn.output)
-    # A step that handed its input on has answered nothing: that text is the user's own.
+    # A step that returned its input unchanged has answered nothing: that text is the user's own.
     if not text or isinstance(turn.output, TurnInput):
         return
     if not any(item.get("role") == "assistant" for item in ctx.item_log[turn.first :]):
@@ -228,13 +227,13 @@ def _log_answer(engine: Engine, ctx: RunningExecution, turn: _Turn) -> None:
 
 
 async def close_execution(engine: Engine, ctx: RunningExecution, outcome: ExecutionEnd) -> Stop | None:
-    """Complete and dispose the layers, always, each hook within its limit; returns a stop that one of them asked for."""
+    """Complete and dispose the layers, always, each hook within its limit; returns a stop requested by one of them."""
     if engine.handles and ctx.id in engine.handles:
-        from noetic_nb.runtime._execution.handle import end_handles  # loaded with the first step that was started
+        from noetic_nb.runtime._execution.handle import end_handles  # loaded with the first started step
 
         late = None
         try:
-            # It forgets the handles even where it raises, so the call below does not come here again.
+            # It removes the handles even if it raises, so the call below does not come here again.
             late = await end_handles(engine, ctx)
         finally:
             stop = await close_execution(engine, ctx, outcome)
@@ -248,7 +247,7 @@ async def close_execution(engine: Engine, ctx: RunningExecution, outcome: Execut
         ctx.hook_base = None
         return None
     finally:
-        # Last: a turn that is killed before this is resumed, and its layers complete then.
+        # Last: a turn killed before this is resumed, and its layers complete then.
         await ctx.record.turn.end()
 
 
@@ -269,17 +268,17 @@ async def _close_layers(engine: Engine, ctx: RunningExecution, outcome: Executio
         steps = engine.stack.closing(engine.hook_context(ctx), log=ctx.item_log, outcome=outcome, ended=ended)
         if engine.remembering:
             steps = _keeping(engine, ctx, steps)
-        context = copy_context()  # what hooks set in it at the end is theirs
+        context = copy_context()  # context variables set by these last hooks stay in this copy
         waiting = context.run(next, steps, None)
         if waiting is not None:
             await protected(stepped(steps, waiting), "Closing an execution", context)
         return stop
     finally:
-        ctx.hook_base = None  # it refers to the execution, which is to go when nobody has it any more
+        ctx.hook_base = None  # it refers to the execution, which should be freed with its last user
 
 
 def _keeping(engine: Engine, ctx: RunningExecution, steps: Steps[None]) -> Steps[None]:
-    """Keep the texts of an execution before its layers complete."""
+    """Store the source texts of an execution before its layers complete."""
     try:
         yield keeper_of(engine).keep(engine, ctx)
     finally:
@@ -291,7 +290,7 @@ def _reply(ctx: RunningExecution, turn: _Turn) -> AgentReply:
     if turn.stop is not None:
         text = turn.stop.suggestion
     elif ctx.answer is not None and items and items[-1] is ctx.answer[0]:
-        text = ctx.answer[1]  # read by the step already
+        text = ctx.answer[1]  # already extracted by the step
     else:
         text = assistant_text(items)
     stopped = None if turn.stop is None else turn.stop.decision

@@ -1,10 +1,10 @@
-"""Follow one turn while it happens: as text, as items, or as events.
+"""Follow a running turn as text, as items, or as events.
 
-Everything begins with the first await or iteration; until then nothing is sent. Each iterator sees the turn from its
-beginning, however many there are, because what came before it began is kept, up to a limit.
+The turn begins with the first await or iteration; nothing is sent before. Every iterator sees the turn from its
+beginning, because earlier parts are kept, up to a limit.
 
-An answer that rules review is held until it stands. What is handed out as text is what the turn logs: the answers of its
-own execution as they are written, what children say only where the turn takes it over.
+An answer that rules review is held until it is accepted. The streamed text is the text that the turn logs: answers of
+its own execution while they are written, texts of children only if the turn adopts them.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from noetic_nb.runtime._threads.thread import Message
 from noetic_nb.sync import shortened
 
 Release: TypeAlias = Literal["judged", "live"]
-"""When an answer that rules review is handed out: when it stands, or while it is written."""
+"""When a reviewed answer is released: once it is accepted, or while it is written."""
 
 Piece = TypeVar("Piece")
 
-# What is kept for a reader that has not come yet, or is slow; docs/decisions/limits.md, "Runtime".
+# Parts kept for a reader that is late or slow; docs/decisions/limits.md, "Runtime".
 BUFFER: Final = 10_000
 
 
 class _Pipe:
-    """The parts given to every reader: the newest ones, and the number of those before them."""
+    """The parts for every reader: the newest ones, and the number of dropped ones before them."""
 
     def __init__(self) -> None:
         self.parts: list[Any] = []
@@ -49,7 +49,7 @@ class _Pipe:
 
     def put(self, part: Any) -> None:
         self.parts.append(part)
-        # Cut at twice the limit: a deletion at the front moves all that stays, so it is made once in many parts.
+        # Cut at twice the limit: deleting at the front moves all remaining parts, so it is done rarely.
         if len(self.parts) >= 2 * BUFFER:
             self.gone += len(self.parts) - BUFFER
             del self.parts[:-BUFFER]
@@ -66,7 +66,7 @@ class _Pipe:
             elif self.over:
                 return
             else:
-                # Several readers share the event. Nothing is awaited between the look above and the wait, so no part is
+                # Several readers share the event. There is no await between the check above and the wait, so no part is
                 # missed.
                 self.news.clear()
                 await self.news.wait()
@@ -77,7 +77,7 @@ class _Pipe:
 
 
 class _Reply:
-    """A reply to be awaited, as often as one likes: nothing is left over where nobody does."""
+    """An awaitable reply that may be awaited repeatedly, or ignored without a warning."""
 
     def __init__(self, wait: Callable[[], Coroutine[Any, Any, AgentReply]]) -> None:
         self._wait = wait
@@ -87,10 +87,10 @@ class _Reply:
 
 
 class _Harness(Protocol):
-    """The parts of a harness that a stream needs."""
+    """The methods of a harness that a stream uses."""
 
     def subscribe(self, sink: ev.EventSink) -> Callable[[], None]:
-        """Send every event to a sink; returns a function that ends this."""
+        """Send every event to a sink; returns a function that unsubscribes it."""
         ...
 
 
@@ -101,15 +101,15 @@ def _not_itself(what: str, write: str, stream: TurnStream[Any]) -> ArgumentError
 
 @dataclass(slots=True, eq=False)
 class _Answer:
-    """One answer while it is written, and the part that was handed out."""
+    """One answer while it is written, and the part of it that was released."""
 
     stream: TurnStream[Any]
     number: int
     where: ev.Where
     is_held: bool
-    """Whether its pieces and the events around them wait until it stands."""
+    """Whether its pieces and the events around them wait until it is accepted."""
     shows_text: bool
-    """Whether its text is handed out while it is written."""
+    """Whether its text is released while it is written."""
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     is_open: bool = True
@@ -164,20 +164,20 @@ class _Held:
 
 
 def _without_text(event: ev.RunEvent) -> ev.RunEvent | None:
-    """Return an event about a rejected answer without anything that may hold its text; None if nothing is left."""
+    """Return an event about a rejected answer without fields that may contain its text; None if nothing is left."""
     if isinstance(event, ev.ModelCalled):
         return structs.replace(event, items=(), logprobs=())
     if isinstance(event, ev.MemoryTraceSpan):
-        # The type stays: unlike message and stack it cannot quote the answer.
+        # The type stays: unlike message and stack, it cannot quote the answer.
         return structs.replace(event, attributes=None, notes=(), error=event.error and "withheld", error_stack=None)
     return None if isinstance(event, ev.LayerStateChanged) else event
 
 
 class TurnStream(Generic[Piece]):
-    """A turn to follow; made by `AgentHarness.stream`.
+    """A turn to follow; created by `AgentHarness.stream`.
 
-    Leaving an iterator early does not stop the turn: `AgentHarness.cancel` does, and so does a cancellation of the last reader,
-    as by the stop button. See docs/behaviour/runtime.md, "Streams".
+    Leaving an iterator early does not stop the turn. `AgentHarness.cancel` does, and so does cancelling the last
+    reader, such as with the stop button. See docs/behaviour/runtime.md, "Streams".
     """
 
     def __init__(
@@ -215,9 +215,9 @@ class TurnStream(Generic[Piece]):
         return f"TurnStream({state}; read `.text`, `.items` or `.events` with `async for`, or await `.reply`)"
 
     def _watch(self, ctx: RunningExecution) -> None:
-        """Begin to follow: called when the turn's context is made."""
+        """Begin to follow; called when the turn's context is created."""
         self._ctx = ctx
-        # Messages that were taken into one turn may each have a stream.
+        # Messages that share a turn may each have a stream.
         others = ctx.tree.follow
 
         def follow(of: RunningExecution, is_reviewed: bool) -> FollowedAnswer:
@@ -240,22 +240,22 @@ class TurnStream(Generic[Piece]):
         self._pipes[name].put(part)
 
     def _put_pieces(self, name: str, pieces: list[str]) -> None:
-        """Hand out the held pieces at once: as one piece where a reader could not keep up with so many."""
+        """Release the held pieces at once; as one piece if they are too many for a reader's buffer."""
         for piece in pieces if len(pieces) <= BUFFER // 2 else ["".join(pieces)]:
             self.put(name, piece)
 
     def _put_judged(self, name: str, pieces: list[str], judged: str) -> None:
-        """Hand out a text that stands, in the pieces it was written in where these are all of it."""
+        """Release an accepted text, in the pieces it was written in if they match it."""
         self._put_pieces(name, pieces if "".join(pieces) == judged else [judged] * bool(judged))
 
     def close(self, answer: _Answer, *, stands: bool) -> None:
-        """Hand out the events that were held for an answer; without its text where it was rejected."""
+        """Release the events held for an answer; without its text if it was rejected."""
         held = self._held.get(answer.where.execution_id) if answer.is_held else None
         if held is None:
             return
         held.answers -= 1
         held.was_rejected |= not stands
-        if held.answers == 0:  # else another answer of this execution is still under review
+        if held.answers == 0:  # otherwise another answer of this execution is still under review
             del self._held[answer.where.execution_id]
             self._put_events(held.events, held.was_rejected)
 
@@ -266,7 +266,7 @@ class TurnStream(Generic[Piece]):
                 self.put("events", shown)
 
     def retract(self, answer: _Answer) -> None:
-        """Report that the handed-out part of an answer is retracted."""
+        """Report that the released part of an answer is retracted."""
         text = "".join(answer.text) if answer.shows_text else ""
         thoughts = "" if answer.is_held else "".join(answer.reasoning)
         if not text and not thoughts:
@@ -279,7 +279,7 @@ class TurnStream(Generic[Piece]):
                     self.put(name, ev.TextRetracted(answer.number, taken, answer.where, now))
 
     def emit(self, event: ev.RunEvent) -> None:
-        """Take an event of the harness; those of other turns are left out."""
+        """Receive an event of the harness; events of other turns are skipped."""
         where = event.where
         if self._ctx is None or where.turn != self._ctx.turn or where.thread_id != self._ctx.thread_id:
             return
@@ -300,14 +300,14 @@ class TurnStream(Generic[Piece]):
                 self.put("items", item)
 
     def _hand_out(self, answer: _Answer, items: Iterable[Item]) -> None:
-        """Hand out an answer that stands, and was just logged."""
+        """Release an accepted answer that was just logged."""
         answer.is_open = False
         self.close(answer, stands=True)
         if answer.is_held:
-            # What was judged: a client may stream more than its response holds.
+            # Only the judged text: a client may stream more than its response contains.
             found = [item for item in items if item["type"] == "reasoning"]
             self._put_judged("reasoning", answer.reasoning, "".join([delta.text for delta in deltas_of(found)]))
-        answer.reasoning = []  # thoughts of an answer that stands are not taken back, even where its text is
+        answer.reasoning = []  # the reasoning of an accepted answer is never retracted, even if its text is
         written, logged = "".join(answer.text), "".join(output_texts(items))
         if self._ctx is None or answer.where.execution_id != self._ctx.id:
             if written:
@@ -316,12 +316,12 @@ class TurnStream(Generic[Piece]):
             self._put_judged("text", answer.text, logged)
         elif logged.startswith(written):
             self._put_pieces("text", [logged[len(written) :]] * (written != logged))
-        elif self._is_live:  # the client contradicts itself; without `live`, pieces cannot be taken back from readers
+        elif self._is_live:  # the client contradicts itself; without `live`, released pieces cannot be retracted
             self.retract(answer)
             self._put_pieces("text", [logged] * bool(logged))
 
     def _hand_out_logged(self, text: str) -> None:
-        """Hand out the texts logged beside the answers of the turn's own execution: those of a child or a function."""
+        """Release texts logged by the turn's own execution besides its answers: those of a child or a function."""
         for place in range(len(self._unlogged) - 1, -1, -1):
             if "".join(self._unlogged[place].text) == text:
                 answer = self._unlogged.pop(place)
@@ -335,7 +335,7 @@ class TurnStream(Generic[Piece]):
         unsubscribe = self._harness.subscribe(self)
         try:
             reply = await self._send()
-            if self._ctx is None:  # the message became part of a turn that was under way
+            if self._ctx is None:  # the message became part of a running turn
                 for item in reply.items:
                     self.put("items", item)
                 self._put_pieces("text", output_texts(reply.items))
@@ -344,14 +344,14 @@ class TurnStream(Generic[Piece]):
             unsubscribe()
             for answer in self._unlogged:
                 self.retract(answer)
-            for held in self._held.values():  # of steps that were left behind
+            for held in self._held.values():  # of abandoned steps
                 self._put_events(held.events, is_rejected=True)
             for pipe in self._pipes.values():
                 pipe.end()
 
     @contextmanager
     def _reading(self) -> Iterator[asyncio.Task[AgentReply]]:
-        """Follow the turn, which is shielded: a reader may give up, and the turn is still there for the others."""
+        """Follow the turn, shielded: if one reader gives up, the turn continues for the others."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._whole())
         task = self._task
@@ -369,7 +369,7 @@ class TurnStream(Generic[Piece]):
         with self._reading() as task:
             async for part in self._pipes[name].read():
                 yield part
-            await asyncio.shield(task)  # an error of the turn is an error of whoever follows it
+            await asyncio.shield(task)  # an error of the turn is raised to its readers
 
     async def _wait(self) -> AgentReply:
         with self._reading() as task:
@@ -377,15 +377,15 @@ class TurnStream(Generic[Piece]):
 
     @property
     def text(self) -> AsyncIterator[Piece]:
-        """The text of the turn, piece by piece: joined, that of all assistant messages it logs, in order.
+        """The text of the turn, piece by piece: joined, it is the text of all assistant messages that it logs, in order.
 
-        With ``release="live"`` a `TextRetracted` among the pieces takes back those of one answer.
+        With ``release="live"``, a `TextRetracted` among the pieces retracts those of one answer.
         """
         return self._read("text")
 
     @property
     def reasoning(self) -> AsyncIterator[Piece]:
-        """The reasoning of the model, piece by piece, where it streams that; held and retracted like the text."""
+        """The model's reasoning, piece by piece, if it streams that; held and retracted like the text."""
         return self._read("reasoning")
 
     @property
@@ -395,10 +395,10 @@ class TurnStream(Generic[Piece]):
 
     @property
     def events(self) -> AsyncIterator[ev.RunEvent | ev.TextRetracted]:
-        """Everything that happens in the turn, without the text of answers that were rejected."""
+        """All events of the turn, without the text of rejected answers."""
         return self._read("events")
 
     @property
     def reply(self) -> Awaitable[AgentReply]:
-        """The reply, when the turn is over; may be awaited by several."""
+        """The reply, once the turn is over; several callers may await it."""
         return _Reply(self._wait)
