@@ -1,4 +1,4 @@
-"""Everything that happened, as data: runs, the recorder that makes them, their tables and their files."""
+"""Runs as data: the recorder that makes them, their tables and their files."""
 
 from noetic_nb.runs._recording.recorder import Recorder, record
 from noetic_nb.runs._recording.recover import recover

@@ -1,4 +1,4 @@
-"""A run as people ask it: its tables, the effect of caching, the cost, the cause of a call, and its bundle."""
+"""The computed answers of a run: its tables, caching, cost, the cause of a call, and its bundle."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class _Names(Registry):
-    """A registry that names everything, whether or not it was registered: a bundle is never refused for a function."""
+    """A registry that returns a name for any object, registered or not: an unregistered function never blocks a bundle."""
 
-    # Any: what a configuration refers to is whatever its user brought.
+    # Any: a configuration may refer to objects of any type.
     def reference(self, thing: Any, where: str) -> dict[str, Any]:
         try:
             return super().reference(thing, where)
@@ -46,7 +46,7 @@ class _Names(Registry):
 
 
 def bundle_of(config: Any, described: Any, notes: str) -> dict[str, Any]:
-    """Return the entry of `Run.bundle` for a configuration; `described` stands in where it cannot be written."""
+    """Return the `Run.bundle` entry for a configuration; `described` replaces it if it cannot be serialised."""
     from noetic_nb.runtime import AgentConfig, dump_config  # most runs are read without an agent
 
     if not isinstance(config, AgentConfig):
@@ -71,7 +71,7 @@ def _rules(layers: Any) -> tuple[dict[str, Any] | None, dict[str, str]]:
 
 
 class AskedEvents(LabelledEvents):
-    """Events with answers that are worked out when they are asked for."""
+    """Events with answers that are computed on demand."""
 
     def __init__(self, run_id: str, events: list[RunEvent]) -> None:
         super().__init__(run_id, events)
@@ -84,13 +84,13 @@ class AskedEvents(LabelledEvents):
         ----------
         name : str
             ``turns``, ``allocations``, ``tokens``, ``items``, ``spans``, ``tools``, ``ledger``, ``decisions``, ``regulator`` or
-            ``warnings``; what their columns mean is described in `noetic_nb.runs._tables`.
+            ``warnings``. `noetic_nb.runs._tables` describes their columns.
 
         Returns
         -------
         pandas.DataFrame
-            One row per thing that happened, a new frame at each call. It begins with ``run_id``, ``thread_id``,
-            ``execution_id``, ``turn``, ``seq`` and ``t_ms``, and has every column, with its type, when it has no row.
+            One row per recorded fact, a new frame at each call. Its first columns are ``run_id``, ``thread_id``,
+            ``execution_id``, ``turn``, ``seq`` and ``t_ms``. A table without rows still has every column with its type.
 
         Raises
         ------
@@ -106,35 +106,34 @@ class AskedEvents(LabelledEvents):
         price: Price | None = None,
         tokenizer: str | Tokenizer | None = None,
     ) -> pandas.DataFrame:
-        """Return the effect of prompt caching on the agent's model calls: the prefix that each shares with the call before it.
+        """Return the effect of prompt caching on the agent's model calls: the prefix that each call shares with the previous one.
 
         Parameters
         ----------
         rules : CacheRules or str, optional
-            By which all models are taken to cache, or the name of a model whose rules these are. Where absent, what the provider
-            of each model publishes; of a model of which nothing is known, nothing is predicted.
+            Caching rules for all models, or the name of a model whose rules to use. By default, the published rules of each
+            model's provider; for an unknown model nothing is predicted.
         price : pair of float or callable, optional
-            US dollars per million (input, output) tokens, or a function of model and usage; that of the price list where absent.
+            US dollars per million (input, output) tokens, or a function of model and usage. By default, the price list.
         tokenizer : str, TokenCalibration or callable, optional
-            What counted the tokens of the run, where its name alone does not say so.
+            The counter that counted the run's tokens, if its recorded name is not enough to find it.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each part of each request that the run has all of, after the columns that every table of a run begins
-            with. ``call`` is its place among the agent's model calls (missing while it is under way), ``provider`` that of the
-            rules (None: nothing is known of the ``model``), ``part``: ``tools``, ``system``, ``layer:<id>``, ``history`` or
-            ``appended``.
+            One row for each part of each completely recorded request. After the columns that all tables share: ``call``, its
+            index among the agent's model calls (missing while it is running); ``provider`` of the rules (None for an unknown
+            ``model``); ``part``: ``tools``, ``system``, ``layer:<id>``, ``history`` or ``appended``.
 
-            In tokens: ``tokens`` of the part, its framing included; ``shared``, those in the prefix shared with the call before
-            it, of the same model in the same thread; ``cached``, those that the cache is predicted to hold, of all calls of the
-            model in the run; ``written``, those that it is paid to take up; ``paid``, all of them at the price of ordinary input
-            tokens. ``broke``: the shared prefix ends in this part. Those of an imported run are the billed tokens: each call
-            brings what it was billed for beyond the call before, and ``tools`` is what no text of the first call accounts for.
+            In tokens: ``tokens`` of the part with its framing; ``shared``, the tokens in the prefix shared with the
+            previous call of the same model in the same thread; ``cached``, the tokens predicted to be read from the
+            cache, over all calls of the model in the run; ``written``, the tokens billed as cache writes; ``paid``, the
+            equivalent number of ordinary input tokens. ``broke``: the shared prefix ends in this part. In an imported
+            run these are billed tokens: each call adds its bill beyond the previous call's; ``tools`` is the part of
+            the first bill that no recorded text explains.
 
-            In US dollars: ``cost_fresh`` without a cache, ``cost_cached`` with it, missing where the price is not known. Of the
-            whole call, as the provider counted: ``input_tokens``, and ``reported``, the cached ones of them; missing where nobody
-            says.
+            In US dollars: ``cost_fresh`` without a cache and ``cost_cached`` with one, missing if the price is unknown. For the
+            whole call, as the provider counted: ``input_tokens``, of which ``reported`` were cached; missing if not reported.
 
         Raises
         ------
@@ -151,20 +150,19 @@ class AskedEvents(LabelledEvents):
         >>> Run("empty").caching().columns[6:12].to_list()
         ['call', 'model', 'provider', 'part', 'tokens', 'shared']
         """
-        from noetic_nb.runs._requests.caching_table import caching_frame  # most runs are not asked
+        from noetic_nb.runs._requests.caching_table import caching_frame  # most runs are never asked for this
 
         return caching_frame(self.run_id, self.meta, self._events[:], rules, price, tokenizer)
 
     def cost(self) -> float | None:
-        """Return the cost of all model calls in US dollars: as reported, else by the list of prices.
+        """Return the cost of all model calls in US dollars: as reported, otherwise from the price list.
 
         Returns
         -------
         float or None
-            The sum over the calls, those of children, judges and layers included, and over compactions that were billed apart.
-            ``meta["cost"]`` of an imported run counts where its calls have no costs of their own. A call without one is priced by
-            its tokens, its model and its time; input that nobody says was cached has the full price. None if the price of a
-            call is not known, or its tokens are estimated.
+            The sum over all calls (children, judges and layers included) and over separately billed compactions. An imported
+            run whose calls have no costs uses ``meta["cost"]``. A call without a cost is priced by its tokens, model and time;
+            input not reported as cached costs the full price. None if a call's price is unknown or its tokens are estimated.
 
         Examples
         --------
@@ -173,7 +171,7 @@ class AskedEvents(LabelledEvents):
         0.0
         """
         calls, named = self.select(ModelCalled), self.meta.get("estimated")
-        estimated = set(named) if isinstance(named, list | tuple) else set()  # of a file, it may be anything
+        estimated = set(named) if isinstance(named, list | tuple) else set()  # in a loaded file, it may have any type
         reported = self.meta.get("cost")
         if isinstance(reported, int | float) and not any(call.cost is not None for call in calls):
             return float(reported)
@@ -194,30 +192,31 @@ class AskedEvents(LabelledEvents):
     def cause(
         self, decision_or_call: SteeringDecided | ToolCalled | int | None = None, *, seq: int | None = None
     ) -> pandas.DataFrame:
-        """Return where each value of a call came from, as rules are told by ``call.origin``.
+        """Return the origin of each value in a call, as rules get it from ``call.origin``.
 
         Parameters
         ----------
         decision_or_call : SteeringDecided, ToolCalled or int
-            The decision about a call of a tool, the call, or its place among the tool calls of the run, as in
-            ``to_frame("tools")``; negative from the end. A child's is one of them.
+            The decision about a tool call, the call itself, or its index among the tool calls of the run, as in
+            ``to_frame("tools")``. Negative indices count from the end. Calls of children are included.
         seq : int, optional
-            In place of it: the ``seq`` of a decision or call, as the tables have it.
+            Alternative: the ``seq`` of a decision or call, as in the tables.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each text, number, True and False in the arguments, down to the last: ``argument`` (its path, such as
-            ``items[0].id``), ``value`` (secrets replaced), ``kind`` and ``name`` of its origin (``"user"``, ``"system"``,
-            ``"layer"``, ``"tool"``, ``"model"``; the name of the layer or tool), ``item`` (the place in the log of the thread of
-            the item that wrote it first; missing where that stands elsewhere, as in a child's log, a layer's text or another
-            thread), ``turn`` (that of the item) and ``via`` (the layers on the way, first to last). None and empty texts have no
-            row, and a response has no arguments. ``attrs["judged"]`` says in one sentence whether rules looked at the call.
+            One row for each text, number, True and False in the arguments, nested ones included: ``argument`` (its
+            path, such as ``items[0].id``), ``value`` (secrets replaced), ``kind`` and ``name`` of its origin
+            (``"user"``, ``"system"``, ``"layer"``, ``"tool"``, ``"model"``; the name of the layer or tool), ``item``
+            (position in the thread's log of the first item that has it; missing if that is in a child's log, a layer's
+            text or another thread), ``turn`` (of that item) and ``via`` (the layers it passed through, in order). None
+            and empty texts have no row, and a response has no arguments. ``attrs["judged"]`` says in one sentence
+            whether rules checked the call.
 
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_CALL``, ``UNKNOWN_DECISION`` where the run has none such.
+            ``UNKNOWN_CALL`` or ``UNKNOWN_DECISION`` if the run has no such call or decision.
 
         References
         ----------
@@ -230,7 +229,7 @@ class AskedEvents(LabelledEvents):
         >>> run.cause(0)[["argument", "kind", "item", "turn"]].values.tolist()
         [['user_id', 'user', 2, 2]]
         """
-        from noetic_nb.runs._cause import CauseReader, cause_frame  # most runs are not asked
+        from noetic_nb.runs._cause import CauseReader, cause_frame  # most runs are never asked for this
 
         if self._causes is None:
             self._causes = CauseReader(self)

@@ -1,4 +1,4 @@
-"""The cause of a call: who wrote each of its values first, and the memories that the value came through."""
+"""The cause of a call: the first source of each of its values, and the memory layers that the value passed through."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ _HINT: Final = (
 )
 
 
-_RULES: Final = 8  # rules that are named; the ledger names all
+_RULES: Final = 8  # most rules named in the sentence; the ledger names all
 
 
 class ValueCause(NamedTuple):
-    """A value in a call, and where it came from."""
+    """A value in a call, and its origin."""
 
     argument: str  # its path: ``items[0].id``
     member: Any
-    value: Any  # the same without secrets
+    value: Any  # the value without secrets
     origin: Origin
-    item: int | None  # the place in the log of the thread of the item that wrote it first
+    item: int | None  # position in the thread's log of the item that first contained it
     turn: int | None
 
 
 class CauseReader:
-    """Answers for a run that may grow, and drop its oldest turns."""
+    """Explains the calls of a run that may grow and drop its oldest turns."""
 
     def __init__(self, run: RunLike) -> None:
         self._run = run
@@ -60,20 +60,20 @@ class CauseReader:
         self._items: dict[tuple[str, str], Item] = {}
         self._places: dict[tuple[str, str], tuple[int | None, int]] = {}
         self._decided: dict[int, int] = {}
-        self._lock = threading.RLock()  # a run is asked from several threads, and what has been read is kept
+        self._lock = threading.RLock()  # several threads ask, and the index is cached
 
     def item_of(self, event: RunEvent, origin: Origin) -> Item | None:
-        """Return the item that an origin names, a layer's as well; None if the run does not have it."""
+        """Return the item that an origin names, including items of layers; None if the run does not have it."""
         return self._items.get((event.where.thread_id, origin.item or ""))
 
     def decided(self, at: int) -> int:
-        """Return where the decision about a call stands, by the place of the call; the same where none is recorded."""
+        """Return the place of the decision about a call, given the place of the call; the call's own if none is recorded."""
         with self._lock:
             self._read()
             return self._decided.get(at, at)
 
     def call_of(self, thread_id: str, item: int) -> int | None:
-        """Return the place of the tool call that an item in the log of a thread asks for, or None if it asks for none."""
+        """Return the place of the tool call requested by an item in a thread's log, or None if the item requests none."""
         events = self._run.events
         for at in range(len(events) - 1, -1, -1):
             event = events[at]
@@ -87,7 +87,7 @@ class CauseReader:
         return None
 
     def rows(self, event: SteeringDecided | ToolCalled, at: int, most: int | None = None) -> list[ValueCause]:
-        """Return the values of a call, by the place of its event, or the first `most` of them; nothing comes from nowhere."""
+        """Return the values of a call (the first `most` of them), given the place of its event; each has an origin."""
         with self._lock:
             self._read()
             args: Any = event.args
@@ -101,12 +101,12 @@ class CauseReader:
             if known is None:
                 return []
             args = dict(islice(args.items(), most))
-            # Of each more is read than is shown, so that a secret is cut where it is shown.
+            # Read more of each value than is shown, so that a secret at the cut is recognised.
             short = args if most is None else {name: clip_data(value, 2 * MARGIN)[0] for name, value in args.items()}
             return [*islice(self._rows(event, _leaves(args, redact(thaw(short))), known), most)]
 
     def judged(self, at: int) -> str:
-        """Return in one sentence whether rules looked at a call or response, by the place of its event in the run."""
+        """Return one sentence that says whether rules checked a call or response, given the place of its event in the run."""
         with self._lock:
             self._read()
             events, meta = self._run.events, getattr(self._run, "meta", {})
@@ -114,7 +114,7 @@ class CauseReader:
             event: Any = events[place]
             is_decision = isinstance(event, SteeringDecided)
             what = "response" if is_decision and event.tool_name is None else "call"
-            keeps_times = not meta.get("replay")  # times in a replay are those of the recorded rules
+            keeps_times = not meta.get("replay")  # times in a replay belong to the recorded rules
             rules: tuple[str, ...] = ()
             if is_decision:
                 timed = [rule for rule, _ in event.rules_ms] if keeps_times else []
@@ -125,7 +125,7 @@ class CauseReader:
                 return f"Looked at by the rule{'s' * (len(rules) > 1)} {named}{more}."
             if is_decision:
                 is_own = event.layer_id == LAYER_ID and event.enforced and event.outcome is None
-                # Runs of earlier versions have no times: an empty list says something only beside others.
+                # Older versions recorded no times, so an empty list is evidence only if other decisions have times.
                 known = is_own and any(isinstance(one, SteeringDecided) and one.rules_ms for one in events)
             else:
                 known = event.where.depth == 0 and _has_no_rules(meta.get("config"))
@@ -140,11 +140,10 @@ class CauseReader:
             yield ValueCause(argument, member, value, origin, item, turn)
 
     def _read(self) -> None:
-        """Note where the items stand that have been logged since."""
         events = self._run.events
         size = len(events)
         if self._read_to and not (self._read_to <= size and events[self._read_to - 1] is self._last):
-            self._read_to = 0  # a bounded run has let its oldest turns go
+            self._read_to = 0  # a bounded run has dropped its oldest turns
             self._places.clear()
             self._items.clear()
         elif self._read_to == size:
@@ -156,7 +155,7 @@ class CauseReader:
                     item_id = item.get("id")
                     if item_id:
                         self._items.setdefault((thread, item_id), item)
-                        known = place if event.where.depth == 0 else None  # a child's log is its own
+                        known = place if event.where.depth == 0 else None  # a child has its own log
                         self._places.setdefault((thread, item_id), (known, event.where.turn))
             elif isinstance(event, ViewAssembled):
                 for _layer, item in event.layer_items:
@@ -171,7 +170,7 @@ def _is_call(event: RunEvent, thread_id: str, call_id: object) -> bool:
 
 
 def _has_no_rules(config: Any) -> bool:
-    """Tell whether the recorded configuration of an agent has no layer that decides about calls."""
+    """Tell whether the recorded configuration of an agent has no layer that decides on calls."""
     memory = config.get("memory") if isinstance(config, Mapping) else None
     return isinstance(memory, list | tuple) and all(
         isinstance(layer, Mapping) and "before_tool_call" not in (layer.get("hooks") or ()) for layer in memory
@@ -203,7 +202,7 @@ def cause_frame(reader: CauseReader, events: Sequence[RunEvent], given: object, 
 
 
 def place_asked(events: Sequence[RunEvent], given: Any, seq: Any) -> int:
-    """Return where the event stands that someone means."""
+    """Return the place of the requested event."""
     if (given is None) == (seq is None):
         raise NoeticConfigError("UNKNOWN_CALL", "Name one decision or call.", given=(given, seq), hint=_HINT)
     if seq is not None:
@@ -212,7 +211,7 @@ def place_asked(events: Sequence[RunEvent], given: Any, seq: Any) -> int:
             return found
         raise NoeticConfigError("UNKNOWN_DECISION", "No decision or tool call has this seq.", given=seq, hint=_HINT)
     if isinstance(given, SteeringDecided | ToolCalled):
-        # By identity first: two calls may be equal.
+        # Compare by identity first: two calls may be equal.
         for same in (lambda one: one is given, lambda one: one == given):
             for at, event in enumerate(events):
                 if same(event):
@@ -229,12 +228,12 @@ def place_asked(events: Sequence[RunEvent], given: Any, seq: Any) -> int:
 
 
 def _is_whole(given: object) -> bool:
-    """Tell whether something is a whole number, also one out of a frame."""
+    """Tell whether a value is an integer, NumPy integers from a frame included."""
     return isinstance(given, Integral) and not isinstance(given, bool)
 
 
 def _leaves(args: Mapping[str, Any], clean: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield path, value and shown value of all that stands in the arguments; a hidden part is one value."""
+    """Yield path, value and displayed value of every leaf in the arguments; a redacted part is one leaf."""
     waiting: list[tuple[str, Any, Any]] = [("", args, clean)]
     while waiting:
         path, value, shown = waiting.pop()
@@ -247,7 +246,7 @@ def _leaves(args: Mapping[str, Any], clean: Any) -> Iterator[tuple[str, Any, Any
 
 
 def _inner(path: str, value: Any, shown: Any) -> list[tuple[str, Any, Any]] | None:
-    """Return the members of a list or mapping; None for a value, and for what is not shown member by member."""
+    """Return the members of a list or mapping; None for a plain value, and if the displayed value has other members."""
     if isinstance(value, Mapping):
         if not isinstance(shown, Mapping) or len(shown) != len(value):
             return None
@@ -268,7 +267,7 @@ def _is_name(name: Any) -> bool:
 
 
 def places_of_decisions(events: Sequence[RunEvent]) -> dict[int, int]:
-    """Return where the decision about a call or response stands, by the place of the call or response."""
+    """Map the place of each call or response to the place of the decision about it."""
     about: dict[int, int] = {}
     waiting: dict[tuple[str, str], list[int]] = {}
     answered: dict[tuple[str, str], int] = {}
@@ -285,7 +284,7 @@ def places_of_decisions(events: Sequence[RunEvent]) -> dict[int, int]:
                 answered[key] = seq
             case ToolCalled():
                 before = waiting.get(key, [])
-                # The newest first: one whose call was cancelled waits for ever.
+                # Newest first: a decision whose call was cancelled never gets a match.
                 for place in reversed(before):
                     decided: Any = events[place]
                     if decided.tool_name == event.name and (decided.args or {}) == (event.args or {}):

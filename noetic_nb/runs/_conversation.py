@@ -1,7 +1,7 @@
-"""Conversations of other agents as the events of runs: a turn for each time the user writes, a model call for each answer.
+"""Converts other agents' conversations to run events: one turn per user message, one model call per answer.
 
-What was not recorded is not made up: unknown durations and costs stay unknown, and what had to be estimated (times, tokens,
-whether a call failed) is named in ``meta["estimated"]``.
+Nothing is made up: unknown durations and costs stay unknown, and every estimate (times, tokens, whether a call failed) is
+named in ``meta["estimated"]``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FOLDER: Final = "/memories"
 
 
 def memory_span(call: ev.ToolCalled) -> ev.MemoryTraceSpan | None:
-    """Return a call of the memory tool as an operation of a layer, None for any other call."""
+    """Convert a memory tool's call to a layer operation; None for any other call."""
     args = call.args
     if call.name != "memory" or args is None:
         return None
@@ -45,13 +45,13 @@ def memory_span(call: ev.ToolCalled) -> ev.MemoryTraceSpan | None:
     )
 
 
-# Where nothing is known of the times, a message takes a second from the first of 1970 on: no reader takes that for a time.
+# Without any known times, messages are one second apart from 1970-01-01: nobody mistakes that for a real time.
 _START_MS: Final = 0.0
 _MESSAGE_MS: Final = 1_000.0
 _CALL: Final = "function_call"
 _COUNTED: Final = frozenset({"input_tokens", "output_tokens"})
 _ESTIMATED: Final = ("t_ms", "input_tokens", "output_tokens", "status")
-"""What may be estimated, in the order in which it is named."""
+"""The fields that may be estimated, in the order of ``meta["estimated"]``."""
 _LABELS: Final = (
     "domain",
     "suite",
@@ -63,7 +63,7 @@ _LABELS: Final = (
     "attack_succeeded",
     "outcome",
 )
-"""What every run of somebody else's says of itself, or None if it is unknown."""
+"""Keys in the meta of every imported run, None if unknown."""
 
 
 def conversation_events(
@@ -79,10 +79,10 @@ def conversation_events(
     ended: bool = False,
     redaction: Redaction | None = None,
 ) -> tuple[dict[str, Any], list[ev.RunEvent]]:
-    """Return a conversation as the meta and the events of a run without secrets, for `run_of_settled`.
+    """Return a conversation as the meta and events of a run, secrets replaced, for `run_of_settled`.
 
-    Calls whose ids were used before get ids of their own. Between the messages of a simulation no time of work goes by (not
-    `timed`); where the source is the whole record of an agent (`ended`), a call without a result was made all the same.
+    Calls with reused ids get ids of their own. In a simulation (not `timed`), no working time passes between messages. If
+    the source is an agent's complete record (`ended`), a call without a result still counts as made.
     """
     given = list(messages)
     redaction = Redaction() if redaction is None else redaction
@@ -115,7 +115,7 @@ def conversation_events(
 
 
 class _Writer:
-    """Writes one agent's conversation as events: holds the length of the log, the clock and the turn that is open."""
+    """Writes one agent's conversation as events; tracks the log length, the clock and the open turn."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class _Writer:
     ) -> None:
         self.thread_id = where.thread_id
         self.where = where
-        # Ids of items begin with it: those of a child must differ from those of the conversation.
+        # Prefix of item ids: a child's ids must differ from those of the conversation.
         self.prefix = where.execution_id if where.depth else where.thread_id
         self.redaction = redaction
         self.events: list[ev.RunEvent] = []
@@ -159,7 +159,7 @@ class _Writer:
     def write(
         self, given: Iterable[Message | Compaction | Child], items: Sequence[Item], first_ms: float | None
     ) -> None:
-        """Write messages, whose items have call ids of their own by now."""
+        """Write messages; the call ids in `items` are already unique."""
         if first_ms is not None:
             self.t_ms, self.has_times = max(self.t_ms, first_ms), True
         start = 0
@@ -176,14 +176,14 @@ class _Writer:
             start = stop
 
     def at(self, message: Message | Compaction) -> None:
-        """Move the clock to a message."""
+        """Move the clock to the time of a message."""
         if message.t_ms is None:
             self.estimated.add("t_ms")
-            # Between times that are known nothing is known but the order.
+            # Between known times, only the order of messages is known.
             self.t_ms += _MESSAGE_MS if self.events and not self.has_times else 0.0
         else:
             self.is_timed = True
-            if message.t_ms < self.t_ms:  # clocks that differ: the order of the messages is what is sure
+            if message.t_ms < self.t_ms:  # the clocks disagree; trust the order of the messages
                 self.estimated.add("t_ms")
             self.t_ms = max(self.t_ms, message.t_ms)
 
@@ -195,7 +195,7 @@ class _Writer:
         if role == "system":
             self.append(items, "seed")
             if self.turn == 0:
-                # Parts of an earlier conversation may be seeded with it, and are no policy.
+                # Later seed messages may quote an earlier conversation; they are not the policy.
                 prompts = [item for item in items if item.get("role") in ("system", "developer")]
                 self.policy += [text for item in prompts if (text := item_text(item))]
         elif role == "user":
@@ -223,10 +223,10 @@ class _Writer:
         return kept
 
     def user(self, items: Sequence[Item]) -> None:
-        if self.where.depth:  # the task of a child, or more of it
+        if self.where.depth:  # the child's task, or an addition to it
             self.append(items, "user")
             return
-        if self.is_open and not self.steps:  # written in several messages, before anybody answered
+        if self.is_open and not self.steps:  # another message before any answer
             self.append(items, "user")
             return
         self.end_turn()
@@ -245,13 +245,13 @@ class _Writer:
         if not self.is_open and not self.where.depth:
             is_text = message.usage is None and not any(item["type"] == _CALL for item in items)
             if self.turn == 0 and is_text and message.error is None:
-                self.append(items, "seed")  # a fixed greeting, and no model call
+                self.append(items, "seed")  # a fixed greeting, not a model call
                 return
             self.begin_turn("", 0)
         if not message.is_kept:
             self.beside(message, items)
             return
-        # What it was sent is counted before its answer is added, and the call stands before its items, as in runs of our own.
+        # Count the input before adding the answer, and put the call before its items, as in recorded runs.
         usage = self.usage(message, items) if message.is_called else {}
         made = self.append(items, "model")
         if message.is_called:
@@ -264,21 +264,21 @@ class _Writer:
             if item["type"] == _CALL:
                 self.calls[item["callId"]] = item
                 calls.add(item["callId"])
-            elif item["type"] == "function_call_output":  # a tool that the provider ran
+            elif item["type"] == "function_call_output":  # the provider ran this tool
                 outputs.add(item.get("callId"))
                 self.result(message, item, given)
-        # Text beside a call is no answer yet: the model goes on after the result.
+        # Text beside a call is not the answer yet: the model continues after the result.
         self.answer = texts.said(made) if calls <= outputs else None
 
     def beside(self, message: Message, items: Sequence[Item], purpose: Literal["agent", "summary"] = "agent") -> None:
-        """Write a call whose answer is no part of the conversation."""
+        """Write a call whose answer is not part of the conversation."""
         step = self.model_call(message, tuple(items), self.usage(message, items), purpose)
         self.events.append(step)
         if purpose == "agent":
             self.steps.append(step)
 
     def usage(self, message: Message, items: Sequence[Item]) -> Mapping[str, int]:
-        """Return the usage of a call; counts that the source does not have are estimates."""
+        """Return the usage of a call; counts missing in the source are estimated."""
         usage = {**(message.usage or {})}
         self.estimated.update(_COUNTED - usage.keys())
         if "input_tokens" not in usage:
@@ -290,7 +290,7 @@ class _Writer:
     def model_call(
         self, message: Message, made: tuple[Item, ...], usage: Mapping[str, int], purpose: Literal["agent", "summary"]
     ) -> ev.ModelCalled:
-        """Return a call as an event."""
+        """Convert a call to an event."""
         return ev.ModelCalled(
             self.where,
             self.t_ms,
@@ -311,7 +311,7 @@ class _Writer:
         )
 
     def compaction(self, one: Compaction, items: Sequence[Item]) -> None:
-        """Write the point at which the context became shorter, and the call that wrote the summary."""
+        """Write a compaction of the context, and the call that wrote the summary."""
         written = 0 if one.answer is None else len(one.answer.items)
         if one.answer is not None:
             self.beside(one.answer, items[:written], "summary")
@@ -334,7 +334,7 @@ class _Writer:
         self.context.reset(kept, one.tokens_after)
 
     def child(self, child: Child) -> None:
-        """Write an agent that a call of a tool started, with a log of its own."""
+        """Write an agent started by a tool call; it has its own log."""
         self.children += 1
         where = ev.Where(
             self.thread_id, f"{self.where.execution_id}/c{self.children}", self.where.turn, self.where.depth + 1
@@ -375,7 +375,7 @@ class _Writer:
             self.append((item,), "tool")
 
     def result(self, message: Message, item: Item, given: Item) -> str | None:
-        """Write the call that a result answers, and return its name; `given` has the id of the source."""
+        """Write the call answered by a result, and return its name; `given` has the source's id."""
         call_id, output = item.get("callId") or "", item_text(item)
         call = self.calls.pop(call_id, None)
         if call is None:
@@ -407,7 +407,7 @@ class _Writer:
         return str(call["name"])
 
     def end_calls(self) -> None:
-        """Write the calls that have no result, where the source shows everything there was."""
+        """Write the calls without a result, if the source is a complete record."""
         for call_id, call in self.calls.items() if self.ended else ():
             self.estimated.add("status")
             args = texts.read_object(call["arguments"])
@@ -437,7 +437,7 @@ class _Writer:
                 self.answer or "",
                 sum(step.input_tokens for step in self.steps),
                 sum(step.output_tokens for step in self.steps),
-                # Where costs are recorded, a turn that called no model cost nothing.
+                # If the source records costs, a turn without model calls cost nothing.
                 sum(costs, 0.0) if costs or (self.is_priced and not self.steps) else None,
                 len(self.steps),
                 self.tool_calls,

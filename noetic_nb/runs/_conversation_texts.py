@@ -1,4 +1,4 @@
-"""Texts of recorded conversations: without secrets, read as answers, errors and arguments, and counted."""
+"""The texts of imported conversations: redacted, counted, and parsed as answers, errors and arguments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from noetic_nb.tokens import Tokenizer, system_tokens, tokenizer_name
 
 
 class ChosenCounter:
-    """The counter of a run whose source does not say its tokens: the best one known of its model.
+    """The token counter for a run whose source reports no tokens: the best one known for its model.
 
     Examples
     --------
@@ -36,19 +36,19 @@ class ChosenCounter:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The counter, which is chosen when first needed."""
+        """The counter, chosen on first use."""
         if self._tokenizer is None:
             self._tokenizer = best_tokenizer(self.model)
         return self._tokenizer
 
     @property
     def name(self) -> str | None:
-        """Its name; None while nothing had to be counted."""
+        """The counter's name; None if nothing has been counted yet."""
         return None if self._tokenizer is None else tokenizer_name(self._tokenizer)
 
 
 class ContextTokens:
-    """The tokens of all that a model was sent so far, counted when they are asked for: most sources say them."""
+    """The tokens of the whole input so far, counted on demand because most sources report them."""
 
     def __init__(self, counter: ChosenCounter, *, policy: str = "") -> None:
         self._counter = counter
@@ -61,12 +61,12 @@ class ContextTokens:
         self._waiting += items
 
     def reset(self, items: Iterable[Item], tokens: int | None) -> None:
-        """Begin again with these items; `tokens` where the source says how many they are."""
+        """Start again with these items; `tokens` is their count if the source reports it."""
         self._policy, self._tokens = "", tokens or 0
         self._waiting = [*items] if tokens is None else []
 
     def sent(self) -> int:
-        """Return the tokens of all that was added, with the framing of each item."""
+        """Return the tokens of all added items, framing included."""
         counter = self._counter.tokenizer
         self._tokens += system_tokens(counter, self._policy)
         self._tokens += sum([item_tokens(item, counter) for item in self._waiting])
@@ -80,7 +80,7 @@ class ContextTokens:
 
 
 _OURS: Final = frozenset({"message", "function_call", "function_call_output"})
-# Their names are no secret words, so that their texts can be looked at one by one.
+# These keys never name secrets, so their texts can be checked one by one.
 _PLAIN_KEYS: Final = frozenset(
     {"id", "type", "status", "role", "name", "callId", "arguments", "output", "content", "origin"}
 )
@@ -95,10 +95,10 @@ _PLAIN_PART: Final = frozenset({"type", "text", "annotations"})
 def safe_items(
     policy: str, given: Sequence[Message | Compaction | Child], redaction: Redaction
 ) -> tuple[str, Sequence[Item]]:
-    """Return a policy and all items of a conversation without secrets, each call with an id of its own."""
+    """Return a policy and all items of a conversation with secrets replaced and unique call ids."""
     items: Sequence[Item] = [item for one in given for item in items_of(one)]
     texts = [policy]
-    # All at once, as most conversations have no sign of a secret.
+    # Check all texts at once, because most conversations have no sign of a secret.
     if not (_add_texts(items, texts) and redaction.are_plain(texts)):
         policy, items = redaction.text(policy), [_clean(item, redaction) for item in items]
     return policy, with_own_call_ids(items)
@@ -113,9 +113,9 @@ def items_of(one: Message | Compaction | Child) -> tuple[Item, ...]:
 
 
 def _add_texts(items: Sequence[Item], texts: list[str]) -> bool:
-    """Add the texts of items; return whether they have nothing else that may be secret."""
+    """Add the texts of items to `texts`; return whether nothing else in them can be secret."""
     for item in items:
-        # Nearly all items of others are of three forms: looked up by their keys, not walked through.
+        # Nearly all imported items have one of three shapes, so look up their keys instead of walking through them.
         keys = _TEXT_KEYS.get(tuple(item))
         if keys is None or item["status"] != "completed":
             if not _PLAIN_KEYS.issuperset(item):
@@ -143,7 +143,7 @@ def _clean(item: Item, redaction: Redaction) -> Item:
     if _add_texts((item,), texts) and all(redaction.text(text) is text for text in texts):
         return item
     found = redaction.data(dict(item))
-    if "native" in found or item["type"] not in _OURS:  # of a provider's own making: numbers that no file holds, too
+    if "native" in found or item["type"] not in _OURS:  # provider-specific: may hold numbers that JSON cannot
         found = frozen_data(found)
     return item if found == item else ANY_ITEMS.parse(found)
 
@@ -163,10 +163,10 @@ def clean_meta(meta: Mapping[str, Any], redaction: Redaction) -> Mapping[str, An
 
 
 def said(items: Sequence[Item]) -> str | None:
-    """Return the text of messages, or None if there is nothing but empty text in them."""
+    """Return the text of messages, or None if they contain only empty text."""
     messages = [item for item in items if item["type"] == "message"]
     text = "".join(map(item_text, messages))
-    # A picture, too, says something.
+    # An image also counts as content.
     if text or any(part.get("text") != "" for item in messages for part in item.get("content") or ()):
         return text
     return None
@@ -180,25 +180,24 @@ def reads_as_error(output: str) -> bool:
 
 
 def read_object(text: str) -> Mapping[str, Any] | None:
-    """Return the arguments that a text holds, frozen; None if it holds none."""
+    """Return the arguments in a text, frozen; None if it has none."""
     return _known_object(text) if len(text) <= _SHORT_ARGUMENTS else _parsed_object(text)
 
 
 def _parsed_object(text: str) -> Mapping[str, Any] | None:
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError):  # what the model wrote is evidence, too: the item keeps the text
+    except (ValueError, RecursionError):  # malformed arguments are evidence, too: the item keeps the text
         return None
     if not isinstance(found, dict):
         return None
     try:
-        # Frozen as a run freezes it, so that it need not look through its events again.
+        # Freeze now, as a run would, so that it need not check its events again.
         return frozen_data(freeze(found))  # type: ignore[no-any-return]
-    except ItemValidationError:  # NaN, an infinite number, or nested without end
+    except ItemValidationError:  # NaN, infinity, or nested too deeply
         return None
 
 
-# Agents make the same calls in run after run. What is kept follows from the text alone, cannot change, and is dropped when so
-# many others came after it.
+# Agents repeat calls from run to run. The cached result depends only on the text and is immutable; the cache is bounded.
 _SHORT_ARGUMENTS: Final = 1_000
 _known_object: Final = lru_cache(maxsize=1_024)(_parsed_object)

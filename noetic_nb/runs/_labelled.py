@@ -1,4 +1,4 @@
-"""A run as people label it."""
+"""Adds labels to the events of a run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLUMNS: Final = {
 class LabelledEvents(GrowingEvents):
     """Events with labels beside them."""
 
-    if TYPE_CHECKING:  # of a run, which has it
+    if TYPE_CHECKING:  # declared by Run
         meta: dict[str, Any]
 
     def __init__(self, run_id: str, events: list[RunEvent]) -> None:
@@ -48,32 +48,32 @@ class LabelledEvents(GrowingEvents):
         by: str,
         thread_id: str | None = None,
     ) -> None:
-        """Say something about the run, or a part of it.
+        """Label the run, or a part of it.
 
-        Kept beside the run's file in ``<file>.labels.jsonl``, secrets replaced; of a run without a file in memory, until `save`.
-        The last label counts of one name, by one rater, about one part.
+        The label is stored beside the run's file in ``<file>.labels.jsonl``, secrets replaced; for a run without a file it stays
+        in memory until `save`. If a rater labels the same part twice under one name, the last label counts.
 
         Parameters
         ----------
         name : str
-            Such as ``"verdict"``; one of the codebook where there is one.
+            Such as ``"verdict"``; must be in the codebook if there is one.
         value : str, bool, int, float or None
-            None takes the label back.
+            None removes the label.
         turn, call, item : int, optional
-            The part of the run: the number of a turn; the place of a call among the agent's model calls of the run, negative from
-            the end, or its event; the place of an item in the log of its thread. The whole run where all are left out.
+            The part of the run: the number of a turn; the index of one of the agent's model calls (negative from the end), or its
+            event; the position of an item in its thread's log. Leave all out to label the whole run.
         by : str
-            The rater; ``"consensus"`` for a label that several have agreed on.
+            The rater; ``"consensus"`` for an agreed label.
         thread_id : str, optional
-            Whose turn or item it is, where the run has several threads.
+            The thread of the turn or item, if the run has several threads.
 
         Raises
         ------
         NoeticConfigError
-            ``INVALID_LABEL`` for a name, value, rater or part that cannot be; ``UNKNOWN_LABEL`` for one that is not in the
-            codebook; ``UNKNOWN_THREAD``.
+            ``INVALID_LABEL`` for an invalid name, value, rater or part; ``UNKNOWN_LABEL`` for a label outside the codebook;
+            ``UNKNOWN_THREAD``.
         NoeticError
-            ``storage_failed`` if it cannot be written.
+            ``storage_failed`` if the label cannot be written.
 
         References
         ----------
@@ -91,10 +91,10 @@ class LabelledEvents(GrowingEvents):
 
     @property
     def labels(self) -> pandas.DataFrame:
-        """The labels of all raters, the oldest first, as a new frame.
+        """The labels of all raters, oldest first, as a new frame.
 
-        ``run_id``, ``name``, ``value``, ``thread_id``, ``turn``, ``call``, ``item`` (missing where the label is about more than
-        that), ``by`` and ``t_ms`` (when it was given, milliseconds since 1970).
+        Columns: ``run_id``, ``name``, ``value``, ``thread_id``, ``turn``, ``call``, ``item`` (each missing if the label covers
+        more than that), ``by`` and ``t_ms`` (when the label was given, milliseconds since 1970).
         """
         return labels_frame([self])
 
@@ -131,7 +131,7 @@ class LabelledEvents(GrowingEvents):
     def _target(
         self, thread_id: str | None, turn: int | None, call: int | ModelCalled | None, item: int | None
     ) -> tuple[str | None, int | None, int | None, int | None]:
-        """Return the thread, turn, call and item of a label, completed and checked."""
+        """Return the validated thread, turn, call and item of a label."""
         if turn is None and call is None and item is None:
             return (None,) * 4
         for given, what in ((turn, "turn"), (item, "item")):
@@ -186,7 +186,7 @@ class LabelledEvents(GrowingEvents):
 
 
 def agent_calls(run: GrowingEvents) -> Iterator[tuple[int, ModelCalled]]:
-    """Yield the agent's model calls of a run with their places among all that it has had."""
+    """Yield the agent's model calls in a run, each with its index among all that the run has had."""
     events, numbers, kinds = numbered(run)
     place = 0
     for at in places_of(kinds, (ModelCalled,)):
@@ -197,20 +197,20 @@ def agent_calls(run: GrowingEvents) -> Iterator[tuple[int, ModelCalled]]:
 
 
 def labels_in(run: GrowingEvents) -> list[Label]:
-    """Return the labels of a run that are in force."""
+    """Return the labels of a run that are in effect."""
     store: LabelStore | None = getattr(run, "_label_store", None)
     return [] if store is None else in_force(store.every())
 
 
 def with_labels_of(made: T, run: GrowingEvents) -> T:
-    """Give a run that was made of another one the labels of that as a whole; returns it."""
+    """Copy the whole-run labels of `run` to a run made from it; return the new run."""
     whole = [label for label in labels_in(run) if label.target == (None,) * 4]
     made._label_store = LabelStore(made.run_id, labels=whole)
     return made
 
 
 def outcome_of(run: LabelledEvents, name: str) -> Any:
-    """Return the outcome of a run by its name, a label on which raters agree or a key of meta; None if they differ."""
+    """Return the named outcome of a run: an agreed label, otherwise a key of meta; None if the raters disagree."""
     labels = labels_in(run)
     if not any(label.name == name and label.target == (None,) * 4 for label in labels):
         return run.meta.get(name)
@@ -222,7 +222,7 @@ def outcome_of(run: LabelledEvents, name: str) -> Any:
 
 
 def labels_frame(runs: Iterable[GrowingEvents]) -> pandas.DataFrame:
-    """Return the labels of some runs as `Run.labels` does."""
+    """Return the labels of several runs as `Run.labels` does."""
     import pandas
 
     rows = [
@@ -239,7 +239,7 @@ def labels_frame(runs: Iterable[GrowingEvents]) -> pandas.DataFrame:
 
 
 def visible_labels(run: LabelledEvents, by: str | None) -> list[Label]:
-    """Return the labels that a view shows to a rater: those of others where both are done with the name."""
+    """Return the labels that a view shows to a rater; labels of others appear once both raters have labelled all parts."""
     book = codebook_of(run.meta, run._label_store.path)
 
     def units(name: str) -> Iterable[tuple[Any, ...]] | None:
@@ -256,7 +256,7 @@ def visible_labels(run: LabelledEvents, by: str | None) -> list[Label]:
 
 
 def label_beside(run: LabelledEvents, path: str, key: str) -> None:
-    """Keep the labels of a run beside the file that it was read from, unless they have a place already."""
+    """Store the labels of a run beside the file it was loaded from, unless they already have a file."""
     if run._label_store.path is None:
         run._label_store.keep_beside(path, key)
 

@@ -1,7 +1,7 @@
-"""Codebooks, and labels of runs, kept beside their files: one line of JSON for each, in ``<file>.labels.jsonl``.
+"""Codebooks and labels of runs. Labels are stored beside a run's file: one JSON line each, in ``<file>.labels.jsonl``.
 
-Lines are only added, whole, under a lock, so that several raters and processes may label at once. Of several lines about one
-target by one rater the last counts; one whose value is null takes the label back.
+Whole lines are appended under a lock, so that several raters and processes can label at once. The last line of a rater
+about a target counts; a null value removes the label.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from noetic_nb._core.atomic_write import owner_only, regular_file, write_whole
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.redact import redact_text
 
-FILE: Final = "codebook.json"  # the file of the codebook of a folder of runs
+FILE: Final = "codebook.json"  # the codebook of a folder of runs
 _PARTS: Final = ("run", "turn", "call", "item")
 _MOST_BYTES: Final = 2**20
 _HINT: Final = (
@@ -31,22 +31,22 @@ _HINT: Final = (
 class Code(NamedTuple):
     """One name of a codebook."""
 
-    values: tuple[Value, ...]  # those that are allowed; any where there are none
-    meanings: tuple[str, ...]  # of each value, in the same order
+    values: tuple[Value, ...]  # the allowed values; empty: any value
+    meanings: tuple[str, ...]  # of the values, in the same order
     description: str
-    of: str | None  # the part of a run that it is about: run, turn, call or item; any where it is None
+    of: str | None  # the part of a run that it labels: run, turn, call or item; None: any part
     good: tuple[Value, ...]  # the values that count as a good outcome
 
 
 class Codebook(Mapping[str, Code]):
-    """The names of labels with their allowed values.
+    """The allowed names and values of labels.
 
     Parameters
     ----------
     names : mapping
-        For each name a mapping with ``values`` (a list, or a mapping from values to their descriptions; any value where it is
-        left out), ``description``, ``of`` (``"run"``, ``"turn"``, ``"call"`` or ``"item"``: the part of a run that it is
-        about) and ``good`` (the values that count as a good outcome of a run).
+        Maps each name to a mapping with ``values`` (a list, or a mapping from values to their descriptions; any value if
+        left out), ``description``, ``of`` (``"run"``, ``"turn"``, ``"call"`` or ``"item"``: the part of a run that it
+        labels) and ``good`` (the values that count as a good outcome of a run).
 
     Raises
     ------
@@ -55,8 +55,8 @@ class Codebook(Mapping[str, Code]):
 
     Notes
     -----
-    The file ``codebook.json`` in a folder of runs is the codebook of all of them, and ``run.meta["codebook"]``, in the same form,
-    that of one run: `Run.label` refuses labels that are not in it.
+    The file ``codebook.json`` in a folder applies to all runs of the folder, and ``run.meta["codebook"]``, in the same form,
+    to one run: `Run.label` rejects labels that are not in it.
 
     Examples
     --------
@@ -87,18 +87,18 @@ class Codebook(Mapping[str, Code]):
         return cls(data)
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write it to a JSON file, or as the ``codebook.json`` of a folder; returns the file."""
+        """Write the codebook to a JSON file, or as the ``codebook.json`` of a folder; returns the file."""
         file = _file(path)
         write_whole(file, json.dumps(self.data, indent=1, ensure_ascii=False) + "\n")
         return file
 
     def check(self, name: str, value: Value | None, part: str | None = None) -> None:
-        """Refuse a label that is not in the codebook.
+        """Reject a label that is not in the codebook.
 
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_LABEL`` for another name or value, or another part of the run.
+            ``UNKNOWN_LABEL`` for an unknown name or value, or the wrong part of the run.
         """
         code = self._codes.get(name)
         if code is None:
@@ -163,7 +163,7 @@ def _code(name: str, code: Any) -> Code:
 
 
 def codebook_of(meta: Mapping[str, Any], path: str | None) -> Codebook | None:
-    """Return the codebook of a run's meta, else of its folder, else None; raises ``INVALID_CODEBOOK``."""
+    """Return the codebook in a run's meta, otherwise its folder's, otherwise None; raises ``INVALID_CODEBOOK``."""
     if "codebook" in meta:
         return Codebook(meta["codebook"])
     if path is None:
@@ -183,12 +183,12 @@ def _loaded(file: str, _mtime_ns: int, _size: int) -> Codebook:
 
 try:
     import fcntl
-except ImportError:  # no such thing on Windows
+except ImportError:  # Windows has no fcntl
     fcntl = None  # type: ignore[assignment]
 
-SUFFIX: Final = ".labels.jsonl"  # what stands behind the name of a file in that of its labels
+SUFFIX: Final = ".labels.jsonl"  # appended to a run file's name
 CONSENSUS: Final = "consensus"
-"""The rater whose labels are what several have agreed on: they count for all, and agreement leaves them out."""
+"""The rater of agreed labels: they are visible to all, and agreement statistics leave them out."""
 
 Value: TypeAlias = str | bool | int | float
 
@@ -202,22 +202,22 @@ class Label(NamedTuple):
     t_ms: float
     thread_id: str | None = None
     turn: int | None = None
-    call: int | None = None  # among the agent's model calls of the run
-    item: int | None = None  # among the items of the thread's log
+    call: int | None = None  # index among the agent's model calls of the run
+    item: int | None = None  # position in the thread's log
 
     @property
     def target(self) -> tuple[str | None, int | None, int | None, int | None]:
-        """The part of the run that it is about; four times None is all of it."""
+        """The labelled part of the run; four times None is the whole run."""
         return self[4:]
 
 
 def labels_path(path: str | PathLike[str]) -> Path:
-    """Return the file of the labels of the runs in another file."""
+    """Return the file with the labels of another file's runs."""
     return Path(f"{os.fspath(path)}{SUFFIX}")
 
 
 def labels_of_file(path: str | PathLike[str]) -> dict[str, list[Label]]:
-    """Return the labels of all runs of a file, by name or place of the run in it; raises ``invalid_run_file``."""
+    """Return the labels of all runs in a file, by the run's name or its place in the file; raises ``invalid_run_file``."""
     file = labels_path(path)
     try:
         about = file.stat()
@@ -234,7 +234,7 @@ def _read(file: str, _mtime_ns: int, _size: int) -> dict[str, list[Label]]:
     except OSError as error:
         raise _failed(file, "read", error) from error
     for number, line in enumerate(lines, 1):
-        # What is behind the last end of a line was being written when its process was killed.
+        # An incomplete last line was being written when its process was killed.
         if not line.strip() or (number == len(lines) and not _is_whole(line)):
             continue
         try:
@@ -275,11 +275,11 @@ def _line(key: str, label: Label) -> bytes:
 
 
 def _append(file: Path, content: bytes) -> None:
-    """Add whole lines to a file, behind what another process may have left unfinished."""
+    """Append whole lines to a file, replacing a line that another process left incomplete."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
     with open(owner_only(str(file), flags), "r+b", buffering=0) as raw:
         if fcntl is not None:
-            with suppress(OSError):  # a file system without locks
+            with suppress(OSError):  # the file system has no locks
                 fcntl.flock(raw, fcntl.LOCK_EX)
         size = raw.seek(0, os.SEEK_END)
         raw.seek(max(0, size - 1))
@@ -287,7 +287,7 @@ def _append(file: Path, content: bytes) -> None:
             raw.seek(0)
             before = raw.read()
             rest = before[before.rfind(b"\n") + 1 :]
-            if _is_whole(rest):  # of an editor that ends no last line
+            if _is_whole(rest):  # an editor left out the last newline
                 content = b"\n" + content
             else:
                 size -= len(rest)
@@ -308,25 +308,25 @@ def _failed(file: str, done: str, error: OSError) -> NoeticError:
 
 
 class LabelStore:
-    """The labels of one run: beside its file, or in memory where it has none."""
+    """The labels of one run: beside its file, or in memory if it has none."""
 
     def __init__(self, key: str, path: str | None = None, labels: Iterable[Label] = ()) -> None:
         self.key, self.path = key, path
         self._labels = list(labels)
 
     def every(self) -> list[Label]:
-        """Return all lines, those that were taken back as well."""
+        """Return all lines, removed labels included."""
         return [*(labels_of_file(self.path).get(self.key, ()) if self.path is not None else ()), *self._labels]
 
     def add(self, label: Label) -> None:
-        """Add a label; raises `NoeticError` ``storage_failed`` where it cannot be written."""
+        """Add a label; raises `NoeticError` ``storage_failed`` if it cannot be written."""
         if self.path is None:
             self._labels.append(label)
         else:
             self._write(labels_path(self.path), self.key, [label])
 
     def save_beside(self, path: str | PathLike[str], run_id: str) -> None:
-        """Write all labels beside a file that the run was saved to, which is its file from now on if it had none."""
+        """Write all labels beside the file to which the run was saved; it becomes the run's file if there was none."""
         key, every = redact_text(run_id), self.every()
         there = labels_of_file(path).get(key, ()) if every else ()
         if missing := [label for label in every if label not in there]:
@@ -336,11 +336,11 @@ class LabelStore:
             self._labels = []
 
     def keep_beside(self, path: str | PathLike[str], key: str) -> None:
-        """Read and write beside a file from now on."""
+        """Read and write labels beside this file from now on."""
         self.path, self.key = os.path.abspath(path), key
 
     def copy(self) -> LabelStore:
-        """Return a store of the same labels."""
+        """Return a store with the same labels."""
         return LabelStore(self.key, self.path, self._labels)
 
     @staticmethod
@@ -352,7 +352,7 @@ class LabelStore:
 
 
 def in_force(labels: Iterable[Label]) -> list[Label]:
-    """Return the labels that count, the oldest first: the last of each rater about each target, unless it was taken back."""
+    """Return the labels in effect, oldest first: the last of each rater about each target, unless it was removed."""
     last: dict[tuple[Any, ...], Label] = {}
     for label in labels:
         key = (label.name, label.by, label.target)
@@ -362,7 +362,7 @@ def in_force(labels: Iterable[Label]) -> list[Label]:
 
 
 def agreed_value(labels: Sequence[Label], name: str) -> Value | None:
-    """Return the label of a whole run: that of the consensus, else the one that all raters gave; None if they differ."""
+    """Return the label of a whole run: the consensus, otherwise the value that all raters gave; None if they differ."""
     about = [label for label in labels if label.name == name and label.target == (None,) * 4]
     decided = [label for label in about if label.by == CONSENSUS]
     values = {(type(label.value), label.value) for label in decided or about}
@@ -372,7 +372,7 @@ def agreed_value(labels: Sequence[Label], name: str) -> Value | None:
 def shown_to(
     labels: Sequence[Label], by: str | None, units: Callable[[str], Iterable[tuple[Any, ...]] | None] = lambda _: None
 ) -> list[Label]:
-    """Return the labels that a rater may see: the own ones, and others' once both have labelled all `units` of the name."""
+    """Return the labels visible to a rater: own labels, and others' once both raters have labelled all `units` of the name."""
     if by is None:
         return list(labels)
     done: dict[tuple[str, str], set[Any]] = {}

@@ -1,4 +1,4 @@
-"""The states of layers in a run: each write with its author, and the states given to children."""
+"""The states of layers in a run: each write with its author, and the states handed to children."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _NO_STATE: Final = object()
 
 @dataclass(slots=True, eq=False)
 class Write:
-    """One write of a state; `last` is the write before it in the same execution tree, None for the first."""
+    """One write of a state; `last` is the previous write in the same execution, None for the first."""
 
-    at: int  # its place among the writes of its track
+    at: int  # index among the writes of its track
     event: LayerStateChanged
     last: Write | None
-    changed: bool  # whether the state is another than before; the first that is recorded counts as a change
+    changed: bool  # whether the state differs from before; the first recorded write counts as a change
     counts: tuple[int, int, int] | None = field(default=None, repr=False)
-    """How much was added, removed and changed, once someone asked."""
+    """The numbers of added, removed and changed values, computed on demand."""
 
     @property
     def is_child(self) -> bool:
-        """Whether a child wrote it, for itself."""
+        """Whether a child wrote its own state."""
         return self.event.where.depth > 0
 
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """The state of a layer that a child was given, and its outcome."""
+    """The state of a layer that was handed to a child, and the outcome."""
 
     layer_id: str
     started: ChildStarted
-    given: Any  # the state that the layer handed it; `Flow.NOTHING` where it handed none
-    dropped: bool = False  # whether the step left the layer out of the child
+    given: Any  # `Flow.NOTHING` if the layer handed over no state
+    dropped: bool = False  # whether the step removed the layer from the child
     ended: ChildEnded | None = None
     own: LayerStateChanged | None = None  # the last state that the child wrote for itself
 
@@ -45,7 +45,7 @@ class Flow:
 
 @dataclass(slots=True, eq=False)
 class Track:
-    """One layer on one thread."""
+    """One layer in one thread."""
 
     at: int
     layer_id: str
@@ -53,11 +53,11 @@ class Track:
     writes: list[Write] = field(default_factory=list)
     changes: list[Write] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
-    newest: Write | None = None  # the last write that was no child's
+    newest: Write | None = None  # the last write that was not by a child
     of_children: dict[str, Write] = field(default_factory=dict)
 
     def at_end_of(self, turn: int) -> Write | None:
-        """Return the last write up to the end of a turn that was no child's; None if none is recorded."""
+        """Return the last write before the end of a turn that was not by a child; None if none is recorded."""
         write = self.newest
         while write is not None and write.event.where.turn > turn:
             write = write.last
@@ -65,10 +65,10 @@ class Track:
 
 
 class StateIndex:
-    """The tracks of a run, in order; `shows` tells whether a place is shown, or only read for what came of it."""
+    """The tracks of a run, in order; `shows` tells whether the events of an execution are shown or only read for context."""
 
     reads: ClassVar = frozenset({ChildEnded, ChildStarted, LayersDropped, LayerStateChanged, ViewAssembled})
-    """The types of the events that it has a use for."""
+    """The event types that it reads."""
 
     def __init__(self, shows: Callable[[Where], bool] = lambda _where: True) -> None:
         self.tracks: list[Track] = []
@@ -76,7 +76,7 @@ class StateIndex:
         self._of_thread: defaultdict[str, list[Track]] = defaultdict(list)
         self._by: dict[tuple[str, str], Track] = {}
         self.turn = -1
-        """That of the newest event that says something of a state."""
+        """The turn of the newest event about a state."""
         self._children: dict[str, ChildStarted] = {}
         self._flows: dict[tuple[str, str], Flow] = {}
         self._dropped: dict[str, frozenset[str]] = {}
@@ -91,7 +91,7 @@ class StateIndex:
         return found
 
     def take(self, event: RunEvent, _seq: int | None = None, _call: int | None = None) -> Track | None:
-        """Read one event; returns the track it belongs to, the first of several, or None if it says nothing of a state."""
+        """Read one event; return its track (the first of several), or None if it does not concern a state."""
         track = self._read(event)
         if track is not None:
             self.turn = event.where.turn
@@ -122,7 +122,7 @@ class StateIndex:
         last = track.of_children.get(where.execution_id) if where.depth else track.newest
         changed = last is None or last.event.state != event.state
         write = Write(len(track.writes), event, last, changed)
-        if self._shows(where):  # else it is read only to know what was before
+        if self._shows(where):  # otherwise only keep it as the previous state
             track.writes.append(write)
             if changed:
                 track.changes.append(write)
@@ -137,7 +137,7 @@ class StateIndex:
     def _given(self, event: ChildStarted) -> Track | None:
         where = event.where
         dropped = self._dropped.get(where.execution_id, frozenset())
-        # A layer that the parent has and that is in neither gave the child nothing, which is worth saying, too.
+        # A parent's layer that is neither handed nor dropped gave the child nothing; show that as well.
         known = [track.layer_id for track in self._of_thread[where.thread_id]]
         first = None
         for layer_id in dict.fromkeys([*event.handed, *dropped, *known]):

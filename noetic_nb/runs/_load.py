@@ -1,4 +1,4 @@
-"""Readers of run files, within the memory they are allowed; `Run.load` makes runs of their parts."""
+"""Reads run files within a memory limit; `Run.load` makes runs of their parts."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from noetic_nb.runs._save import is_unfinished, member_ends
 
 # A thousand turns take about 20 MB; a gigabyte of zeros takes 1 MB on disk.
 MAX_BYTES: Final = 512 * 2**20
-"""Most bytes a file may unpack to, unless `load_run` is given another number."""
-UNFINISHED: Final = "unfinished"  # the key of meta under which a run says that its file may lack turns
+"""Most bytes a file may unpack to, unless `load_run` is given another limit."""
+UNFINISHED: Final = "unfinished"  # meta key of the note that the file may lack turns
 _WHY_UNFINISHED: Final = (
     "The process that saved this run ended before it could finish the file. The turns that were under way are missing. "
     "nn.recover(run_file, storage) adds those that are in storage."
 )
 _LOG: Final = safe_logger("noetic_nb.runs")
 MAX_LINE_BYTES: Final = 64 * 2**20
-"""Most bytes of one line; the largest tool outputs seen are below 1 MB."""
+"""Most bytes of one line; the largest known tool outputs are below 1 MB."""
 
 
-# A billion turns of a thousand events; and what a part of a file may ask the reader to expect.
+# A billion turns of a thousand events; and a limit on the events that one part may announce.
 _MOST: Final = 10**12
 _MOST_IN_PART: Final = 10**7
 
@@ -44,7 +44,7 @@ _NOT_OURS: Final = "Pass a file that Run.save wrote; other recordings are read b
 
 
 class _File:
-    """A file being read: knows its place for the errors and its allowance for the memory."""
+    """A file being read; tracks the line for error messages and the remaining memory allowance."""
 
     def __init__(self, path: str | os.PathLike[str], max_bytes: int, max_line_bytes: int) -> None:
         self.path, self.max_bytes, self.max_line_bytes = str(path), max_bytes, max_line_bytes
@@ -65,7 +65,7 @@ class _File:
     def lines(self, packed: gzip.GzipFile) -> Iterator[bytes]:
         total = 0
         while True:
-            # One byte more than allowed tells a line that is too long from one that just fits.
+            # One extra byte tells a line that is too long from one that just fits.
             line = packed.readline(min(self.max_line_bytes, self.max_bytes - total) + 1)
             if not line:
                 return
@@ -102,12 +102,12 @@ class _File:
             self.fail(f"{error.strerror or error}.", hint if is_large else "Check the path and its permissions.", error)
 
     def _is_unfinished(self) -> bool:
-        """Tell whether the file is whole but for a last part, as the kill of a process that saves a run leaves it."""
+        """Tell whether only the last part is incomplete, as after the kill of a process that was saving."""
         self.ends, self.is_cut = member_ends(self.path)
         return bool(self.ends) and self.is_cut
 
     def data(self, value: Any) -> Any:
-        """Return free data of a header, which may be nested less than JSON may be and more than Python can call."""
+        """Return free data of a header, rejecting data nested deeper than Python code can handle."""
         try:
             return thaw(from_wire(value))
         except RecursionError as error:
@@ -134,11 +134,11 @@ def read_gzip(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> by
 
 
 def _head_of(file: _File, header: Any) -> tuple[str, dict[str, Any], dict[str, Any] | None, int]:
-    """Return the contents of the first line: the run's name, its meta, its bundle, and the number of events."""
+    """Parse the first line: the run's name, its meta, its bundle, and the number of events."""
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         file.fail(f"its first line is not the header of a run ({header!r:.80}).", _NOT_OURS)
     version = header.get("version")
-    # `type`, not isinstance: true is an int, and no version.
+    # `type`, not isinstance: `True` is an int, but not a version.
     if type(version) is not int or version < 1:
         file.fail(f"its version is {version!r:.40}, not a whole number.", _NOT_OURS)
     if version > SCHEMA_VERSION:
@@ -152,12 +152,12 @@ def _head_of(file: _File, header: Any) -> tuple[str, dict[str, Any], dict[str, A
     bundle = header.get("bundle")
     if bundle is not None and type(bundle) is not dict:
         file.fail(f"its header has no valid `bundle` ({bundle!r:.80}).", _NOT_OURS)
-    # Of these types by the checks above.
+    # The checks above guarantee these types.
     return str(run_id), file.data(meta), None if bundle is None else file.data(bundle), int(count)  # type: ignore[arg-type]
 
 
 class Part(NamedTuple):
-    """A part of a file that a run is saved to as it grows: the number of its turn, and those of its events."""
+    """A part appended to a run file as the run grows: its turn, and the numbers of its events."""
 
     turn: int
     numbers: list[int]
@@ -165,23 +165,23 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class RunFile:
-    """A run file as it was read: the parts of the run, and the position from which a recorder continues."""
+    """A parsed run file: the parts of the run, and the position where a recorder continues."""
 
     run_id: str
     meta: dict[str, Any]
     bundle: dict[str, Any] | None
     events: list[RunEvent]
-    numbers: list[int]  # the number of each event, in their order
-    parts: list[Part]  # what was appended, in the order of the file; a change of meta is a part without events
+    numbers: list[int]  # one for each event
+    parts: list[Part]  # in file order; a change of meta is a part without events
     ends: list[int]
-    """Where the members of the file end, up to the last whole part; empty if it is not a file of one part each."""
+    """Where the members of the file end, up to the last whole part; empty unless each part is a member of its own."""
 
 
 def read_run(
     path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES, max_line_bytes: int = MAX_LINE_BYTES
 ) -> RunFile:
     """Read a run file; see `noetic_nb.load_run`."""
-    given: object = path  # what was really passed may be anything
+    given: object = path  # callers may pass any object
     if not isinstance(given, str | os.PathLike):
         hint = "Pass its path; a harness is followed by nn.record(harness)."
         raise NoeticConfigError("INVALID_OPTION", "load_run reads a file.", given=given, hint=hint)
@@ -211,7 +211,7 @@ def read_run(
         except RecursionError as error:
             file.fail("its JSON is nested too deep.", "Run.save never writes this; do not trust the file.", error)
     if file.is_cut:
-        # The last part was not finished when its process ended; each has a member of the file to itself.
+        # The process ended within the last part. Each part is a gzip member of its own.
         del parts[len(file.ends) - 1 :]
         del found[count + sum([len(part.numbers) for part in parts]) :]
     announced = count + sum([len(part.numbers) for part in parts])
@@ -222,12 +222,12 @@ def read_run(
     for place, later in metas:
         if place <= len(parts):
             meta = file.data(later)
-    # Turns that ran at the same time are apart in the file; numbers say how their events followed each other.
+    # Turns that ran concurrently are stored one after the other; sort by event number to restore the order.
     found.sort(key=itemgetter(0))
     unmapped = list(meta.get("unmapped") or ())
     for _, event in found:
         if isinstance(event, ItemsAppended):
-            # Earlier versions logged items that are refused today: they are kept as they are.
+            # Older versions logged items that are rejected today; keep them unchanged.
             for at, item in enumerate(event.items, event.start):
                 if (problem := problem_of(item)) is not None:
                     unmapped.append({"place": f"item {at}", "what": problem, "thread_id": event.where.thread_id})
@@ -241,14 +241,14 @@ def read_run(
 
 
 def note_unfinished(path: str | os.PathLike[str], meta: dict[str, Any]) -> None:
-    """Say in the meta and in the log that a file may lack turns, where the process that saved it was killed."""
+    """Say in the meta and in the log that turns may be missing, if the process that saved the file was killed."""
     if is_unfinished(path):
         meta[UNFINISHED] = _WHY_UNFINISHED
         _LOG.warning("%r: %s", os.fspath(path), _WHY_UNFINISHED)
 
 
 def _part_of(file: _File, data: Any) -> Part | None:
-    """Return the part whose first line this is; None for a line that begins none."""
+    """Parse the first line of a part; None if the line does not start a part."""
     if not isinstance(data, dict) or "kind" in data:
         return None
     if data.keys() == {"meta"} and isinstance(data["meta"], dict):

@@ -1,12 +1,12 @@
-"""Colours and shapes of the pictures of a run, apart for colour-blind readers and on both themes."""
+"""Colours and shapes for pictures of runs, distinguishable for colour-blind readers and on light and dark themes."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# Okabe and Ito, "Color Universal Design" (2008), without black; sky blue is kept for history.
+# Okabe and Ito, "Color Universal Design" (2008), without black; sky blue is reserved for history.
 _BASE: Final = ("#E69F00", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#F0E442")
-# After six layers a hue may repeat, a colour may not: darker shades, then lighter ones. A light blue would be history's.
+# Beyond six layers, hues repeat but colours do not: darker shades, then lighter ones. Light blue is reserved for history.
 _DARKER: Final = (0.58, 0.0)
 _LIGHTER: Final = (0.5, 0.5)
 
@@ -28,7 +28,7 @@ SPAN_COLOURS: Final = {
     "decision": "#56B4E9", "wait": "#F0E442", "compaction": "#332288",
     "regulator": "#8A94A3", "error": "#D55E00", "warning": "#F5CE7F",
 }  # fmt: skip
-"""Fill of what ran, by its kind."""
+"""Fill of a span, by its kind."""
 
 DECISION_LOOKS: Final = {
     "circuit_break": ("#D55E00", "M-6,-6h12v12h-12z"),
@@ -36,9 +36,9 @@ DECISION_LOOKS: Final = {
     "procedural_warning": ("#CC79A7", "M-6,0a6,6 0 1,0 12,0a6,6 0 1,0 -12,0z"),
     "low_confidence_spans": ("#56B4E9", "M0,-7L7,0L0,7L-7,0z"),
 }
-"""Colour and shape of a decision, by its kind; the SVG path is drawn around (0, 0), in pixels."""
+"""Colour and shape of a decision, by its kind; the SVG path is centred on (0, 0), in pixels."""
 ACTION_COLOURS: Final = {"allow": "#009E73", "guide": "#E69F00", "ask": "#56B4E9", "deny": "#D55E00"}
-"""Fill of what steering decided, by its action."""
+"""Fill of a steering decision, by its action."""
 OTHER_LOOK: Final = ("#8A94A3", "M0,-7L7,0L0,7L-7,0z")
 
 
@@ -52,7 +52,7 @@ LAYER_COLOURS: Final = (
     *(_shade(colour, *_DARKER) for colour in _BASE),
     *(_shade(colour, *_LIGHTER) for colour in _BASE if colour != "#0072B2"),
 )
-"""Fills of layers, in the order in which layers first appear in a run."""
+"""Fills of layers, in the order of their first appearance in a run."""
 
 
 def layer_colour(position: int) -> str:
@@ -69,6 +69,6 @@ def _luminance(colour: str) -> float:
 
 
 def ink_on(fill: str) -> str:
-    """Return black or white, whichever reads better on a fill ``#RRGGBB``: the contrast is at least 4.5 to 1 for every fill."""
+    """Return black or white, whichever has more contrast on a fill ``#RRGGBB``: at least 4.5 to 1 for every fill."""
     light = _luminance(fill)
     return "#000000" if (light + 0.05) / 0.05 >= 1.05 / (light + 0.05) else "#FFFFFF"

@@ -1,4 +1,4 @@
-"""Numbers, reasons, compactions and other people's text for readers of views; text as `noetic_nb.markup` does it for all."""
+"""Formats numbers, reasons, compactions and untrusted text for views; `noetic_nb.markup` cleans the text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEFT_OUT: Final = "Nothing: the part was left out."
 
 
 def size_words(event: ContextCompacted) -> str:
-    """Return the tokens before and after; empty if nobody knows them.
+    """Return the tokens before and after; empty if both are unknown.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def heading_words(event: ContextCompacted) -> str:
 
 
 def compaction_parts(event: ContextCompacted, log_item: Callable[[int], Item | None]) -> Iterator[tuple[str, str]]:
-    """Yield the removed items and their replacement, each as a heading and a text; `log_item` returns an item of the log."""
+    """Yield the removed items and their replacement as pairs of heading and text; `log_item` returns an item of the log."""
     number = "" if event.items_removed is None else f"{event.items_removed:,} item{'s' * (event.items_removed != 1)}"
     places = ", ".join([f"{first} to {stop - 1}" if stop - first > 1 else str(first) for first, stop in event.replaced])
     if places:
@@ -66,7 +66,7 @@ def compaction_parts(event: ContextCompacted, log_item: Callable[[int], Item | N
 
 
 def is_opaque(item: Item) -> bool:
-    """Tell whether only the provider can read an item that stands in place of a part of the context."""
+    """Tell whether only the provider can read an item that replaces a part of the context."""
     return item.get("type") == "compaction" and bool(item.get("encrypted_content"))
 
 
@@ -75,7 +75,7 @@ def _words(item: Item) -> str:
     return item_text(item) or summary or compact_json(item)
 
 
-# A guidance is read, but may not outgrow the message that carries it to the page.
+# Guidance is shown in full as far as possible, but must not make messages to the page too large.
 TEXT_LENGTH: Final = 600
 
 REASONS: Final = {
@@ -88,16 +88,16 @@ REASONS: Final = {
     "hidden": "hidden by a layer",
     "compacted": "replaced by a compaction",
 }
-"""Why an item was not sent, for people."""
+"""Why an item was not sent, in plain English."""
 
 
 def sendable(text: str) -> str:
-    r"""Return a name as a page may be sent it: without secrets; half a surrogate pair is no UTF-8 and is spelled out."""
+    r"""Make a name safe to send to a page: secrets replaced, and lone surrogates escaped because UTF-8 cannot encode them."""
     text = redact_head(text, TEXT_LENGTH)
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-@lru_cache(maxsize=4096)  # the same few numbers again at each event of a live view
+@lru_cache(maxsize=4096)  # each event of a live view formats the same few numbers
 def count(number: float | None) -> str:
-    """Return a number of tokens for people; None is no limit."""
+    """Format a number of tokens; None is "no limit"."""
     return "no limit" if number is None else f"{round(number):,}"

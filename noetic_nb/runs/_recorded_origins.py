@@ -1,4 +1,4 @@
-"""Where the values of recorded calls came from: the same index as in a running agent, filled from a run's events."""
+"""The origins of values in recorded calls: the same index as in a running agent, filled from a run's events."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from noetic_nb.models._client import ModelResponse, Usage
 from noetic_nb.runs._events.run_log import Numbering, origin_of_items, place_of
 from noetic_nb.runs._run_source import RunLike
 
-# What rules read of a layer's state is empty: the recorded ledger is that of the rules in force then.
+# Rules see an empty layer state, because the recorded ledger belongs to the rules of that time.
 _STATE: Final = {"ledger": (), "pendingAsync": ()}
 _NO_ARGS: Final = freeze({})
 
 
 @dataclass(slots=True)
 class RecordedClock:
-    """A clock that stands where it is set, such as at a call; no time passes."""
+    """A clock that is set by hand, for example to the time of a call."""
 
     t_ms: float = 0.0
 
@@ -49,7 +49,7 @@ class _Execution:
 
 
 class CallParams:
-    """Reads calls in their order; with `is_priced` a call without a price is free, as in a harness."""
+    """Reads calls in order; with `is_priced`, a call without a price is free, as in a harness."""
 
     def __init__(self, *, is_priced: bool) -> None:
         self._is_priced = is_priced
@@ -57,7 +57,7 @@ class CallParams:
         self._resources: dict[tuple[str, int], str | None] = {}
 
     def begin(self, event: ev.TurnStarted) -> None:
-        """Note on whose behalf a turn runs."""
+        """Note the resource that a turn runs for."""
         self._resources[event.where.thread_id, event.where.turn] = event.resource_id
 
     def forget(self, where: ev.Where) -> None:
@@ -88,7 +88,7 @@ class CallParams:
     def of_tool(
         self, event: ev.ToolCalled, history: tuple[PastCall, ...], provenance: Callable[[], Provenance]
     ) -> BeforeToolCallParams:
-        """Return the parameters of a call of a tool, whose arguments are frozen, with the calls before it."""
+        """Return the parameters of a tool call, arguments frozen, with the calls before it."""
         args: Mapping[str, Any] = _NO_ARGS if event.args is None else event.args
         ctx, depth = self._context(event.where, event.t_ms), event.where.depth
         return BeforeToolCallParams(
@@ -96,13 +96,13 @@ class CallParams:
         )
 
     def count(self, event: ev.ModelCalled) -> None:
-        """Count a model call, before its response is judged: live, its own cost is counted as well."""
+        """Count a model call before its response is judged: in a live run, its own cost is included as well."""
         known = self._execution(event.where)
         known.usage = known.usage + Usage(*event.counts)
         if event.cost is not None:
             known.cost = event.cost + (0.0 if isnan(known.cost) else known.cost)
         elif event.status == "ok" and not known.cost and not self._is_priced:
-            # Not a number: a rule that compares it with a limit holds neither way, and does not fail.
+            # NaN: comparing it with a limit is always false and raises no error.
             known.cost = nan
         known.step = event.step
 
@@ -113,13 +113,13 @@ class CallParams:
         return AfterModelCallParams(response, self._context(event.where, event.t_ms), _STATE, history)
 
 
-# Kept in a run as what every turn of it began with.
+# Meta keys of the text that every turn began with.
 _POLICY: Final = ("policy", "instructions")
 _RETURNED: Final = frozenset({"ok", "error", "invalid_result"})
 
 
 class _Texts:
-    """The texts of one log, which a thread's root executions share, and of what each execution had beside it."""
+    """The texts of one log, shared by a thread's root executions, and each execution's texts outside the log."""
 
     __slots__ = ("_besides", "_told", "below", "calls", "kept", "log", "parent", "parent_id")
 
@@ -130,11 +130,11 @@ class _Texts:
         self.calls: set[str] = set()
         self.kept: Mapping[str, KeptTexts] = NOTHING_KEPT if parent is None else parent.kept
         self.below: dict[str, KeptTexts] = {}
-        """Of layers of children that have ended."""
+        """By id, the kept texts of layers of children that have ended."""
         self._told = 0
 
     def beside(self, execution_id: str) -> OriginIndex:
-        """Return the texts beside the log of an execution: later turns know of them only by the log."""
+        """Return the texts outside the log for one execution; later turns only see the log."""
         return self._besides.setdefault(execution_id, OriginIndex())
 
     def add(self, items: Iterable[Item], seq: int, origin: Origin | None = None) -> None:
@@ -145,7 +145,7 @@ class _Texts:
         self.tell()
 
     def tell(self) -> None:
-        """Let the memories have the texts that came since, as layers may make something of them."""
+        """Give new texts to the memory layers, because layers may store or rephrase them."""
         if not self.kept:
             return
         news = self.log.all()[self._told :]
@@ -163,7 +163,7 @@ class _Texts:
 
 
 class RecordedOrigins:
-    """Origins of the values in the calls of a run, read at the first question; its policy is the system's."""
+    """Origins of the values in a run's calls, computed on first use; the run's policy counts as system text."""
 
     def __init__(self, events: Sequence[ev.RunEvent], meta: Mapping[str, Any]) -> None:
         self._events = events
@@ -176,12 +176,12 @@ class RecordedOrigins:
         self._read_to = -1
 
     def at(self, where: ev.Where, seq: int, tool: str) -> Provenance:
-        """Return where values come from, for a call of a tool at a place of the run."""
+        """Return the provenance of values for a tool call at a place of the run."""
         if self._read_to < 0:
             self._read_to = 0
             for text in _instructions(self._meta):
                 self._before.add(text, Origin("system"), at=-1)
-        # A run that is watched has grown since.
+        # A live run may have grown since.
         for place in range(self._read_to, len(self._events)):
             self._read(self._texts, place, self._events[place])
         self._read_to = len(self._events)
@@ -213,7 +213,7 @@ class RecordedOrigins:
                 _texts_of(known, where).add(event.items, seq, origin_of_items(event))
             case ev.ViewAssembled(where):
                 for layer_id, item in event.layer_items:
-                    # A summary is the model's own wording.
+                    # The model itself words a summary.
                     if layer_id != "summary":
                         _texts_of(known, where).beside(where.execution_id).add_offered(layer_id, item, seq)
             case ev.ToolCalled(where):
@@ -225,10 +225,9 @@ class RecordedOrigins:
                         kept.add(event.output, Origin("tool", event.name), args, seq)
 
     def _remember(self, texts: _Texts, event: ev.TurnStarted | ev.ChildStarted, seq: int) -> None:
-        """Note which layers remember, and their states."""
         if not event.memory:
             return
-        # A child knows the memories of its parent, too.
+        # A child also has its parent's memories.
         found = {} if texts.parent is None else dict(texts.parent.kept)
         for memory in event.memory:
             ids = event.where.execution_id, event.where.thread_id, self._resources.get(event.where.thread_id)
@@ -242,7 +241,7 @@ class RecordedOrigins:
 
 
 class RunOrigins:
-    """Answers for the decisions of a run that may drop turns: its events are read again then."""
+    """Explains the decisions of a run that may drop turns; after a drop it reads the events again."""
 
     def __init__(self, run: RunLike) -> None:
         self._run = run
@@ -250,13 +249,13 @@ class RunOrigins:
         self._seqs: list[int] | None = None
 
     def at(self, event: ev.SteeringDecided | ev.ToolCalled, seq: int) -> Provenance | None:
-        """Return where values come from, for a decision or call by its number; None if the run has let it go."""
+        """Return the provenance of values for a decision or call, given its number; None if the run has dropped it."""
         place = place_of(self._run, seq, event)
         if place is None:
             return None
         numbers: Numbering | None = getattr(self._run, "_numbers", None)
         seqs = None if numbers is None else numbers.seqs
-        if self._known is None or seqs is not self._seqs:  # turns were dropped: what it has read stands elsewhere now
+        if self._known is None or seqs is not self._seqs:  # turns were dropped, so all places have moved
             self._known, self._seqs = RecordedOrigins(self._run.events, getattr(self._run, "meta", {})), seqs
         tool = event.name if isinstance(event, ev.ToolCalled) else event.tool_name or ""
         return self._known.at(event.where, place, tool)
@@ -268,7 +267,7 @@ def _texts_of(known: dict[tuple[str, str], _Texts], where: ev.Where) -> _Texts:
 
 
 def _instructions(meta: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the instructions that a run names, wherever they stand in its head."""
+    """Yield the instructions at any depth of a run's meta."""
     waiting: list[Any] = [meta]
     while waiting:
         found = waiting.pop()

@@ -1,8 +1,7 @@
 """A run: everything that happened, in order, as data that grows.
 
-Tables, plots and widgets read a `Run` and nothing else, so they cannot tell a live run from a loaded or replayed one. An
-event's number (``seq``) is its position; events are never changed. Only a recorded run that has grown beyond its bound drops
-its oldest turns, whole, and says which.
+Tables, plots and widgets read only a `Run`, so they treat live, loaded and replayed runs alike. An event's number (``seq``)
+is its position; events never change. Only a recorded run above its size limit drops whole turns, oldest first, and says which.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ _MOST = 3
 
 
 class KnownUntil(NamedTuple):
-    """The first point of a thread that is not known any more."""
+    """The first point of a thread where a replay may differ from a real run."""
 
     turn: int  # number of the turn in its thread
     seq: int
-    """Place in the replayed run of the first event that would have been another; all before it in the thread is known."""
+    """Place in the replayed run of the first event that might differ; all earlier events of the thread are known."""
 
 
 def known_events(events: Sequence[RunEvent], points: Mapping[str, KnownUntil]) -> Sequence[RunEvent]:
-    """Return the events in front of the points of their threads."""
+    """Return the events before the given points of their threads."""
     if not points:
         return events
     first = {thread_id: point.seq for thread_id, point in points.items()}
@@ -61,10 +60,10 @@ def said_of(points: Mapping[str, KnownUntil]) -> str:
     return f"Known up to {shown}: there the agent goes another way, and later counts are those of the old way."
 
 
-@cache  # for good: what has been imported stays as it is while the process lives
+@cache  # never cleared: an imported package keeps its version while the process lives
 def version_of(package: str) -> str:
-    """Return the version of an installed package; ``"source"`` of one that is used from a tree that was never installed."""
-    from importlib.metadata import PackageNotFoundError, version  # as slow to load as all the rest
+    """Return the version of an installed package; ``"source"`` if it runs from a source tree without installation."""
+    from importlib.metadata import PackageNotFoundError, version  # slow to import
 
     try:
         return version(package)
@@ -81,10 +80,10 @@ class Run(AskedEvents):
     run_id : str, optional
         Its name; a fresh one by default.
     meta : mapping, optional
-        JSON data about the run, added to what every run has: ``schema_version``, ``library_version``,
-        ``created_ms``, ``source`` (``"recorded"``, ``"file"``, ``"replay"``, a data set's name), ``config`` and ``models``.
+        JSON data about the run, added to the standard keys ``schema_version``, ``library_version``, ``created_ms``,
+        ``source`` (``"recorded"``, ``"file"``, ``"replay"`` or a data set's name), ``config`` and ``models``.
     events : iterable of RunEvent, optional
-        What it begins with.
+        The initial events.
     clock : Clock, optional
         Source of ``created_ms``.
     ids : Ids, optional
@@ -100,7 +99,7 @@ class Run(AskedEvents):
     (<Run 'demo': 1 event, 1 turn, 1 thread>, (0.25,))
     """
 
-    __hash__ = None  # type: ignore[assignment]  # equal by content, and it grows
+    __hash__ = None  # type: ignore[assignment]  # compared by content, and mutable
 
     def __init__(
         self,
@@ -112,7 +111,7 @@ class Run(AskedEvents):
         ids: Ids = SYSTEM_IDS,
     ) -> None:
         name = ids.new("run") if run_id is None else run_id
-        # Plain JSON data from the start, so that a loaded run equals the saved one and shares nothing with the caller.
+        # Convert to plain JSON data now, so that a loaded run equals the saved one and shares no objects with the caller.
         given = plain_data(meta or {})
         own = {"schema_version": SCHEMA_VERSION, "source": "recorded", "config": None, "models": None}
         if "created_ms" not in given:
@@ -120,7 +119,7 @@ class Run(AskedEvents):
         if "library_version" not in given:
             own["library_version"] = version_of("noetic_nb")
         self.meta: dict[str, Any] = own | given
-        super().__init__(name, [settled(event) for event in events])  # at once, as nobody listens yet
+        super().__init__(name, [settled(event) for event in events])  # all at once: no subscribers yet
         self._config: object = None
         self._bundle: dict[str, Any] | None = None
 
@@ -128,10 +127,10 @@ class Run(AskedEvents):
 
     @property
     def known_until(self) -> Mapping[str, KnownUntil]:
-        """By thread, the first point from which a replayed run may differ from a real one.
+        """For each thread, the first point from which a replayed run may differ from a real one.
 
-        That is where the model or a tool would have received something else than in the recording, or where a stop takes
-        effect. Empty where everything happened or was asked of a model, as in every run that is not replayed.
+        There, the model or a tool would have received different input than in the recording, or a stop takes effect. Empty if
+        everything really happened or was sent to a model, as in every run that is not a replay.
         """
         match self.meta.get("replay"):
             case {"known_until": Mapping() as found}:
@@ -149,25 +148,25 @@ class Run(AskedEvents):
         outcome: bool | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> Run:
-        """Make a run of messages that another agent kept.
+        """Make a run from messages of another agent framework.
 
         Parameters
         ----------
         messages : iterable
-            Dictionaries, or the packages' own objects: OpenAI's chat messages or items of its responses API, Anthropic's,
-            LangChain's, pydantic-ai's.
+            Dictionaries, or the packages' own objects: OpenAI chat messages or Responses API items, Anthropic, LangChain or
+            pydantic-ai messages.
         format : {"openai", "openai-responses", "anthropic", "langchain", "pydantic-ai"}, optional
-            How they are written; recognised where it is not given.
+            Their format; detected if not given.
         outcome : bool, optional
-            Whether it ended well.
+            Whether the run ended well.
         meta : mapping, optional
-            Added to the run's own.
+            Added to the run's meta.
 
         Returns
         -------
         Run
-            One thread, with a turn for each time the user writes. Secrets are replaced. ``meta["unmapped"]`` lists what has no
-            place in a run, ``meta["estimated"]`` what is not a measurement.
+            One thread, with a turn for each user message. Secrets are replaced. ``meta["unmapped"]`` lists the content that does
+            not fit in a run, ``meta["estimated"]`` the values that are estimates.
 
         Raises
         ------
@@ -192,19 +191,19 @@ class Run(AskedEvents):
         return run_of_settled(None, *conversation_events(found, meta=about, unmapped=unmapped))
 
     def to_messages(self, format: str = "openai", *, thread_id: str | None = None) -> list[dict[str, Any]]:
-        """Return the log of a thread as messages that others read.
+        """Convert the log of a thread to messages of another format.
 
         Parameters
         ----------
         format : {"openai", "openai-responses", "anthropic", "langchain"}
-            How they are written.
+            The target format.
         thread_id : str, optional
-            Whose; it must be named where the run has several.
+            The thread; required if the run has several.
 
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_FORMAT``; ``UNKNOWN_THREAD`` if there is no such thread, or several and none is named.
+            ``UNKNOWN_FORMAT``; ``UNKNOWN_THREAD`` if there is no such thread, or several and none is given.
 
         Examples
         --------
@@ -219,22 +218,22 @@ class Run(AskedEvents):
         return encode_messages(self.log(thread_id), format, failed=failed)
 
     def to_atif(self, thread_id: str | None = None) -> dict[str, Any]:
-        """Return a thread as a trajectory in ATIF 1.8, the Agent Trajectory Interchange Format.
+        """Convert a thread to a trajectory in ATIF 1.8, the Agent Trajectory Interchange Format.
 
         Parameters
         ----------
         thread_id : str, optional
-            Its thread; it must be named where the run has several.
+            The thread; required if the run has several.
 
         Returns
         -------
         dict
-            JSON data. Facts without a place in the format stand in ``extra``, from where `import_run` reads them back.
+            JSON data. Facts that the format has no field for are in ``extra``, where `import_run` finds them again.
 
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_THREAD`` if there is no such thread, or several and none is named.
+            ``UNKNOWN_THREAD`` if there is no such thread, or several and none is given.
 
         Examples
         --------
@@ -250,11 +249,11 @@ class Run(AskedEvents):
 
     @property
     def bundle(self) -> dict[str, Any] | None:
-        """The set-up of the run, as data: None if it is not known.
+        """The set-up of the run, as data; None if unknown.
 
-        ``config`` is what `load_config` reads, ``rules`` what a rule file holds (None without rules), as they are now;
-        ``sources`` are the texts of Python rules by their ids, and ``notes`` those of `notes`. Functions, tools and layers of
-        your own are references.
+        ``config`` is input for `load_config`, ``rules`` the content of a rule file (None without rules), both as they are now;
+        ``sources`` has the source texts of Python rules by id, and ``notes`` the text of `notes`. Your own functions, tools and
+        layers are references.
 
         Examples
         --------
@@ -274,7 +273,7 @@ class Run(AskedEvents):
         """
         if self._config is None:
             return self._bundle
-        from noetic_nb.runs._asked import bundle_of  # with the configuration of agents, which most readers never need
+        from noetic_nb.runs._asked import bundle_of  # imports agent configuration, which most readers never need
 
         return bundle_of(self._config, self.meta.get("config"), self.notes)
 
@@ -283,12 +282,12 @@ class Run(AskedEvents):
         self._bundle = value
 
     def made_with(self, config: object) -> None:
-        """Take note of the configuration of the agent that is recorded."""
+        """Store the configuration of the recorded agent."""
         self._config = config
 
     @property
     def notes(self) -> str:
-        """Your notes on the run, a text; it is saved with it, secrets replaced."""
+        """Your notes on the run, a text; saved with the run, secrets replaced."""
         found = self.meta.get("notes", "")
         return found if isinstance(found, str) else ""
 
@@ -306,9 +305,9 @@ class Run(AskedEvents):
         Parameters
         ----------
         path : path-like
-            Where to; ``.jsonl.gz`` by custom. An existing file is replaced once the new one is complete.
+            The file, by convention ``.jsonl.gz``. An existing file is replaced once the new one is complete.
         bundle : bool
-            Keep in it, too, what the run was made with: see `bundle`.
+            Also save the run's set-up: see `bundle`.
 
         Returns
         -------
@@ -318,7 +317,7 @@ class Run(AskedEvents):
         Raises
         ------
         NoeticError
-            ``storage_failed`` if it cannot be written, ``invalid_run_file`` if a field cannot be put in words of JSON.
+            ``storage_failed`` if the file cannot be written, ``invalid_run_file`` if a field cannot be written as JSON.
         """
         more: dict[str, Any] = {}
         if bundle:
@@ -334,7 +333,7 @@ class Run(AskedEvents):
         return load_run(path)
 
     def copy(self) -> Run:
-        """Return an independent run with the same content and no listeners."""
+        """Return an independent run with the same content and no subscribers."""
         copied = Run(self.run_id, meta=self.meta, events=tuple(self._events))
         copied._config, copied._bundle, copied._label_store = self._config, self._bundle, self._label_store.copy()
         return copied
@@ -365,21 +364,21 @@ def load_run(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES, max_line_
     path : path-like
         The file.
     max_bytes : int, bytes
-        Most it may unpack to; a small file can hold a very large text.
+        Most bytes the file may unpack to; a small file can unpack to a very large text.
     max_line_bytes : int, bytes
-        Most one line may hold.
+        Most bytes of one line.
 
     Returns
     -------
     Run
-        Equal to the saved one, with secrets replaced. ``meta["unfinished"]`` says so where the process that saved it as it
-        grew was killed: `nn.recover` completes it.
+        Equal to the saved one, with secrets replaced. ``meta["unfinished"]`` is set if the process that was saving the run was
+        killed: `nn.recover` completes it.
 
     Raises
     ------
     NoeticError
-        ``invalid_run_file`` with ``path`` and ``line`` if it is missing, damaged, too large, from a newer version, or holds
-        anything but events with the right fields.
+        ``invalid_run_file`` with ``path`` and ``line`` if the file is missing, damaged, too large, from a newer version, or
+        contains anything but valid events.
 
     Examples
     --------
@@ -401,7 +400,7 @@ def run_of_file(read: RunFile) -> Run:
 
 
 def run_of_settled(run_id: str | None, meta: Mapping[str, Any], events: list[RunEvent]) -> Run:
-    """Return a run of events whose free data can change no more: for makers of runs that freeze it themselves."""
+    """Make a run from events whose free data is already frozen."""
     run = Run(run_id, meta=meta)
     run._events = events
     return run

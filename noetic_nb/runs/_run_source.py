@@ -1,4 +1,4 @@
-"""Which run someone means: a run, or an object that holds one."""
+"""Finds the run to use: the object itself, or its ``run``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from noetic_nb.events import RunEvent
 
 
 class RunLike(Protocol):
-    """As much of a run as a view or a figure needs."""
+    """The part of a run's interface that views and figures need."""
 
     @property
     def events(self) -> Any:
@@ -18,7 +18,7 @@ class RunLike(Protocol):
         ...
 
     def subscribe(self, listener: Callable[[RunEvent], None], /) -> Callable[[], None]:
-        """Call `listener` with each new event; returns a function that ends this."""
+        """Call `listener` with each new event; returns a function that unsubscribes it."""
         ...
 
     def to_frame(self, name: str, /) -> Any:
@@ -27,7 +27,7 @@ class RunLike(Protocol):
 
 
 def run_of(source: Any) -> RunLike:
-    """Return the run itself, or the one that something holds as ``run``; raises ``NOT_A_RUN``."""
+    """Return the run itself, or the run in an object's ``run`` attribute; raises ``NOT_A_RUN``."""
     candidates: tuple[Any, ...] = (source, getattr(source, "run", None))
     for candidate in candidates:
         if hasattr(candidate, "events") and callable(getattr(candidate, "subscribe", None)):

@@ -1,8 +1,8 @@
-"""Runs to files: one ``.jsonl.gz``, a header and then one event a line.
+"""Saves runs to files: one ``.jsonl.gz``, with a header line and then one event per line.
 
-Secrets are replaced on the way out, so a loaded run equals what was saved, not what was live. Every member of the file has
-in a field of its header its length with a checksum of that, which readers of gzip pass over: one that is cut off is told from
-one that is damaged.
+Secrets are replaced on writing, so a loaded run equals the saved data, not the live run. An extra field in each gzip
+member's header, which gzip readers ignore, has the member's length and its checksum: it tells a truncated member from a
+damaged one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from noetic_nb.runs._events.event_json import SCHEMA, SCHEMA_VERSION, dump_event
 
 try:
     import fcntl
-except ImportError:  # no such thing on Windows
+except ImportError:  # Windows has no fcntl
     fcntl = None  # type: ignore[assignment]
 
-_GZIP: Final = 31  # zlib's word for a gzip header
+_GZIP: Final = 31  # zlib's wbits value for gzip
 _CHUNK: Final = 1 << 14
-# Deflated, with a further field; no time, so that the same content gives the same bytes; of an unknown system.
+# Gzip header: deflate, extra field, no time (so equal content gives equal bytes), unknown operating system.
 _START: Final = b"\x1f\x8b\x08\x04\x00\x00\x00\x00\x00\xff"
 _FIELD: Final = b"\x0c\x00NB\x08\x00"
 _HEADER: Final = len(_START) + len(_FIELD) + 8
@@ -39,7 +39,7 @@ def _number(number: int) -> bytes:
 
 
 def packed(content: bytes) -> bytes:
-    """Return a member."""
+    """Return the content as one gzip member."""
     deflater = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflater.compress(content) + deflater.flush()
     length = _number(_HEADER + len(body) + 8)
@@ -47,32 +47,32 @@ def packed(content: bytes) -> bytes:
     return b"".join([_START, _FIELD, length, _number(zlib.crc32(length)), body, rest])
 
 
-THE_END: Final = packed(b"")  # what stands at the end of a file whose run was stopped: a member without content
+THE_END: Final = packed(b"")  # an empty member marks the end of a completed file
 
 
 def is_unfinished(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a file whose members say their length has no end, and no process that goes on with it."""
+    """Tell whether a file with member lengths lacks its end marker and no process is still writing it."""
     with regular_file(path) as raw:
         if not raw.read(_HEADER).startswith(_START + _FIELD):
-            return False  # of an older version, or written at once
+            return False  # an older version, or not saved as it grew
         raw.seek(max(0, os.fstat(raw.fileno()).st_size - len(THE_END)))
         return raw.read() != THE_END and not _is_held(raw)
 
 
 def _is_held(file: BinaryIO) -> bool:
     if fcntl is None:
-        return False  # type: ignore[unreachable]  # on Windows
+        return False  # type: ignore[unreachable]  # Windows
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks
+    except OSError:  # the file system has no locks
         pass
     return False
 
 
 def member_ends(path: str | os.PathLike[str]) -> tuple[list[int], bool]:
-    """Return where each whole member with content ends, up to a damaged one, and whether a last one is cut off."""
+    """Return where each whole non-empty member ends, up to a damaged one, and whether the last one is truncated."""
     ends: list[int] = []
     inflater = None
     rest = head = b""
@@ -83,7 +83,7 @@ def member_ends(path: str | os.PathLike[str]) -> tuple[list[int], bool]:
                 while len(rest) < _HEADER and (more := raw.read(_CHUNK)):
                     rest += more
                 inflater, head = zlib.decompressobj(_GZIP), rest[:_HEADER]
-            # What comes out is thrown away: this much of a file unpacks to 16 MB at most.
+            # Discard the output: a chunk unpacks to 16 MB at most.
             try:
                 inflater.decompress(rest)
             except zlib.error:
@@ -108,7 +108,7 @@ def _ends_with(path: str | os.PathLike[str], end: int) -> bool:
 
 
 def _is_cut(head: bytes, length: int) -> bool:
-    """Tell whether a member that does not end is shorter than it says; its header may be damaged."""
+    """Tell whether an incomplete member is shorter than its header says; the header itself may be damaged."""
     if len(head) < _HEADER:
         return (_START + _FIELD).startswith(head[: len(_START + _FIELD)])
     said, checksum = head[-8:-4], head[-4:]
@@ -126,7 +126,7 @@ def json_line(data: Any, *, sort_keys: bool = False) -> bytes:
 
 
 def header_line(rule: Redaction, run_id: str, meta: Mapping[str, Any], events: int, **more: Any) -> bytes:
-    """Return the first line of a run file, with the number of events; raises ``invalid_run_file`` where meta is no JSON."""
+    """Return the first line of a run file, with the number of events; raises ``invalid_run_file`` if meta is not JSON."""
     clean = rule.data(to_wire(meta))
     header = {
         "schema": SCHEMA,
@@ -143,10 +143,10 @@ def header_line(rule: Redaction, run_id: str, meta: Mapping[str, Any], events: i
 
 
 def event_line(rule: Redaction, event: RunEvent, seq: int) -> bytes:
-    """Return an event as a line of a run file; raises ``invalid_run_file`` where it could not be read back."""
+    """Return an event as a line of a run file; raises ``invalid_run_file`` if it could not be read back."""
     try:
         line = json_line(rule.data(dump_event(event)))
-        # Read back at once: a file that cannot be loaded would be found out when the run is long gone.
+        # Parse it now: otherwise an unreadable file would be noticed only after the run is gone.
         parse_event(parse_json(line))
     except (AttributeError, TypeError, ValueError) as error:
         what = f"Event {seq} ({event.kind}) has a field of the wrong type: {error}"
@@ -158,7 +158,7 @@ def event_line(rule: Redaction, event: RunEvent, seq: int) -> bytes:
 def _lines(
     run_id: str, meta: Mapping[str, Any], events: Sequence[RunEvent], more: Mapping[str, Any]
 ) -> Iterator[bytes]:
-    # One rule for the whole file: a decision may hold the words of a secret whose text went by before.
+    # One redaction for the whole file: a decision may quote a secret from an earlier text.
     rule = Redaction()
     yield header_line(rule, run_id, meta, len(events), **more)
     for seq, event in enumerate(events):
@@ -168,7 +168,7 @@ def _lines(
 def save_events(
     path: str | os.PathLike[str], *, run_id: str, meta: Mapping[str, Any], events: Sequence[RunEvent], **more: Any
 ) -> Path:
-    """Write a run to one file, whole or not at all and the same bytes each time; `more` are fields of the header."""
+    """Write a run to one file, atomically and with reproducible bytes; `more` are extra header fields."""
     target = Path(path)
     try:
         with whole_file(target) as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:

@@ -1,7 +1,6 @@
-"""The tables of a run, and the faults of decisions. Every one begins with run, thread, execution, turn, ``seq`` and ``t_ms``.
+"""The tables of a run. Each begins with run, thread, execution, turn, ``seq`` and ``t_ms``.
 
-Secrets are replaced, as in a file of the run. A cost, duration, grade or number of tokens that nobody knows is missing, never
-0.
+Secrets are replaced, as in a saved run. An unknown cost, duration, grade or number of tokens is missing, never 0.
 
 =============  ==========================  ===========================================================================
 table          a row is                    columns of its own
@@ -70,12 +69,12 @@ if TYPE_CHECKING:
     import pandas
 
 UNKNOWN_TARGET: Final = "unknown_rule_target"
-"""Code of the warning about a rule that names a tool or an argument that no tool has."""
+"""Code of the warning about a rule whose tool or argument does not exist."""
 
 FAULTY_OUTCOMES: Final = frozenset(
     {"error", "unparseable", "timeout", "cancelled", "uninitialised", "disabled", "late_fault"}
 )
-"""Outcomes that are a hole in the rules, whatever was decided because of it."""
+"""Outcomes in which a rule failed to do its work, whatever was decided because of it."""
 
 
 def is_faulty(event: ev.SteeringDecided) -> bool:
@@ -84,7 +83,7 @@ def is_faulty(event: ev.SteeringDecided) -> bool:
 
 
 def ledger_line(event: ev.SteeringDecided | ev.WarningRaised) -> ev.SteeringDecided | None:
-    """Return an event as a ledger shows it: decisions, and warnings about rules that may guard nothing; None for others."""
+    """Convert an event to a ledger row: decisions, and warnings about rules that may guard nothing; None for others."""
     if isinstance(event, ev.SteeringDecided):
         return event
     if event.code != UNKNOWN_TARGET:
@@ -96,7 +95,7 @@ def ledger_line(event: ev.SteeringDecided | ev.WarningRaised) -> ev.SteeringDeci
         "init",
         None,
         None,
-        "warn",  # type: ignore[arg-type]  # no decision, and none of its actions
+        "warn",  # type: ignore[arg-type]  # the row of a warning, not a real action
         event.text,
         (),
         0.0,
@@ -106,7 +105,7 @@ def ledger_line(event: ev.SteeringDecided | ev.WarningRaised) -> ev.SteeringDeci
 
 _Row: TypeAlias = tuple[Any, ...]
 
-# Text and data are objects, because None must stay None; numbers that may be absent are floats with NaN.
+# Text and data columns are objects, because None must stay None; numbers that may be missing are floats with NaN.
 _COMMON: Final = "run_id:object thread_id:object execution_id:object turn:int64 seq:int64 t_ms:float64"
 
 
@@ -153,7 +152,7 @@ def _turns(run: Recorded) -> Iterator[_Row]:
 
 
 def _known_sums(turn: TurnSummary) -> Iterator[int | None]:
-    """Yield the sums of the counts that not every provider tells, then of how many calls each is known."""
+    """Yield the sums of the counts that only some providers report, then for how many calls each is known."""
     known = [[count for call in turn.model_calls if (count := call.counts[at]) is not None] for at in range(2, 5)]
     yield from [sum(counts) if counts else None for counts in known]
     yield from map(len, known)
@@ -189,7 +188,7 @@ def _tokens(run: Recorded) -> Iterator[_Row]:
         if billed is None:
             continue
         usage, called = billed.usage, billed.called
-        known = called.input_tokens > 0  # a model that reports nothing has not reported 0
+        known = called.input_tokens > 0  # 0 means that the model reports no usage
         head = _head(run, called.where, seq, called.t_ms)
         named = called.model, called.step, usage.counter, usage.known_error
         yield (
@@ -200,7 +199,7 @@ def _tokens(run: Recorded) -> Iterator[_Row]:
         )
         offered = () if billed.view is None else tool_tokens(billed.prepared, billed.view.tools)
         tools += [(*head, *named, *[None] * 9, f"tool:{name}", tokens) for name, tokens in offered]
-    # Behind all requests, so that the place of a request is that of its call.
+    # Tool rows follow all requests, so that a request's row number is that of its call.
     yield from tools
 
 
@@ -360,7 +359,7 @@ TABLES: Final[dict[str, _Table]] = {
 
 
 def frame(run: Recorded, name: str) -> pandas.DataFrame:
-    """Return one table of `TABLES`, a row per thing that happened; raises ``UNKNOWN_TABLE`` for another name."""
+    """Return one table of `TABLES`, one row per recorded fact; raises ``UNKNOWN_TABLE`` for an unknown name."""
     table = TABLES.get(name) if isinstance(name, str) else None
     if table is None:
         raise NoeticConfigError(

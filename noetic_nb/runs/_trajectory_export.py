@@ -1,4 +1,4 @@
-"""A thread of a run as a trajectory in ATIF 1.8 of Harbor; facts without a field of their own stand in ``extra``."""
+"""Exports a thread of a run as a trajectory in Harbor's ATIF 1.8; facts without a field of their own go to ``extra``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"
 
 @dataclass(slots=True)
 class _Trajectory:
-    """The trajectory of one execution tree's level while it is written."""
+    """The trajectory of one agent (the root or a child) while it is written."""
 
     name: str
     steps: list[dict[str, Any]] = field(default_factory=list)
     children: list[dict[str, Any]] = field(default_factory=list)
-    # Agent steps whose calls wait for their results, by call id.
+    # By call id, the agent steps whose calls wait for their results.
     open: dict[str, dict[str, Any]] = field(default_factory=dict)
-    # Children that ended and belong to the next settled call.
+    # Ended children that belong to the next settled call.
     ended: list[dict[str, Any]] = field(default_factory=list)
     answered: dict[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
@@ -43,12 +43,12 @@ class _Writer:
         self.root = _Trajectory(str(run.meta.get("agent") or "noetic_nb"))
         self.thread_id = thread_id
         self.qualities: list[float] = []
-        # The tool that was called last in a turn, and those with which a turn was at its end.
+        # The turn's last called tool, and the tools that ended a turn.
         self.settled: str | None = None
         self.closing: dict[str, None] = {}
 
     def write(self, events: Iterable[ev.RunEvent]) -> dict[str, Any]:
-        """Return the trajectory of the events of a thread."""
+        """Return the trajectory of a thread's events."""
         policy = self.run.meta.get("policy")
         for event in events:
             where = event.where
@@ -108,7 +108,7 @@ class _Writer:
         ] or None
         if event.instructions and event.instructions != level.instructions:
             self._add(level, event.t_ms, "system", event.instructions)
-            if not level.instructions:  # what every call was sent stands first
+            if not level.instructions:  # the first system prompt goes to the front
                 level.steps.insert(0, level.steps.pop())
             level.instructions = event.instructions
 
@@ -141,7 +141,7 @@ class _Writer:
         self._add(level, t_ms, source, _content(item), is_copied_context=copied, extra=named)
 
     def _items(self, level: _Trajectory, event: ev.ItemsAppended) -> None:
-        if event.origin in ("model", "tool"):  # told by the call
+        if event.origin in ("model", "tool"):  # written with the call
             for item in event.items:
                 if event.origin == "model" and item["type"] == "function_call" and item.get("callId") not in level.open:
                     step = self._add(level, event.t_ms, "agent", "", tool_calls=[_call(item)], llm_call_count=0)
@@ -221,7 +221,7 @@ class _Writer:
         step.setdefault("observation", {"results": []})["results"].append(result)
 
     def _attach(self, level: _Trajectory) -> None:
-        """Refer to a child that no call of a tool started."""
+        """Refer to a child that was not started by a tool call."""
         if level.open or not level.ended:
             return
         step = level.steps[-1] if level.steps else self._add(level, 0.0, "system", "")
@@ -269,7 +269,7 @@ class _Writer:
         }
 
 
-# Of the meta data, the facts that have a place of their own in a trajectory.
+# Meta keys that have fields of their own in a trajectory.
 _ELSEWHERE: Final = frozenset(
     {"policy", "estimated", "outcome", "tools", "agent", "agent_version", "unmapped", "dropped"}
 )
@@ -280,7 +280,7 @@ def _plain(value: Any) -> Any:
 
 
 def _call(item: Item) -> dict[str, Any]:
-    """Return a call; arguments that are no JSON object stand beside empty ones."""
+    """Return a call; arguments that are not a JSON object are stored separately."""
     text = str(item.get("arguments") or "")
     found: dict[str, Any] = {
         "tool_call_id": str(item.get("callId")),
@@ -293,14 +293,14 @@ def _call(item: Item) -> dict[str, Any]:
         read = None
     if isinstance(read, dict):
         found["arguments"] = read
-        # As the model wrote them, where that is not how they would be written here.
+        # Keep the model's own text if it differs from ours.
         if json.dumps(read, ensure_ascii=False, separators=(",", ":")) == text:
             return found
     return {**found, "extra": {"arguments_text": text}}
 
 
 def _content(item: Item) -> str | list[dict[str, Any]]:
-    """Return the content of a message: text, or parts where it holds more."""
+    """Return the content of a message: text, or parts if it has more than text."""
     parts: list[dict[str, Any]] = []
     for part in item.get("content") or ():
         if isinstance(part.get("text"), str):
@@ -319,7 +319,6 @@ def _content(item: Item) -> str | list[dict[str, Any]]:
 
 
 def _media(url: str) -> str:
-    """Return the media type of a picture."""
     kind = url[5:].partition(";")[0] if url.startswith("data:") else mimetypes.guess_type(url.partition("?")[0])[0]
     return kind if kind in _IMAGES else "image/png"
 

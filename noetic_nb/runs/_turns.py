@@ -1,4 +1,4 @@
-"""The events of each turn, gathered as they arrive, those of its children and a later grade among them."""
+"""Groups the events of a run by turn as they arrive, including events of children and later grades."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb.markup import dollars
 from noetic_nb.runs._plain_text import plain, plain_line
 
-# A cell stays readable.
+# Keeps table cells readable.
 _MOST_TEXT: Final = 120
 _LARGE: Final = 10**15
 _OF_END: Final = (
@@ -23,44 +23,44 @@ _HEADINGS: Final = ("thread", "turn", "user", "reply", "outcome", "tokens in", "
 @with_card
 @dataclass(frozen=True, slots=True)
 class TurnSummary:
-    """One turn in short.
+    """Summary of one turn.
 
     Parameters
     ----------
     where : Where
         Thread, execution and number.
     turn_id : str
-        Its id; empty for a turn whose start was not recorded and whose end has not come.
+        Its id; empty if the start was not recorded and the turn has not ended.
     query : str
         Text of the user's messages.
     seq : int
-        Position of its start in the run; of its first event where the start was not recorded.
+        Position of its start in the run; of its first event if the start was not recorded.
     t_ms : float
-        When it began, milliseconds of the run's clock.
+        Start time, in milliseconds of the run's clock.
     text : str
         The final reply; empty while the turn runs.
     outcome : {"success", "failure", "aborted"} or None
         How it ended; None while it runs.
     stopped : mapping or None
-        The decision that stopped it, in its plain form.
+        The decision that stopped it, as plain data.
     input_tokens, output_tokens : int or None, tokens
-        Those of the turn, judges and layers included; None if nobody counted them.
+        The turn's tokens, judges and layers included; None if unknown.
     cost : float or None
-        US dollars, as far as prices are known; None if it called models and no price is.
+        US dollars, as far as prices are known; None if it called models but no price is known.
     duration_ms : float or None
-        None while the turn runs, and if it is unknown.
+        None while the turn runs, or if unknown.
     resource_id : str or None
-        On whose behalf it ran.
+        The resource that it ran for.
     views : tuple of ViewAssembled
-        What was sent, one per model call.
+        The views sent to the model, one per model call.
     model_calls, tool_calls, decisions, steering, errors : tuple of events
-        What happened, in order.
+        The turn's events of each type, in order.
     qualities : tuple of float
-        The grades it was given, 0 to 1.
+        The grades it got, 0 to 1.
     finish_reason : str or None
-        Why the last answer ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``; None if not known.
+        Why the last answer ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``; None if unknown.
     warnings : tuple of WarningRaised
-        What went wrong and did not end it, in order.
+        Problems that did not end the turn, in order.
     """
 
     where: ev.Where
@@ -101,7 +101,7 @@ _FIELDS: Final = tuple([each.name for each in fields(TurnSummary)])
 
 
 class _Draft:
-    """A turn being gathered: plain fields, and lists, because tuples would make a long turn quadratic."""
+    """A turn being collected; its fields are lists, because appending to tuples makes long turns quadratic."""
 
     __slots__ = ("open", "summary", "unseen")
 
@@ -111,7 +111,7 @@ class _Draft:
         self.unseen: list[float] = []
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields to change: the summary is made anew when someone asks."""
+        """Return the fields to change; the summary is rebuilt on demand."""
         if self.summary is not None:
             found = [(name, getattr(self.summary, name)) for name in _FIELDS]
             self.open = {name: [*value] if type(value) is tuple else value for name, value in found}
@@ -125,7 +125,7 @@ class _Draft:
         return self.summary
 
     def add_grade(self, quality: float, *, seen: bool) -> None:
-        """Take a grade once, though it may be both given and then seen by a regulator."""
+        """Add a grade once, even if it is both given and then seen by a regulator."""
         if seen and quality in self.unseen:
             self.unseen.remove(quality)
             return
@@ -135,7 +135,7 @@ class _Draft:
 
 
 class TurnBook:
-    """Keeps the turns of a growing run; reading again costs only the new events."""
+    """The turns of a growing run; each read processes only new events."""
 
     __slots__ = ("_by_place", "_drafts", "_last", "_read")
 
@@ -146,7 +146,7 @@ class TurnBook:
         self._read = 0
 
     def read(self, events: Sequence[ev.RunEvent]) -> tuple[TurnSummary, ...]:
-        """Take in the events not seen yet and return every turn, in the order they began."""
+        """Process new events and return every turn, in starting order."""
         for seq in range(self._read, len(events)):
             event = events[seq]
             draft = self._turn_of(seq, event)
@@ -159,7 +159,7 @@ class TurnBook:
         where = event.where
         draft = self._by_place.get((where.thread_id, where.turn))
         if type(event) is ev.TurnStarted:
-            # A second start under one number is a turn of its own, as where two harnesses are recorded in one run.
+            # A second start with the same number is a separate turn, as when two harnesses record to one run.
             if draft is None or draft.fields()["turn_id"]:
                 draft = self._open(seq, event)
             draft.fields()["seq"] = seq
@@ -179,26 +179,26 @@ class TurnBook:
 
 
 def _began(draft: _Draft, event: ev.TurnStarted) -> None:
-    """Take the start of a turn whose first items may have been logged before it."""
+    """Handle the start of a turn whose first items may already be logged."""
     draft.fields().update({name: getattr(event, name) for name in ("where", "turn_id", "query", "t_ms", "resource_id")})
 
 
 def _called(draft: _Draft, event: ev.ModelCalled) -> None:
     turn = draft.fields()
     turn["model_calls"].append(event)
-    # The end of the turn brings the final sums; a call that is reported later does not change them.
+    # The end of the turn brings the final sums; later calls do not change them.
     if turn["outcome"] is None:
         if event.cost is not None:
             turn["cost"] = (turn["cost"] or 0.0) + event.cost
         elif event.status == "ok" and not turn["cost"]:
-            turn["cost"] = None  # a call that failed without an answer is not known to have cost anything
+            turn["cost"] = None  # a call that failed without an answer has no known cost
         for name in ("input_tokens", "output_tokens"):
             turn[name] = (turn[name] or 0) + getattr(event, name)
 
 
 def _saw(draft: _Draft, event: ev.RegulatorSaw) -> None:
     quality = event.event.get("quality") if event.event.get("kind") == "quality_feedback" else None
-    if isinstance(quality, int | float) and -_LARGE < quality < _LARGE:  # from a file it may be any number
+    if isinstance(quality, int | float) and -_LARGE < quality < _LARGE:  # a loaded file may contain any number
         draft.add_grade(quality, seen=True)
 
 
@@ -206,7 +206,7 @@ def _listed(name: str) -> Callable[[_Draft, Any], None]:
     return lambda draft, event: draft.fields()[name].append(event)
 
 
-# By its type, as most events of a long run change nothing here.
+# Looked up by type, because most events of a long run change nothing here.
 _CHANGES: Final[dict[type[Any], Callable[[_Draft, Any], None]]] = {
     ev.TurnStarted: _began,
     ev.ModelCalled: _called,

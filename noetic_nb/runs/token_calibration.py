@@ -1,4 +1,4 @@
-"""Learn a counter from the usage that runs report: of the agent's calls, in their order."""
+"""Learns a token counter from the usage reported for the agent's calls, in order."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["CountedCall", "counted_calls", "token_calibration"]
 
 
 class CountedCall(NamedTuple):
-    """One call as a counter sees it: the items sent by kind, the bill, and the same of the call it continues."""
+    """One call as a counter sees it: its item counts by kind, its bill, and the same for the call it continues."""
 
     model: str
     tally: Tally
     reported: int
     before: tuple[Tally, int] | None
     new: tuple[Item, ...]
-    """What was sent that the call before did not have."""
+    """The items that the previous call did not send."""
 
 
 def counted_calls(run: Run, calibration: TokenCalibration) -> Iterator[CountedCall]:
-    """Go through the agent's calls that report usage; an import's first call pays for what the run does not have of a request."""
+    """Yield the agent's calls with usage; an import's first call absorbs the request parts missing in the run."""
     index = requests_of(run)
     last: dict[tuple[str, str], tuple[Sequence[Item], Tally, int, Tally]] = {}
     for at in index.places:
@@ -68,7 +68,7 @@ def counted_calls(run: Run, calibration: TokenCalibration) -> Iterator[CountedCa
 
 
 def _sent(request: RecordedRequest) -> Sequence[Item] | None:
-    """Return the items a call was sent, all of its log where its request is not in the run; None if items are missing."""
+    """Return the sent items, or the whole log if the request is not in the run; None if items are missing."""
     if request.view is None:
         return None if request.first or request.known is None else tuple(request.known)
     found = [sent.item for sent in request.items]
@@ -76,19 +76,19 @@ def _sent(request: RecordedRequest) -> Sequence[Item] | None:
 
 
 def token_calibration(runs: Run | Iterable[Run], base: str | Tokenizer = estimate_tokens) -> TokenCalibration:
-    """Return a calibration that has learned from runs; pass it to a harness as its ``tokenizer``, or ask it for a model's.
+    """Return a calibration learned from runs; pass it to a harness as its ``tokenizer``, or get a model's tokenizer from it.
 
     Parameters
     ----------
     runs : Run or iterable of Run
-        With usage; calls without are passed over.
+        With usage; calls without usage are skipped.
     base : str or callable
-        What counts: a name for `noetic_nb.tokenizers.get`, or a counter.
+        The base counter: a name for `noetic_nb.tokenizers.get`, or a function.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_RUNS`` for a value that is not a run, and what `get` raises.
+        ``INVALID_RUNS`` for a value that is not a run, and the errors of `get`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Events to JSON data and back: camelCase keys, a ``kind`` first, every field checked on the way in.
+"""Converts events to JSON data and back: camelCase keys, ``kind`` first, every field validated on reading.
 
-The form follows from `noetic_nb.events`, so a new field or event needs no code here. Nothing that is read is executed, and
-nothing is coerced: text where a number belongs is an error, not a guess.
+The format follows the classes in `noetic_nb.events`, so a new field or event needs no code here. Reading never executes
+anything and never coerces: text in place of a number is an error, not a guess.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _whole(text: str) -> int:
 
 def _fraction(text: str) -> float:
     number = float(text)
-    if not math.isfinite(number):  # Python makes infinity of 1e400, which is not what was written
+    if not math.isfinite(number):  # Python parses 1e400 as infinity, which is not the written number
         raise ValueError(f"{text[:40]} is larger than any number here")
     return number
 
@@ -48,12 +48,12 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def parse_json(line: bytes) -> Any:
-    """Return the data of a line of JSON; raises `ValueError` for none, and for a number that no float can hold."""
+    """Parse a line of JSON; raises `ValueError` for invalid JSON and for a number that no float can hold."""
     return json.loads(line, parse_constant=_refuse_constant, parse_float=_fraction, parse_int=_whole)
 
 
 def to_wire(value: Any) -> Any:
-    """Return data as plain JSON data; numbers that JSON lacks are written as ``{"$float": "Infinity"}``."""
+    """Convert data to plain JSON data; numbers that JSON lacks are written as ``{"$float": "Infinity"}``."""
     if type(value) is float and not math.isfinite(value):
         return {NON_FINITE: _TEXT_OF.get(value, "NaN")}
     if isinstance(value, Mapping):
@@ -78,7 +78,7 @@ def from_wire(value: Any) -> Any:
 
 SCHEMA: Final = "noetic_nb/run"
 SCHEMA_VERSION: Final = 2
-"""Version of the events and of the file that holds them; it grows when an older reader would be wrong."""
+"""Version of the events and of the run file; increased when an older reader would misread the data."""
 
 EVENT_TYPES: Final[tuple[type[RunEvent], ...]] = get_args(RunEvent)
 _KINDS: Final = frozenset([cls.kind for cls in EVENT_TYPES])
@@ -92,21 +92,21 @@ _TOO_LARGE: Final = re.compile(r"Integer value out of range|Expected `int` [<>]=
 _PLACE: Final = re.compile(r"\w+|\[\d+\]")
 
 
-_FREE: Final = {FrozenDict, FreeData, OfferedTool}  # what may hold something that can be written into
+_FREE: Final = {FrozenDict, FreeData, OfferedTool}  # types that may contain mutable data
 
 
 class WireError(ValueError):
-    """JSON data is not an event; the message names the field."""
+    """The JSON data is not an event; the message names the field."""
 
 
 def dump_event(event: RunEvent) -> dict[str, Any]:
-    """Return an event as plain JSON data: ``kind`` and every field under its camelCase name, defaults included."""
+    """Convert an event to plain JSON data: ``kind`` and every field under its camelCase name, defaults included."""
     dumped: dict[str, Any] = to_wire(msgspec.to_builtins(event, enc_hook=_plain))
     return dumped
 
 
 def _plain(value: Any) -> Any:
-    """Return text, a number or a mapping of a subclass as the plain type."""
+    """Convert an instance of a subclass of str, a number type or a mapping to the plain type."""
     for kind in (str, int, float):
         if isinstance(value, kind):
             return kind.__str__(value) if kind is str else kind(value)
@@ -116,7 +116,7 @@ def _plain(value: Any) -> Any:
 
 
 def parse_event(data: object) -> RunEvent:
-    """Read an event from the data of `dump_event`, fields with a default may be missing; raises `WireError`."""
+    """Parse an event from the output of `dump_event`; fields with defaults may be missing. Raises `WireError`."""
     kind = data.get("kind") if isinstance(data, dict) else ""
     if not isinstance(kind, str) or (kind not in _KINDS and isinstance(data, dict)):
         raise WireError(f"`kind` must be one of {', '.join(sorted(_KINDS))}, but is {kind!r:.80}")
@@ -130,7 +130,7 @@ def parse_event(data: object) -> RunEvent:
 
 
 def _read(kind: type[Any], value: Any) -> Any:
-    """Read the types that msgspec does not know: items, and data and numbers as `to_wire` writes them."""
+    """Parse the types that msgspec does not know: items, and data and numbers as written by `to_wire`."""
     if kind is Item:
         if not isinstance(value, dict):
             raise ValueError(_wrong("an item", value))
@@ -151,7 +151,6 @@ def _wrong(wanted: str, given: object) -> str:
 
 
 def _words(data: Any, error: msgspec.ValidationError) -> str:
-    """Return an error of msgspec in our words."""
     what, _, place = str(error).rpartition(" - at `$")
     if not what:
         what, place = place, ""
@@ -171,7 +170,6 @@ def _words(data: Any, error: msgspec.ValidationError) -> str:
 
 @cache
 def _free_fields(cls: type[Any]) -> tuple[str, ...]:
-    """Return the fields of an event that may hold mutable data."""
     if cls not in EVENT_TYPES:
         hint = "Use the records in noetic_nb.events."
         raise NoeticConfigError("INVALID_RUN_EVENT", "A run holds events.", given=cls, hint=hint)
@@ -183,12 +181,12 @@ def _inside(hint: Any) -> set[Any]:
 
 
 PLAIN_TYPES: Final = frozenset([cls for cls in EVENT_TYPES if not _free_fields(cls)])
-"""Types of events that hold nothing that can change: `settled` returns them as they are."""
+"""Event types without mutable content: `settled` returns them unchanged."""
 
 
 def settled(event: RunEvent) -> RunEvent:
-    """Return an event whose free data can change no more, itself where it cannot; raises ``INVALID_RUN_EVENT``."""
-    # As nearly all events are; a state may be large, and is frozen when it is written.
+    """Return an event with frozen free data (the event itself if nothing in it can change); raises ``INVALID_RUN_EVENT``."""
+    # The fast path, taken by nearly all events. States may be large, and are frozen when written.
     if isinstance(event, MemoryTraceSpan):
         if event.attributes is None and not event.notes:
             return event
@@ -204,16 +202,16 @@ def settled(event: RunEvent) -> RunEvent:
 
 
 def _settled_tools(tools: tuple[OfferedTool, ...]) -> tuple[OfferedTool, ...]:
-    # What the runtime offers is frozen all the way down, and too large to look through at every turn.
+    # The runtime offers deeply frozen tools, which are too large to check at every turn.
     if all(type(tool.parameters) is FrozenDict for tool in tools):
         return tools
     return tuple([replace(tool, parameters=frozen_data(tool.parameters)) for tool in tools])
 
 
 def size_of(events: Sequence[RunEvent]) -> int:
-    """Return about how many bytes events take as JSON, measured by MessagePack, which is faster: the unit of a run's bound."""
+    """Return about how many bytes events take as JSON, measured with the faster MessagePack: the unit of a run's size limit."""
     try:
         return len(msgspec.msgpack.encode(events, enc_hook=_plain))
-    # Half a character, or a field that no file could hold.
+    # Lone surrogates, or a field that no file can hold.
     except (TypeError, ValueError, OverflowError, RecursionError):
         return sum([len(repr(event)) for event in events])

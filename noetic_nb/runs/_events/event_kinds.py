@@ -1,4 +1,4 @@
-"""The kinds of the events of a run, one byte for each: what asks for a few kinds does not look at all the others."""
+"""The kinds of a run's events, one byte each: finds the events of a few kinds without checking all others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def kinds_of(events: Iterable[RunEvent]) -> bytes:
     return bytes(map(_NUMBERS.__getitem__, map(type, events)))
 
 
-@lru_cache(maxsize=256)  # the views and tables that there are
+@lru_cache(maxsize=256)  # the number of different views and tables
 def _is_wanted(wanted: frozenset[type[Any]]) -> bytes:
     numbers = {_NUMBERS[cls] for cls in wanted}
     return bytes([number in numbers for number in range(256)])

@@ -1,8 +1,8 @@
-"""The event log of a run: one list, appended to under a lock, with listeners and retention.
+"""The event log of a run: one list, appended to under a lock, with subscribers and retention.
 
-A listener is called with each event as it comes. A cursor is a place in the list: its reader is woken once there is something
-new, and reads when it likes. Where a run has a bound, a keeper decides which old turns go.
-An event keeps the number that it had when it was added: what follows a run names decisions and calls by number.
+A subscriber is called with each new event. A cursor is a position in the list: its reader is woken once when there are
+new events, and reads them when it likes. If the run has a size limit, a keeper decides which old turns to drop. An
+event keeps its number for good: views and linked selections refer to decisions and calls by number.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from noetic_nb.runs._turns import TurnBook, TurnSummary
 
 
 class Keeper(Protocol):
-    """A retention policy: keeps a run within its bound, and saves it as it grows."""
+    """A retention policy: keeps a run below its size limit, and saves it as it grows."""
 
     @property
     def problem(self) -> str | None:
-        """Why the newest events are not saved, if they should be."""
+        """Why the newest events could not be saved."""
         ...
 
     def begin(self, events: Sequence[RunEvent], /) -> Sequence[bool] | None:
-        """Read the events of the run; returns for each whether it stays, None for all."""
+        """Read the events of the run; returns for each whether to keep it, or None to keep all."""
         ...
 
     def is_due(self, event: RunEvent, count: int, /) -> bool:
-        """Tell whether `take` is to be called now that this event has come, with which there are so many."""
+        """Tell whether to call `take` now, after this event, as number `count`, was added."""
         ...
 
     def take(self) -> Sequence[bool] | None:
-        """Read the events that were added since; must not raise. Returns the same as `begin`."""
+        """Read the events added since the last call; must not raise. Returns the same as `begin`."""
         ...
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class Events(Sequence[RunEvent]):
     __hash__ = None  # type: ignore[assignment]  # it grows
 
     def __init__(self, find: Callable[[], list[RunEvent]]) -> None:
-        # Looked up each time: a bounded run has a new list once it has dropped turns.
+        # Looked up each time: a bounded run has a new list after dropping turns.
         self._find = find
 
     @property
@@ -98,32 +98,31 @@ class Events(Sequence[RunEvent]):
 
 
 def origin_of_items(event: ItemsAppended) -> Origin | None:
-    """Return the origin of logged items where their roles do not say it, else None."""
+    """Return the origin of logged items if their roles do not imply it, else None."""
     return {"model": MODEL, "step": MODEL, "layer": Origin("layer", event.layer_id)}.get(event.origin)
 
 
 def named_items(event: ItemsAppended) -> tuple[Item, ...]:
-    """Return logged items that name their origin where it is not that of their role, for logs that know only the items."""
+    """Return logged items with explicit origins where their roles do not imply it, for logs that store only the items."""
     origin = origin_of_items(event)
     if origin is None:
         return event.items
-    # Calls, answers and thoughts are a model's in any log.
+    # Calls, answers and reasoning come from a model in any log.
     owned = ("function_call_output",) if event.origin == "model" else ("message", "function_call_output")
     return tuple([with_origin(item, origin) if item["type"] in owned else item for item in event.items])
 
 
 def _said(event: RunEvent) -> str:
-    """Return the fields of an event, apart from its place, in one line."""
     facts = [fact for fact in card_of(event).facts if fact[0] not in ("where", "t_ms")]
     return card_line(Card("", facts=facts))[1:-1]
 
 
 Numbers: TypeAlias = tuple[Sequence[int], Sequence[int]]
-"""Of some events: their numbers, and how many calls came before each."""
+"""The numbers of some events, and how many calls came before each."""
 
 
 class Numbering:
-    """For each event of a run, in order: its number, and how many of the agent's model calls were added before it."""
+    """For each event of a run, in order: its number, and how many of the agent's model calls came before it."""
 
     def __init__(self, events: Iterable[RunEvent] = ()) -> None:
         self.seqs: list[int] = []
@@ -140,34 +139,34 @@ class Numbering:
         self._calls += _is_of_agent(event)
 
     def keep(self, stays: Sequence[bool]) -> None:
-        """Forget those that do not stay; new lists, as with the events."""
+        """Remove the events that are dropped; makes new lists, like the event list."""
         self.seqs = [*compress(self.seqs, stays)]
         self.calls = [*compress(self.calls, stays)]
 
     def place_of(self, seq: int) -> int | None:
-        """Return the place of an event by its number, or None if it was dropped or has not been added."""
+        """Return the index of the event with a number, or None if it was dropped or does not exist yet."""
         place = bisect_left(self.seqs, seq)
         return place if place < len(self.seqs) and self.seqs[place] == seq else None
 
 
 def numbered(run: object) -> tuple[list[RunEvent], Numbers | None, bytes]:
-    """Return the events of a run, their sequence numbers, and their kinds; None for numbers that are indices."""
+    """Return the events of a run, their sequence numbers, and their kinds; the numbers are None if they equal the indices."""
     of_run = getattr(run, "_numbered", None)
     if of_run is not None:
         return of_run()  # type: ignore[no-any-return]
-    events = list(run.events)  # type: ignore[attr-defined]  # of whatever holds a run
+    events = list(run.events)  # type: ignore[attr-defined]  # any object that holds a run
     return events, None, kinds_of(events)
 
 
 def placed(run: object, *kinds: type[Any]) -> list[tuple[int, Any]]:
-    """Return the events of some kinds of a run with their places among all."""
+    """Return the events of some kinds in a run, each with its index."""
     events, _, known = numbered(run)
     return [(place, events[place]) for place in places_of(known, kinds)]
 
 
 def place_of(run: object, seq: int, event: RunEvent | None = None) -> int | None:
-    """Return the index of an event in the run, by its sequence number; None if the run has let it go, or has another there."""
-    events = run.events  # type: ignore[attr-defined]  # of whatever holds a run
+    """Return the index of an event, given its sequence number; None if it was dropped or another event is there."""
+    events = run.events  # type: ignore[attr-defined]  # any object that holds a run
     numbers: Numbering | None = getattr(run, "_numbers", None)
     place = seq if numbers is None else numbers.place_of(seq)
     if place is None or not 0 <= place < len(events):
@@ -182,8 +181,8 @@ def number_at(run: object, place: int) -> int:
 
 
 def call_at(run: object, place: int) -> int | None:
-    """Return the number of the agent's model call that an event is about: the last of its execution up to it."""
-    events = run.events  # type: ignore[attr-defined]  # of whatever holds a run
+    """Return the number of the agent's model call that an event belongs to: the last call of its execution up to it."""
+    events = run.events  # type: ignore[attr-defined]  # any object that holds a run
     numbers: Numbering | None = getattr(run, "_numbers", None)
     about = events[place].where
     for at in range(place, -1, -1):
@@ -204,7 +203,7 @@ _LOG: Final = safe_logger("noetic_nb.runs")
 
 
 class Cursor:
-    """The place up to which a reader has read a run. Events that the run drops before they are read are read all the same."""
+    """A reader's position in a run. If the run drops events before they are read, the reader still gets them."""
 
     __slots__ = ("_dropped", "_place", "_run", "wake")
 
@@ -216,11 +215,11 @@ class Cursor:
 
     @property
     def behind(self) -> int:
-        """How many events there are to read."""
+        """How many events are unread."""
         return len(self._dropped) + len(self._run._events) - self._place
 
     def take(self, most: int | None = None) -> list[RunEvent]:
-        """Read the next events, so many at most; the reader is woken by the next that comes."""
+        """Read up to `most` of the next events; the next new event wakes the reader again."""
         with self._run._lock:
             self._run._to_wake.add(self)
             count = maxsize if most is None else most
@@ -230,7 +229,7 @@ class Cursor:
             return found + more
 
     def leave(self) -> None:
-        """Read no more; doing it again changes nothing."""
+        """Stop reading; safe to call again."""
         with self._run._lock:
             self._run._cursors.discard(self)
             self._run._to_wake.discard(self)
@@ -241,7 +240,7 @@ class Cursor:
 
 
 class GrowingEvents:
-    """Events in the order in which they were added, from any thread; a settled list that is given is its own from then on."""
+    """Events in the order of their addition, from any thread; takes ownership of a given list."""
 
     def __init__(self, run_id: str, events: list[RunEvent]) -> None:
         self.run_id = run_id
@@ -249,22 +248,22 @@ class GrowingEvents:
         self._keeper: Keeper | None = None
         self._listeners: tuple[Listener, ...] = ()
         self._cursors: set[Cursor] = set()
-        self._to_wake: set[Cursor] = set()  # those whose readers do not know yet that there is news
+        self._to_wake: set[Cursor] = set()  # cursors whose readers do not know about the new events yet
         self._attached: list[tuple[object, Callable[[], None]]] = []
-        self._lock = threading.RLock()  # reentrant, because a listener may read the run it listens to
+        self._lock = threading.RLock()  # reentrant, because a subscriber may read the run
         self._book = TurnBook()
         self._numbers: Numbering | None = None
         self._kinds = bytearray()
 
-    # What comes
+    # Adding events
 
     def append(self, event: RunEvent) -> int:
-        """Add an event and call the listeners with it.
+        """Add an event and call the subscribers with it.
 
         Parameters
         ----------
         event : RunEvent
-            Any event; its free data (arguments, states, decisions) is frozen, so that later changes do not reach the run.
+            Any event; its free data (arguments, states, decisions) is frozen, so that later changes do not affect the run.
 
         Returns
         -------
@@ -274,7 +273,7 @@ class GrowingEvents:
         Raises
         ------
         NoeticConfigError
-            ``INVALID_RUN_EVENT`` if it is not an event.
+            ``INVALID_RUN_EVENT`` if the object is not an event.
         """
         if type(event) not in PLAIN_TYPES:
             event = settled(event)
@@ -287,12 +286,12 @@ class GrowingEvents:
             number, listeners, cursors = len(self._events) - 1, self._listeners, self._to_wake
             if cursors:
                 self._to_wake = set()
-        # Called outside the lock: a listener may wait for a thread that appends.
+        # Called outside the lock: a subscriber may wait for a thread that appends.
         for listener in listeners:
             try:
                 listener(event)
             except Exception:
-                # What watches a run must not break it, and a broken watcher must not fail again at every event.
+                # A failing subscriber must not break the run, nor fail again at every event.
                 _LOG.exception("A listener of %r failed and was removed; the run goes on.", self)
                 self._forget(listener)
         for cursor in cursors:
@@ -300,20 +299,20 @@ class GrowingEvents:
         return number
 
     def extend(self, events: Iterable[RunEvent]) -> None:
-        """Add events in their order, each as `append` does.
+        """Add events in order, as `append` does.
 
         Raises
         ------
         NoeticConfigError
-            ``INVALID_RUN_EVENT`` if one is not an event; then none is added.
+            ``INVALID_RUN_EVENT`` if an object is not an event; then none is added.
         """
         for event in [settled(event) for event in events]:
             self.append(event)
 
-    # What stays
+    # Retention
 
     def _keep(self, stays: Sequence[bool] | None) -> None:
-        """Keep the events that stay, None for all; a new list, so that an iteration over the old one loses nothing."""
+        """Drop all other events (None: keep all); makes a new list, so that iterations over the old one stay complete."""
         if stays is not None:
             before = self._events
             if self._numbers is None:
@@ -326,14 +325,13 @@ class GrowingEvents:
             self._kinds = bytearray()
 
     def _numbered(self) -> tuple[list[RunEvent], Numbers | None, bytes]:
-        """Return the events so far with their numbers and kinds, as of one moment; None for numbers that are places."""
+        """Return a consistent snapshot of the events, their numbers and kinds; the numbers are None if they equal the indices."""
         with self._lock:
             self._kinds += kinds_of(self._events[len(self._kinds) :])
             numbers = None if self._numbers is None else (tuple(self._numbers.seqs), tuple(self._numbers.calls))
             return list(self._events), numbers, bytes(self._kinds)
 
     def _keep_with(self, keeper: Keeper) -> None:
-        """Use another retention policy from now on."""
         with self._lock:
             self._keeper = keeper
             self._keep(keeper.begin(self._events))
@@ -342,11 +340,11 @@ class GrowingEvents:
 
     @property
     def events(self) -> Events:
-        """Every event so far, oldest first; an event's place is its ``seq``."""
-        return Events(lambda: self._events)  # a view, not a copy: a run is read at every event
+        """Every event so far, oldest first; the index of an event is its ``seq``."""
+        return Events(lambda: self._events)  # a view, because copying at every event would be slow
 
     def select(self, *event_types: type[Any]) -> tuple[Any, ...]:
-        """Return the events of some types, in order; all of them without an argument.
+        """Return the events of some types, in order; without arguments, all events.
 
         Raises
         ------
@@ -361,27 +359,27 @@ class GrowingEvents:
 
     @property
     def turns(self) -> tuple[TurnSummary, ...]:
-        """Every turn in short, in the order they began; the last may still be running."""
+        """A summary of every turn, in starting order; the last turn may still be running."""
         with self._lock:
             return self._book.read(self._events)
 
     @property
     def threads(self) -> tuple[str, ...]:
-        """Every thread that has an event, in order of first appearance; an edited rule belongs to none."""
+        """Every thread with events, in order of first appearance; the edit of a rule belongs to none."""
         return tuple(dict.fromkeys([event.where.thread_id for event in self._events if event.where.thread_id]))
 
     def log(self, thread_id: str) -> list[Item]:
-        """Return the items of a thread, rebuilt from the recorded events; positions are those the events refer to.
+        """Return the items of a thread, rebuilt from the recorded events; events refer to these positions.
 
         Parameters
         ----------
         thread_id : str
-            One of `threads`. Of a thread's executions the outermost recorded ones count.
+            One of `threads`. Only the outermost recorded executions of the thread count.
 
         Returns
         -------
         list of Item
-            A new list. What a layer or a step wrote in the name of another one says so in ``origin``.
+            A new list. Items that a layer or a step wrote in another role say so in ``origin``.
 
         Raises
         ------
@@ -398,7 +396,7 @@ class GrowingEvents:
         depth = min((event.where.depth for event in here), default=0)
         items: list[Item] = []
         for event in here:
-            if event.where.depth > depth:  # a child's log of its own
+            if event.where.depth > depth:  # a child has its own log
                 continue
             if event.start > len(items):
                 raise NoeticError(
@@ -411,10 +409,10 @@ class GrowingEvents:
             items[event.start :] = named_items(event)
         return items
 
-    # Who is told
+    # Subscribers
 
     def _follow(self, wake: Callable[[], object]) -> Cursor:
-        """Return a cursor at the end of the run; `wake` is called once, in the adding thread, when there is something to read."""
+        """Return a cursor at the end of the run; `wake` is called once, in the adding thread, when there are new events."""
         with self._lock:
             cursor = Cursor(self, wake)
             self._cursors.add(cursor)
@@ -422,17 +420,17 @@ class GrowingEvents:
         return cursor
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call a function with every event to come, in the thread that appends it.
+        """Call a function with every future event, in the thread that appends it.
 
         Parameters
         ----------
         listener : callable
-            Takes the event. If it raises, the error is logged and the listener removed.
+            Called with the event. If it raises, the error is logged and the listener removed.
 
         Returns
         -------
         callable
-            Ends the subscription; calling it again changes nothing.
+            Ends the subscription; safe to call again.
         """
 
         def relay(event: RunEvent) -> None:  # one per subscription: the same function may subscribe twice
@@ -446,10 +444,10 @@ class GrowingEvents:
         with self._lock:
             self._listeners = tuple([each for each in self._listeners if each != listener])
 
-    # Where they come from
+    # Sources
 
     def _attach(self, source: object, connect: Callable[[], Callable[[], None]]) -> bool:
-        """Connect a source of events once and tell whether it was connected now; `connect` returns its end."""
+        """Connect a source of events once; returns whether this call did it. `connect` returns the disconnect function."""
         with self._lock:
             if any(known is source for known, _ in self._attached):
                 return False
@@ -457,7 +455,7 @@ class GrowingEvents:
             return True
 
     def stop_recording(self) -> None:
-        """Detach every source and close the file of `autosave`; recorded events stay. May be repeated."""
+        """Detach every source and close the file of `autosave`; recorded events stay. Safe to call again."""
         with self._lock:
             attached, self._attached = self._attached, []
         for _, disconnect in attached:
@@ -468,5 +466,5 @@ class GrowingEvents:
 
     @property
     def is_recording(self) -> bool:
-        """Whether something is attached that may add events."""
+        """Whether any source is attached."""
         return bool(self._attached)

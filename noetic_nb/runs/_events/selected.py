@@ -1,4 +1,4 @@
-"""Asked of a run: the events of one kind with their places among all; readers need not look at the others."""
+"""Selects events of one kind from a run, each with its index among all events."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from noetic_nb import events as ev
 from noetic_nb.runs._events.run_log import placed
 
 CallName: TypeAlias = int | ev.ModelCalled
-"""A model call of the agent: its place among them, from the end where it is negative, or its event."""
+"""A model call of the agent: its index (negative from the end), or its event."""
 DecisionOrCall: TypeAlias = ev.SteeringDecided | ev.ToolCalled | int | None
-"""A decision, or a call of a tool: the event, or the place among the tool calls, as `place_asked` reads it."""
+"""A decision or a tool call: the event, or the index among the tool calls, as `place_asked` reads it."""
 
 
 def model_calls(run: Any) -> list[tuple[int, ev.ModelCalled]]:
-    """Return all model calls, those of judges and layers too."""
+    """Return all model calls, including those of judges and layers."""
     return placed(run, ev.ModelCalled)
 
 
@@ -24,25 +24,25 @@ def tool_calls(run: Any) -> list[tuple[int, ev.ToolCalled]]:
 
 
 def ended(run: Any) -> list[tuple[int, ev.ModelCalled | ev.ToolCalled | ev.TurnCompleted]]:
-    """Return the calls and turns, which have an end of their own."""
+    """Return the ends of calls and turns."""
     return placed(run, ev.ModelCalled, ev.ToolCalled, ev.TurnCompleted)
 
 
 def decisions(run: Any) -> list[tuple[int, ev.SteeringDecided]]:
-    """Return the decisions of steering."""
+    """Return the steering decisions."""
     return placed(run, ev.SteeringDecided)
 
 
 def appended(run: Any) -> list[tuple[int, ev.ItemsAppended]]:
-    """Return the items that were logged."""
+    """Return the events that logged items."""
     return placed(run, ev.ItemsAppended)
 
 
 def layer_states(run: Any) -> list[tuple[int, ev.LayerStateChanged]]:
-    """Return the states that layers came to."""
+    """Return the state writes of layers."""
     return placed(run, ev.LayerStateChanged)
 
 
 def was_called(run: Any) -> bool:
-    """Tell whether a model was called, or a request made."""
+    """Tell whether a model was called or a request was made."""
     return bool(placed(run, ev.ModelCalled, ev.ViewAssembled))

@@ -1,1 +1,1 @@
-"""From the events of an agent to a run that is kept within its bound, and in a file while it grows."""
+"""Records an agent's events to a run, keeps the run below its size limit, and saves it to a file as it grows."""

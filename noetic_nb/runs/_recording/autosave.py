@@ -1,9 +1,9 @@
-"""The file that a run is saved to while it grows, part by part: each finished turn is in it before its reply is returned.
+"""The file to which a growing run is saved in parts: each finished turn is in it before its reply is returned.
 
-The file is one of `Run.save` to which parts are appended, each a gzip member of its own: ``{"batch": {"turn": 7, "at": [[first,
-count], ...]}}`` and the events with these numbers, all of one turn; or ``{"meta": {...}}``. What a turn costs does not grow
-with the run. Dropping turns copies the parts that stay, as they are. A process that is killed leaves at most one part
-unfinished; it is left out when the file is read.
+It is a `Run.save` file with appended parts, each a gzip member: ``{"batch": {"turn": 7, "at": [[first, count], ...]}}``
+followed by the events with these numbers, all of one turn; or ``{"meta": {...}}``. The cost of saving a turn does not
+grow with the run. Dropping turns copies the remaining parts unchanged. A killed process leaves at most one incomplete
+part, which readers skip.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from noetic_nb.runs._save import THE_END, event_line, header_line, json_line, pa
 
 try:
     import fcntl
-except ImportError:  # no such thing on Windows
+except ImportError:  # Windows has no fcntl
     fcntl = None  # type: ignore[assignment]
 
 _AUTOSAVE_LOG: Final = safe_logger("noetic_nb.runs")
@@ -52,12 +52,12 @@ def cannot_save(path: str, error: OSError) -> NoeticError:
 
 
 class Autosave:
-    """The open file of a run that is saved as it grows; `error` is why the newest events are not in it."""
+    """The open file of a run that is saved as it grows; `error` says why the newest events are not in it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.error: str | None = None
-        # One rule for as long as the file is open: a decision may hold the words of a secret whose text went by before.
+        # One redaction while the file is open: a decision may quote a secret from an earlier text.
         self._rule = Redaction()
         self._fd: int | None = None
         self._end = 0
@@ -67,13 +67,13 @@ class Autosave:
     # Opening
 
     def create(self, run_id: str, meta: Mapping[str, Any]) -> None:
-        """Begin a new file, which replaces the one there is."""
+        """Start a new file that replaces the existing one."""
         if os.path.exists(self.path):
-            self._open()  # which finds out whether another process holds it
+            self._open()  # fails if another process holds the file
         self._replace(run_id, meta, [])
 
     def continue_at(self, end: int, meta: Mapping[str, Any]) -> None:
-        """Go on with a file that was read; unfinished lines behind `end` are removed."""
+        """Continue a file that was read; incomplete lines behind `end` are removed."""
         self._open()
         try:
             assert self._fd is not None
@@ -89,14 +89,14 @@ class Autosave:
             raise self._failed(error) from error
         if fcntl is not None:
             try:
-                # Held until the file is closed or the process ends, however it does.
+                # Held until the file is closed or the process ends for any reason.
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 os.close(fd)
                 what = "Another process saves a run to this file."
                 hint = "Stop it, or pass another path."
                 raise NoeticError("storage_failed", what, given=self.path, hint=hint, path=self.path) from error
-            except OSError:  # a file system without locks: two processes are found out when the file changes
+            except OSError:  # the file system has no locks; two writers are detected when the file changes
                 pass
         self._fd = fd
 
@@ -106,14 +106,14 @@ class Autosave:
     # Growing
 
     def add(self, turn: KeptTurn) -> None:
-        """Take the waiting events of a turn; `flush` writes them."""
+        """Add the waiting events of a turn; `flush` writes them."""
         numbers, lines = [], []
         for number, event in turn.waiting:
             try:
                 lines.append(event_line(self._rule, event, number))
                 numbers.append(number)
             except NoeticError as error:
-                # One event that is not an event must not keep the others from being saved.
+                # One invalid event must not keep the others from being saved.
                 _AUTOSAVE_LOG.error("An event is not saved: %s", error)
         turn.waiting.clear()
         if lines:
@@ -122,7 +122,7 @@ class Autosave:
             )
 
     def flush(self, meta: Mapping[str, Any]) -> None:
-        """Write the added events, and the run's meta where it changed. Never raises: a failed write is tried again next time."""
+        """Write the added events, and the run's meta if it changed. Never raises: a failed write is retried next time."""
         try:
             if meta != self._meta:
                 line = json_line({"meta": self._rule.data(to_wire(meta))})
@@ -155,20 +155,20 @@ class Autosave:
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
         except OSError:
-            os.ftruncate(self._fd, self._end)  # half a part would be in the way of the next
+            os.ftruncate(self._fd, self._end)  # remove an incomplete part before the next one
             raise
         self._end += len(part)
 
     def _note(self, problem: str) -> None:
         problem = redact_text(problem)
-        if problem != self.error:  # once, not with each turn
+        if problem != self.error:  # once, not at every turn
             _AUTOSAVE_LOG.error("The run is not saved to %r: %s", self.path, problem)
         self.error = problem
 
     # Dropping
 
     def drop(self, run_id: str, meta: Mapping[str, Any], doomed: Iterable[KeptTurn], kept: Sequence[KeptTurn]) -> None:
-        """Write the file anew without some turns. Never raises; where it fails, they stay in the file."""
+        """Rewrite the file without some turns. Never raises; on failure they stay in the file."""
         gone = set(doomed)
         self._queue = [(turn, part) for turn, part in self._queue if turn not in gone]
         try:
@@ -178,7 +178,7 @@ class Autosave:
             self._note(getattr(error, "strerror", None) or str(error))
 
     def _replace(self, run_id: str, meta: Mapping[str, Any], kept: Sequence[KeptTurn]) -> None:
-        """Write a header and the parts that stay, copied as they are, and put that in the place of the file."""
+        """Write a header and unchanged copies of the kept parts to a new file, and replace the old one with it."""
         path = os.path.realpath(self.path)
         folder, name = os.path.split(path)
         draft = os.path.join(folder, f".{name}.{SYSTEM_IDS.new('draft')}")
@@ -194,7 +194,7 @@ class Autosave:
                     raw.flush()
                     os.fsync(raw.fileno())
                     size = raw.tell()
-                self.close()  # closed before it is replaced, as Windows wants it
+                self.close()  # Windows cannot replace an open file
                 os.replace(draft, path)
             finally:
                 if os.path.exists(draft):
@@ -223,7 +223,7 @@ class Autosave:
     # Closing
 
     def is_current(self) -> bool:
-        """Tell whether it is open and nothing else has taken its name or written to it."""
+        """Tell whether the file is open and nothing else has replaced it or written to it."""
         try:
             self._check_own()
         except OSError:
@@ -231,7 +231,7 @@ class Autosave:
         return True
 
     def finish(self) -> None:
-        """Say at the end of the file that nothing is missing, where that is so, and let go of it."""
+        """Mark the file as complete if nothing is missing, and close it."""
         if self.error is None and not self._queue:
             try:
                 self._check_own()
@@ -242,11 +242,11 @@ class Autosave:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file is held open."""
+        """Whether the file is open."""
         return self._fd is not None
 
     def close(self) -> None:
-        """Let go of the file; doing it again changes nothing."""
+        """Close the file; safe to call again."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)

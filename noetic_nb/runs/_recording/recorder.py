@@ -1,4 +1,4 @@
-"""From a stream of events to a `Run`. A recorder only listens: its errors never reach the agent."""
+"""Records a stream of events to a `Run`. A recorder only listens: its errors never reach the agent."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _MOST_EARLIER: Final = 100
 
 
 class Recordable(Protocol):
-    """Something whose events can be followed, such as a harness; its ``describe()``, if any, goes into the run's ``meta``."""
+    """A source of events, such as a harness; the result of its optional ``describe()`` goes into the run's ``meta``."""
 
     def subscribe(self, sink: EventSink) -> Callable[[], None]:
-        """Send every event to come to `sink`; the result ends that."""
+        """Send every future event to `sink`; returns a function that unsubscribes it."""
         ...
 
 
@@ -40,9 +40,9 @@ class Recorder:
     Parameters
     ----------
     run : Run, optional
-        Where events go; a new run by default.
+        The run that gets the events; a new run by default.
     clock, ids : optional
-        For the new run.
+        Used for the new run.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Recorder:
         return Card("Recorder", facts=[("run", self.run)])
 
     def emit(self, event: RunEvent) -> None:
-        """Add one event, from any thread; an object that is not an event is logged and left out."""
+        """Add one event, from any thread; an object that is not an event is logged and skipped."""
         try:
             self.run.append(event)
         except Exception:
@@ -81,31 +81,31 @@ def record(
     Parameters
     ----------
     harness : AgentHarness
-        Anything with ``subscribe(sink) -> unsubscribe``.
+        Any object with ``subscribe(sink) -> unsubscribe``.
     run : Run, optional
-        A run to go on with. A harness that this run follows already is not followed twice.
+        A run to continue. A harness that this run already follows is not followed twice.
     autosave : path-like, optional
-        A file that the run is saved to as it grows, secrets replaced: each turn is in it before its reply is returned, so a
-        kernel that is killed loses no finished turn. A run that is in the file already goes on, in the same kernel or in a
-        new one. One process at a time.
+        A file to which the run is saved as it grows, secrets replaced. Each turn is saved before its reply is returned,
+        so killing the kernel loses no finished turn. If the file already holds a run, that run continues, in the same
+        kernel or a new one. Only one process at a time may use the file.
     max_bytes, max_turns : int, optional
-        How much is kept, in memory and in the file: bytes of the events (128 MiB; an event takes about 0.5 kB), and turns (any
-        number). Beyond it the oldest turns are dropped whole until three quarters are left;
-        ``run.meta["dropped"]`` says which. None is no bound. A run that is given keeps its own unless another is named.
+        Limits on the kept events, in memory and in the file: bytes of events (128 MiB; an event takes about 0.5 kB), and
+        turns (no limit). Beyond a limit, the oldest turns are dropped whole until three quarters are left;
+        ``run.meta["dropped"]`` lists them. None is no limit. An existing run keeps its own limits unless you pass others.
 
     Returns
     -------
     Run
-        The growing run; ``run.stop_recording()`` ends it.
+        The growing run; ``run.stop_recording()`` stops recording.
 
     Raises
     ------
     NoeticConfigError
-        ``NOT_RECORDABLE`` if `harness` has no ``subscribe``, ``INVALID_BOUND``, ``AUTOSAVE_EXISTS`` for a file that holds
-        another run than `run`.
+        ``NOT_RECORDABLE`` if `harness` has no ``subscribe``, ``INVALID_BOUND``, ``AUTOSAVE_EXISTS`` if the file holds
+        a run other than `run`.
     NoeticError
-        ``storage_failed`` if the file cannot be written, or another process saves to it; ``invalid_run_file`` if it is no
-        file of a run. What goes wrong later stands in the repr of the run and in the log, and is tried again with the next turn.
+        ``storage_failed`` if the file cannot be written, or another process saves to it; ``invalid_run_file`` if it is
+        not a run file. Later problems are shown in the run's repr and logged; saving is retried with the next turn.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def record(
     if autosave is None:
         is_new = run is None
         run = new() if run is None else run
-        # A run that is given keeps the bound it has, unless one is named.
+        # A given run keeps its limits unless others are passed.
         if (max_bytes, max_turns) != ((None, None) if is_new else (KEPT_BYTES, None)):
             bound(run, turns)
     else:
@@ -149,25 +149,25 @@ def record(
         )
     recorder = Recorder(run)
     run.made_with(getattr(harness, "config", None))
-    # Through the run, which knows its sources: running the cell again must not record everything twice.
+    # The run knows its sources: running the cell again must not record everything twice.
     run._attach(harness, lambda: harness.subscribe(recorder))
     return run
 
 
 def recorded(harness: Recordable) -> Run | None:
-    """Return the run that follows a harness, the newest of several; None if none does."""
+    """Return the run that follows a harness (the newest if several do), or None."""
     runs = [sink.run for sink in getattr(harness, "sinks", ()) if isinstance(sink, Recorder)]
     return runs[-1] if runs else None
 
 
 def _note_setup(run: Run, now: Mapping[str, Any]) -> None:
-    """Note where the agent has changed since a run began: the earlier set-up stays, with the event it holds up to."""
+    """Note a change of the agent's set-up: the earlier set-up is kept with the number of the event up to which it applied."""
     before = {key: run.meta.get(key) for key in ("config", "models")}
     after = thaw(frozen_data({key: now.get(key) for key in before}))
     if len(run.events) and before != after and any(before.values()):
         earlier = run.meta.get("earlier")
         known = earlier if isinstance(earlier, list) else []
-        # As many as anyone would look through.
+        # The limit of what a user would look through.
         run.meta["earlier"] = [*known, {**before, "events": len(run.events)}][-_MOST_EARLIER:]
     run.meta.update(after if any(after.values()) else {})
 

@@ -1,4 +1,4 @@
-"""Turns that a killed process had in its storage and not yet in its run file, read from there."""
+"""Restores turns that a killed process had saved to its storage but not yet to its run file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TURN_MARKS: Final = (TurnStarted, TurnCompleted)
 
 
 class _Missing(NamedTuple):
-    """A part of a saved thread that the run does not have: when it was written, and its items from a position on."""
+    """A part of a saved thread that the run lacks: when it was written, and its items from a position on."""
 
     written_ms: float
     thread_id: str
@@ -38,18 +38,18 @@ class _Missing(NamedTuple):
 
 
 def recover(run_file: str | PathLike[str], storage: StorageAdapter) -> Run:
-    """Complete the file of a run whose process was killed, with the turns that its storage has and the file has not.
+    """Complete the run file of a killed process with the turns that only its storage has.
 
-    Of such a turn the items are known, and with them the calls; its times, tokens and costs are not, and
-    ``run.meta["estimated"]`` says so. ``run.meta["recovered"]`` lists the turns. A turn that was not over is left to
-    `AgentHarness.resume`. Doing it again changes nothing.
+    The items of these turns are known, and so are their calls; times, tokens and costs are not, as
+    ``run.meta["estimated"]`` says. ``run.meta["recovered"]`` lists the turns. To continue an unfinished turn, use
+    `AgentHarness.resume`. Recovering again changes nothing.
 
     Parameters
     ----------
     run_file : path-like
-        The file of ``nn.record(harness, autosave=...)``; it is completed, too.
+        The file of ``nn.record(harness, autosave=...)``; it is completed as well.
     storage : StorageAdapter
-        The storage of the harness. It is only read.
+        The storage of the harness; read-only.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def recover(run_file: str | PathLike[str], storage: StorageAdapter) -> Run:
     (2, [{'thread_id': 'default', 'turn': 2}])
     """
     path = os.fspath(run_file)
-    load_run(path)  # which says what is wrong with it, and makes no file where there is none
+    load_run(path)  # raises a clear error, and creates no file if there is none
     is_live = is_saved_here(path)
     run = open_autosave(path, None, Run, KeptTurns())
     try:
@@ -106,7 +106,7 @@ def recover(run_file: str | PathLike[str], storage: StorageAdapter) -> Run:
 
 
 async def _missing(run: Run, store: ThreadStore) -> list[_Missing]:
-    """Return the turns that storage has and the run lacks, in the order of writing."""
+    """Return the turns that only storage has, in the order of writing."""
     ends: dict[str, int] = {}
     first: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -127,7 +127,7 @@ async def _missing(run: Run, store: ThreadStore) -> list[_Missing]:
                 continue
             data: Any = await store.storage.get(part_key(thread_id, part.number))
             written_ms = data["writtenAt"]
-            # A thread that was there before the run began is none of its own; one that it knows was recorded from a turn on.
+            # Skip a thread from before the run; a thread known to the run was recorded from some turn on.
             is_own = part.turn >= first[thread_id] if thread_id in first else written_ms >= created_ms
             if is_own and part.turn >= last.get(thread_id, 0):
                 found.append(_Missing(written_ms, thread_id, part, part.first + start, part.items[start:]))
@@ -151,16 +151,16 @@ def _messages(items: Sequence[Item]) -> Iterator[Message]:
 
 
 def _events(run: Run, missing: _Missing, estimated: list[str]) -> Iterator[RunEvent]:
-    """Yield the events of a turn, as far as its items tell them."""
+    """Yield the events of a turn, as far as they follow from its items."""
     thread_id, part, t_ms = missing.thread_id, missing.part, missing.written_ms
     about, told = conversation_events(list(_messages(missing.items)), thread_id=thread_id)
     estimated += about["estimated"]
-    # A long turn may have begun in the file.
+    # The file may have the beginning of a long turn.
     own = [event for event in run.events if event.where.thread_id == thread_id and event.where.turn == part.turn]
     begun = next((event for event in reversed(own) if isinstance(event, _TURN_MARKS)), None)
     where = Where(thread_id, f"recovered-{thread_id}-{part.turn}", part.turn)
     turn_id = f"{thread_id}/t{part.turn}"
-    is_between = isinstance(begun, TurnCompleted)  # items that joined the log behind their turn
+    is_between = isinstance(begun, TurnCompleted)  # items logged after the turn's end
     if isinstance(begun, TurnStarted):
         where, turn_id = begun.where, begun.turn_id
     elif not is_between:

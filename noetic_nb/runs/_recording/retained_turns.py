@@ -1,7 +1,7 @@
-"""The turns that a growing run keeps: beyond its bound the oldest are dropped whole, and a note of each drop is kept.
+"""The turns kept by a growing run: beyond its limit the oldest are dropped whole, and each drop is noted.
 
-Events outside any turn (an edited rule, a seeded conversation) go when they are older than all turns that stay. A turn
-that is under way stays, and so does the newest.
+Events outside any turn (an edited rule, a seeded conversation) are dropped when they are older than all kept turns. A
+running turn is always kept, and so is the newest turn.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from noetic_nb.runs._events.event_json import size_of
 
 # About 5 000 turns with a tool call each.
 KEPT_BYTES: Final = 128 * 2**20
-"""How much a recorded run keeps, in bytes, unless `record` is given another number."""
-_LOW: Final = 0.75  # dropping moves all that stays, so it is done seldom and then by a quarter
+"""Default size limit of a recorded run, in bytes."""
+_LOW: Final = 0.75  # dropping copies the rest, so drop a quarter at a time
 _MOST_ENTRIES: Final = 1_000  # a thread has one entry as long as its turns are dropped in order
 
 
-# Compared by identity: a thread that begins anew has a second turn 1.
+# Compared by identity: a restarted thread has a second turn 1.
 @dataclass(slots=True, eq=False)
 class KeptTurn:
     """The events of one turn, or those between turns (`turn` is 0)."""
 
     thread_id: str
     turn: int
-    serial: int = 0  # its number among all that the run ever had: turns of one name may be several
+    serial: int = 0  # its number among all turns that the run ever had: turn numbers may repeat
     size: int = 0
     has_started: bool = False
     is_over: bool = False
     waiting: list[tuple[int, RunEvent]] = field(default_factory=list)
     """Events that are not in the file yet, each with its number."""
     members: list[tuple[int, int]] = field(default_factory=list)
-    """Where its events stand in the file: start and end of each part."""
+    """The file positions of its events: start and end of each part."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it is under way."""
+        """Whether it is running."""
         return self.has_started and not self.is_over
 
 
 class KeptTurns:
-    """The turns of a run as they began, and which one each event belongs to; raises ``INVALID_BOUND``."""
+    """The turns of a run in starting order, and the turn of each event; raises ``INVALID_BOUND``."""
 
     def __init__(self, *, max_bytes: int | None = None, max_turns: int | None = None) -> None:
         for name, bound in (("max_bytes", max_bytes), ("max_turns", max_turns)):
@@ -64,7 +64,7 @@ class KeptTurns:
         self._count = 0
 
     def turn_of(self, event: RunEvent, serial: int | None = None) -> KeptTurn:
-        """Return the turn that the next event belongs to, the one of that number where it is known."""
+        """Return the turn that the next event belongs to: the turn with number `serial` if given."""
         where, starts = event.where, type(event) is TurnStarted
         if serial is not None:
             turn = self._by_serial.get(serial)
@@ -84,7 +84,7 @@ class KeptTurns:
         return turn
 
     def weigh(self, events: Sequence[RunEvent]) -> None:
-        """Measure those events of a run that have owners and were not measured yet."""
+        """Measure the events that belong to turns and were not measured yet."""
         start = self._weighed
         for turn, owned in groupby(self.owners[start:]):
             stop = start + len(list(owned))
@@ -97,7 +97,7 @@ class KeptTurns:
     def _turn_of(self, where: Where, *, starts: bool) -> KeptTurn:
         place = where.thread_id, where.turn
         if place[1] < 1 or not place[0]:
-            # What happened since the last turn began: older events of this kind can go before it.
+            # Events since the last turn began; older ones outside turns can be dropped first.
             if self.all and self.all[-1].turn < 1:
                 return self.all[-1]
             return self._begin("", 0)
@@ -114,7 +114,7 @@ class KeptTurns:
         return turn
 
     def end_session(self) -> None:
-        """Note that running executions do not go on: the following events are of another process."""
+        """Note that running executions will not continue: the following events come from another process."""
         for turn in self.all:
             turn.is_over = True
         self._current.clear()
@@ -122,11 +122,11 @@ class KeptTurns:
 
     def is_complete(self, turn: KeptTurn, event: RunEvent) -> bool:
         """Tell whether a turn can be saved after this event."""
-        # An execution that is held open has no turn that would end; each of its steps does.
+        # An execution that is kept open never completes a turn, but each of its steps ends.
         return turn.is_over or (not turn.has_started and isinstance(event, StepEnded) and event.where.depth == 0)
 
     def overflow(self) -> list[KeptTurn]:
-        """Return the turns to drop, oldest first; none below the bound."""
+        """Return the turns to drop, oldest first; none below the limit."""
         if not self._is_over(1.0):
             return []
         doomed: list[KeptTurn] = []
@@ -143,7 +143,7 @@ class KeptTurns:
 
     @property
     def size(self) -> int:
-        """How much all turns hold, in bytes."""
+        """The size of all turns, in bytes."""
         return self._size
 
     def _is_over(self, share: float) -> bool:
@@ -152,7 +152,7 @@ class KeptTurns:
         )
 
     def drop(self, doomed: Sequence[KeptTurn]) -> list[bool]:
-        """Forget turns; returns for each event whether it stays."""
+        """Remove turns; returns for each event whether it is kept."""
         gone = set(doomed)
         self.all = [turn for turn in self.all if turn not in gone]
         stays = [*map(set(self.all).__contains__, self.owners)]
@@ -167,14 +167,14 @@ class KeptTurns:
 
 
 def with_dropped(known: Any, doomed: Iterable[KeptTurn]) -> list[dict[str, Any]]:
-    """Return ``meta["dropped"]`` with more turns, neighbours joined; of very many threads the first are only counted."""
+    """Add turns to ``meta["dropped"]``, joining neighbours; with very many threads, the first are only counted."""
     entries = [dict(entry) for entry in known if isinstance(entry, Mapping)] if isinstance(known, list | tuple) else []
     newest = {entry.get("thread_id"): entry for entry in entries if isinstance(entry.get("last"), int)}
     for turn in doomed:
         if turn.turn < 1:
             continue
         entry = newest.get(turn.thread_id)
-        # The same number again is the rest of a turn that a new process went on with.
+        # An equal number is the rest of a turn that a new process continued.
         if entry is not None and turn.turn - entry["last"] in (0, 1):
             entry["last"] = turn.turn
             continue

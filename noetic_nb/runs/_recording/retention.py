@@ -1,4 +1,4 @@
-"""Keeps a recorded run within its bound, in memory and in the file that it is saved to as it grows."""
+"""Keeps a recorded run below its size limit, in memory and in its autosave file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from noetic_nb.runs._recording.retained_turns import KeptTurn, KeptTurns, with_d
 from noetic_nb.runs._run import Run, run_of_file
 
 _LOG: Final = safe_logger("noetic_nb.runs")
-# A turn may take hours; this much of it is saved before it ends.
+# A turn may take hours; save it after this many events.
 _MOST_WAITING: Final = 500
 _EDGES: Final = frozenset({TurnStarted, TurnCompleted})
 
-# By file: the runs that are saved as they grow in this process, and what keeps them.
+# By file, the runs saved as they grow in this process, and their keepers.
 _RUNS: Final[WeakValueDictionary[str, Run]] = WeakValueDictionary()
 _KEEPERS: Final[WeakValueDictionary[str, RunKeeper]] = WeakValueDictionary()
 
@@ -34,7 +34,7 @@ def _close_all() -> None:
 
 
 class RunKeeper:
-    """Decides which events a run keeps, and saves it where there is a file. All its methods run under the lock of the run."""
+    """Decides which events a run keeps, and saves it if it has a file. All methods run under the run's lock."""
 
     def __init__(self, run: Run, turns: KeptTurns, file: Autosave | None = None) -> None:
         self._run = run
@@ -43,26 +43,26 @@ class RunKeeper:
         self._next = 0
         self._numbers: Sequence[int] | None = None
         self._places: dict[int, tuple[int, tuple[int, int]]] = {}
-        self._where: Where | None = None  # where the newest event that was taken happened, and its turn
+        self._where: Where | None = None  # where the newest taken event happened, and its turn
         self._turn: KeptTurn
 
     @property
     def size(self) -> int:
-        """About how many bytes the events take that it has seen."""
+        """The approximate size in bytes of the events it has read."""
         self._turns.weigh(self._run.events)
         return self._turns.size
 
     @property
     def saves(self) -> bool:
-        """Whether there is a file that it is saved to."""
+        """Whether the run is saved to a file."""
         return self._file is not None and self._file.is_open
 
     def bound_by(self, turns: KeptTurns) -> None:
-        """Take another bound; it holds from the next turn on."""
+        """Set another limit; it applies from the next turn on."""
         self._turns.max_bytes, self._turns.max_turns = turns.max_bytes, turns.max_turns
 
     def is_current(self) -> bool:
-        """Tell whether the file is open and still the one of this name."""
+        """Tell whether the file is open and nothing else has replaced it."""
         return self._file is not None and self._file.is_current()
 
     @property
@@ -71,7 +71,7 @@ class RunKeeper:
         return None if self._file is None else self._file.error
 
     def resume(self, read: RunFile) -> None:
-        """Continue with the contents of a file, before `begin`: the numbers of the events, and the places of the parts."""
+        """Continue with a file's content, before `begin`: the numbers of the events, and the file positions of the parts."""
         self._numbers = read.numbers
         members = zip(read.ends, read.ends[1:], strict=False)
         self._places = {
@@ -81,7 +81,7 @@ class RunKeeper:
         }
 
     def begin(self, events: Sequence[RunEvent]) -> Sequence[bool] | None:
-        """Read the events that the run has already."""
+        """Read the events that the run already has."""
         for place, event in enumerate(events):
             if self._numbers is not None:
                 serial, member = self._places[self._numbers[place]]
@@ -96,20 +96,20 @@ class RunKeeper:
                 turn.waiting.append((place, event))
         self._next = len(events) if self._numbers is None else max(self._numbers, default=-1) + 1
         self._numbers, self._places = None, {}
-        # Nothing of an earlier process goes on; a turn that it left open may go.
+        # Nothing from an earlier process continues; a turn that it left open may be dropped.
         self._turns.end_session()
         if self._file is not None:
             self._save(self._turns.all)
         return self._within_bound()
 
     def is_due(self, event: RunEvent, count: int) -> bool:
-        """Tell whether to read the new events: an event at the place of the one before is of the same turn, until that ends."""
+        """Tell whether to read the new events; events that directly follow in one turn can wait until it ends."""
         return (
             event.where is not self._where or type(event) in _EDGES or count - len(self._turns.owners) >= _MOST_WAITING
         )
 
     def take(self) -> Sequence[bool] | None:
-        """Take the events that the run has got since: those before the newest are of the turn of the last one that was taken."""
+        """Read the new events; all but the newest belong to the turn of the last event that was read."""
         events = self._run.events[len(self._turns.owners) :]
         if not events:
             return None
@@ -118,7 +118,7 @@ class RunKeeper:
             self._take(self._turn, events[:-1])
         self._turn = turn = self._turns.turn_of(newest)
         self._take(turn, events[-1:])
-        # Outside of turns each event is saved at once.
+        # Outside turns, each event is saved at once.
         self._where = newest.where if turn.is_open or not (self.saves or turn.is_over) else None
         if self.saves and (len(turn.waiting) >= _MOST_WAITING or self._turns.is_complete(turn, newest)):
             self._save([turn])
@@ -159,7 +159,7 @@ class RunKeeper:
 
 
 def bound(run: Run, turns: KeptTurns) -> None:
-    """Keep a run within a bound from now on, in its file too where it has one."""
+    """Set the size limit of a run, and of its file if it has one."""
     keeper = run._keeper
     if isinstance(keeper, RunKeeper):
         keeper.bound_by(turns)
@@ -168,13 +168,13 @@ def bound(run: Run, turns: KeptTurns) -> None:
 
 
 def open_autosave(path: str, run: Run | None, new: Callable[[], Run], turns: KeptTurns) -> Run:
-    """Return the run saved to a file as it grows: live, of the file, `run` or new; raises ``AUTOSAVE_EXISTS`` and on reading."""
+    """Return the run to autosave to a file: live, loaded, `run` or new; raises ``AUTOSAVE_EXISTS`` and read errors."""
     try:
         key = os.path.realpath(file_name(path))
     except OSError as error:
         raise cannot_save(path, error) from error
     known, keeper = _RUNS.get(key), _KEEPERS.get(key)
-    # A file that was deleted or replaced meanwhile is another one: the run before goes its own way.
+    # If the file was deleted or replaced, it is a different file; the earlier run continues without it.
     if known is not None and keeper is not None and keeper.is_current():
         if run is not None and run is not known:
             raise _other_run(path)
@@ -183,7 +183,7 @@ def open_autosave(path: str, run: Run | None, new: Callable[[], Run], turns: Kep
     if os.path.exists(path):
         most = MAX_BYTES if turns.max_bytes is None else max(MAX_BYTES, 4 * turns.max_bytes)
         read = read_run(path, max_bytes=most)
-        # Not the events themselves: those of the file are without secrets.
+        # Compare numbers, not events: those in the file have their secrets replaced.
         if run is not None and (run.run_id, len(run.events)) != (read.run_id, len(read.events)):
             raise _other_run(path)
         run = run_of_file(read) if run is None else run
@@ -192,7 +192,7 @@ def open_autosave(path: str, run: Run | None, new: Callable[[], Run], turns: Kep
         if read.ends:
             file.continue_at(read.ends[-1], read.meta)
             keeper.resume(read)
-        else:  # as `Run.save` wrote it: once into parts
+        else:  # a `Run.save` file: rewrite it as parts once
             file.create(run.run_id, run.meta)
     else:
         run = new() if run is None else run

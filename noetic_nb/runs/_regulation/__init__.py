@@ -1,1 +1,1 @@
-"""The readings and decisions of a regulator in a run, and those of another regulator."""
+"""The measurements and decisions of a regulator in a run, and what another regulator would have decided."""

@@ -1,4 +1,4 @@
-"""Decisions of a regulator in words, without secrets: their texts are known as those of a secret only after them."""
+"""Describes a regulator's decisions without secrets; to recognise the secrets, it reads the earlier texts first."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ KIND_NAMES: Final = {
     "repeated_failure_pattern": "repeated failures",
     "call_budget_exceeded": "call budget",
 }
-"""What decisions and their reasons are called on a picture."""
+"""Names of decisions and their reasons in pictures."""
 
 
 def reason_of(decision: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the reason of a circuit break, empty for all other decisions and for one that is malformed."""
+    """Return the reason of a circuit break; empty for other or malformed decisions."""
     reason = decision.get("reason")
     return reason if isinstance(reason, Mapping) else {}
 
 
 def decision_label(decision: Mapping[str, Any]) -> str:
-    """Return the label of a decision on a picture."""
+    """Return the label of a decision in a picture."""
     name, reason = _shown(str(decision.get("kind"))), reason_of(decision)
     return f"{name}: {_shown(str(reason['kind']))}" if "kind" in reason else name
 
 
-@lru_cache(maxsize=256)  # a few kinds again and again
+@lru_cache(maxsize=256)  # the same few kinds repeat
 def _shown(name: str) -> str:
     return plain(KIND_NAMES.get(name, name))
 
 
 def decision_detail(decision: Mapping[str, Any], suggestion: str | None) -> str:
     """Return the cause of a decision, and its suggestion."""
-    # Decisions of loaded runs come from files: a field of another type than expected is left out, not fatal.
+    # Decisions of loaded runs come from files: skip a field of an unexpected type.
     match decision:
         case {"kind": "scope_drift_warn", "drift_tokens": list() | tuple() as words, "drift_score": float() as score}:
             text = f"{', '.join(map(str, words))} not in the task, drift {score:.2f}"
@@ -79,10 +79,10 @@ def _numbers(reason: Mapping[str, Any]) -> str:
             return ""
 
 
-REMEMBERED: Final = 100_000  # lines that are known to have no secret, of a long run; see `Redaction`
-# Texts that wait until a decision is shown, where a run grows: most are looked at together, in less time than one by one.
+REMEMBERED: Final = 100_000  # how many lines of a long run are remembered as free of secrets; see `Redaction`
+# How many texts of a growing run wait until a decision is shown: checking them in bulk is faster.
 MOST_UNREAD: Final = 1_000
-# Once more wait, so many are looked at with each that comes: no event of a run that grows takes long.
+# Beyond that limit, check this many per new event, so that no event of a growing run takes long.
 AT_ONCE: Final = 100
 _TEXTS: Final[Mapping[type[Any], Callable[[Any], Any]]] = {
     RegulatorSaw: lambda event: event.event,
@@ -92,12 +92,12 @@ _TEXTS: Final[Mapping[type[Any], Callable[[Any], Any]]] = {
 
 
 class DecisionRedaction:
-    """Reads the texts that a regulator looks at, and replaces secrets in its decisions about them."""
+    """Reads the texts that a regulator sees, and replaces secrets in its decisions about them."""
 
-    reads: ClassVar = frozenset(_TEXTS)  # the types of the events that it has a use for
+    reads: ClassVar = frozenset(_TEXTS)  # the event types that it reads
 
     def __init__(self, *, grows: bool = True) -> None:
-        """`grows` is False while a recording is read that is there: its texts wait, however many, until a decision is shown."""
+        """Pass `grows` False to read a complete recording: all its texts wait until a decision is shown."""
         self.grows = grows
         self._rule = Redaction(remembered=REMEMBERED)
         self._unread: deque[RunEvent] = deque()
@@ -111,12 +111,12 @@ class DecisionRedaction:
             self._learn(AT_ONCE)
 
     def extend(self, events: Iterable[RunEvent]) -> None:
-        """Keep events that it `reads` until a decision is shown."""
+        """Store events of the types in `reads` until a decision is shown."""
         self._unread.extend(events)
 
     @property
     def rule(self) -> Redaction:
-        """The redaction of the secrets in all texts that were read."""
+        """The redaction of the secrets in all texts read so far."""
         while self._unread:
             self._learn(MOST_UNREAD)
         return self._rule
@@ -127,14 +127,13 @@ class DecisionRedaction:
 
     def _learn(self, count: int) -> None:
         oldest = [self._unread.popleft() for _ in range(min(count, len(self._unread)))]
-        # Most have no sign of a secret, which is seen at once.
+        # Most texts have no sign of a secret, which is quick to check.
         if not self._rule.are_plain(_texts(oldest)):
             for event in oldest:
                 self._rule.data(_TEXTS[type(event)](event))
 
 
 def _texts(events: Iterable[RunEvent]) -> set[str]:
-    """Return the texts of events, each once: a regulator sees the texts that turns begin and end with."""
     found: set[Any] = set()
     for event in events:
         seen = _TEXTS[type(event)](event)
@@ -143,6 +142,6 @@ def _texts(events: Iterable[RunEvent]) -> set[str]:
         else:
             try:
                 found.update(seen.values())
-            except TypeError:  # some are no texts and have no hash
+            except TypeError:  # some values are not texts and not hashable
                 found.update([text for text in seen.values() if isinstance(text, str)])
     return {text for text in found if isinstance(text, str)}

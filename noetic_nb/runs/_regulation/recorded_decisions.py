@@ -1,7 +1,7 @@
-"""The decisions of a recorded regulator, made again by the real one under other thresholds.
+"""Recomputes the decisions of a recorded regulator with other thresholds, using the real predicates.
 
-A run is fed once to fresh tasks with the recorded settings, and what a predicate may look at is kept of every moment at which
-something was decided. Thresholds are looked at in predicates only, so another number needs no second feeding.
+Fresh tasks with the recorded settings are fed once with a run, and the evidence for the predicates is kept for every
+decision. Only predicates use thresholds, so a changed threshold needs no second feeding.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Redecided:
 
     recorded: RegulatorDecided
     seq: int | None
-    """Place of the recorded decision among the events of the run; None if it was not recorded."""
+    """Index of the recorded decision among the run's events; None if there is none."""
     turn: int
     decision: decisions.Decision
-    stops: bool  # whether a turn would be stopped here: a break stays one until the task is reset
+    stops: bool  # whether a turn would be stopped here: a break holds until the task is reset
     begins_task: bool  # whether the task was reset since the last decision
     confidence: float
     tokens_out: int
@@ -47,7 +47,7 @@ class Redecided:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One predicate in one turn: its conditions, and whether it made a decision there."""
+    """One predicate in one turn: its conditions, and whether it decided."""
 
     thread_id: str
     turn: int
@@ -64,8 +64,8 @@ class _Moment:
     begins_task: bool
     reading: MomentEvidence
     confidence: float
-    rule: int  # which of the recorded thresholds were in force
-    place: int  # place among the moments under these thresholds
+    rule: int  # index of the recorded thresholds in force
+    place: int  # index among the moments with these thresholds
 
 
 class _Thread:
@@ -89,7 +89,7 @@ class _Thread:
 
 
 class DecisionTape:
-    """Moments at which the first regulator of each thread decided, of a copy that learns nothing, or `as_recorded`."""
+    """The moments at which each thread's first regulator decided; uses a copy that learns nothing, or `as_recorded`."""
 
     def __init__(self, regulator: Regulator, *, as_recorded: bool = False) -> None:
         self.template = regulator
@@ -97,18 +97,18 @@ class DecisionTape:
         self._moments: list[_Moment] = []
         self._rules: list[tuple[Mapping[str, Any], list[MomentEvidence]]] = [] if as_recorded else [({}, [])]
         self._in_force: dict[int, tuple[Settings, Settings]] = {}
-        """By rule, the settings of the template and the same with the numbers that were in force."""
+        """By rule, the template's settings and the same settings with the thresholds in force."""
         self._threads: dict[str, _Thread] = {}
         self._people: dict[str, Person] = {}
         self._known: dict[tuple[str, str], Any] = {}
         self._early: dict[str, list[tuple[float, events.Event]]] = {}
-        # What each predicate answered last: only the one that a slider moves is evaluated again.
+        # The last answers of each predicate: moving a slider re-evaluates only its predicate.
         self._answers: dict[tuple[int, int], tuple[Predicate, list[decisions.Decision | None]]] = {}
         self._findings: dict[tuple[int, int], tuple[Predicate, dict[int, PredicateFinding]]] = {}
 
     @classmethod
     def of_unwatched(cls, recorded: Iterable[RunEvent], regulator: Regulator) -> DecisionTape:
-        """Return the moments at which a regulator would have decided in a run that had none."""
+        """Return the moments at which a regulator would have decided in a run without one."""
         tape = cls(regulator)
         RegulatorFeed(regulator, None, tape, LAYER_KIND).read(recorded)
         return tape
@@ -117,7 +117,7 @@ class DecisionTape:
         return len(self._moments)
 
     def append(self, event: RunEvent, seq: int | None = None) -> None:
-        """Read the next event of the run, of which `seq` is the place."""
+        """Read the next event of the run; `seq` is its index."""
         match event:
             case RegulatorSaw():
                 thread = self._thread(event)
@@ -128,7 +128,7 @@ class DecisionTape:
                 if thread is not None:
                     self._decided(thread, event, seq)
             case ModelCalled(purpose="agent", status="ok", logprobs=logprobs) if logprobs:
-                # Tokens are recorded with their call only; the call may come before all that the regulator saw.
+                # Tokens are recorded only with their call, which may come before all regulator events.
                 thread_id = event.where.thread_id
                 known = self._threads.get(thread_id)
                 waiting = self._early.setdefault(thread_id, []) if known is None else known.waiting
@@ -144,7 +144,7 @@ class DecisionTape:
         thread = self._threads.get(thread_id)
         if thread is None:
             owner = self._known.get((thread_id, "owner"), thread_id)
-            # Threads of one resource learn together, as they did.
+            # Threads of one resource learn together, as in the live run.
             if owner not in self._people:
                 self._people[owner] = self._person(self._known.get((thread_id, event.layer_id)))
             thread = self._threads[thread_id] = _Thread(event.layer_id, self._people[owner], self.template.settings)
@@ -156,11 +156,11 @@ class DecisionTape:
             try:
                 return Regulator.from_json(compact_json(state), as_original="noetic_nb" not in state).person
             except (TypeError, ValueError):
-                pass  # settings that refer to code, or another layer's state: the template's memory it is
+                pass  # settings with code, or another layer's state: use the template's memory
         return self.template.person.copy()
 
     def _decided(self, thread: _Thread, event: RegulatorDecided, seq: int | None) -> None:
-        # A reset is not recorded: it shows in a count of tokens that fell, and lies before what was fed since.
+        # Resets are not recorded. A lower token count reveals one; it precedes the waiting events.
         begins_task = event.tokens_out < thread.counted
         if begins_task:
             thread.regulator.reset_task()
@@ -178,7 +178,7 @@ class DecisionTape:
         )
 
     def _rule(self, thresholds: Mapping[str, Any]) -> int:
-        # The newest first: thresholds seldom change, and hardly ever back.
+        # Newest first: thresholds seldom change, and rarely change back.
         for place in range(len(self._rules) - 1, -1, -1):
             if self._rules[place][0] is thresholds or self._rules[place][0] == thresholds:
                 return place
@@ -186,8 +186,8 @@ class DecisionTape:
         return len(self._rules) - 1
 
     def decide(self, thresholds: Mapping[str, Mapping[str, float | None]]) -> list[Redecided]:
-        """Return every decision as it is made under other thresholds; those that are not named are the recorded ones."""
-        if not self._rules:  # refused also where nothing was decided
+        """Return every decision made with other thresholds; thresholds that are not named stay as recorded."""
+        if not self._rules:  # raise for invalid thresholds even without decisions
             with_thresholds(self.template.settings, thresholds)
         answers = [
             self._answers_under(rule, with_thresholds(self._recorded_settings(rule), thresholds), readings)
@@ -196,7 +196,7 @@ class DecisionTape:
         return self._redecided(answers)
 
     def _recorded_settings(self, rule: int) -> Settings:
-        """Return the settings that a rule was recorded under; made again where the template was given others."""
+        """Return the settings in force under a rule; recomputed when the template has new settings."""
         base = self.template.settings
         known = self._in_force.get(rule)
         if known is None or known[0] is not base:
@@ -204,12 +204,12 @@ class DecisionTape:
         return known[1]
 
     def settings_under(self, thresholds: Mapping[str, Mapping[str, float | None]]) -> Settings:
-        """Return the settings that counted last, with other thresholds."""
+        """Return the last settings in force, with other thresholds."""
         base = self._recorded_settings(len(self._rules) - 1) if self._rules else self.template.settings
         return with_thresholds(base, thresholds)
 
     def decide_under(self, settings: Settings) -> list[Redecided]:
-        """Return every decision of a regulator that differs in predicates only: it looks at the recorded readings."""
+        """Return every decision of a regulator that differs only in predicates; it reuses the recorded measurements."""
         if not settings.reads_as(self.template.settings):
             raise NoeticConfigError(
                 "OTHER_READING",
@@ -263,14 +263,14 @@ class DecisionTape:
             found = known[1] if known is not None and (known[0] is predicate or known[0] == predicate) else []
             if len(found) < len(readings):
                 check = predicate.check
-                # A run that grows adds moments; those before them are answered.
+                # A growing run adds moments; the earlier ones are already answered.
                 found += [check(reading) for reading in readings[len(found) :]]
             self._answers[rule, place] = predicate, found
             answers.append(found)
         return answers
 
     def judged(self, thresholds: Mapping[str, Mapping[str, float | None]]) -> list[Judged]:
-        """Return every predicate in every turn, where it decided or held, else at its end; raises as `decide`."""
+        """Return every predicate in every turn, at its decision or else at the end of the turn; raises as `decide` does."""
         rules = [with_thresholds(self._recorded_settings(rule), thresholds) for rule in range(len(self._rules))]
         answers = [self._answers_under(rule, rules[rule], self._rules[rule][1]) for rule in range(len(rules))]
         named = [list(zip(names_of(each.predicates), each.predicates, strict=True)) for each in rules]
@@ -301,14 +301,14 @@ class DecisionTape:
         return found
 
     def agreement(self) -> tuple[int, int]:
-        """Return how many recorded decisions are made again, of how many: fewer where the recording lacks a part."""
+        """Return how many recorded decisions are reproduced, and the total; incomplete recordings reproduce fewer."""
         same = total = 0
         held: dict[str, Any] = {}
         for each in self.decide({}):
             recorded, thread_id = each.recorded, each.recorded.where.thread_id
             was = _kind_of(recorded.decision)
             total += 1
-            # A break of an earlier turn is repeated as it was, whatever is decided by then.
+            # A break from an earlier turn is repeated unchanged, whatever is decided later.
             repeats = recorded.at == "turn_start" and was == held.get(thread_id)
             same += repeats or was == (each.decision.kind, _reason_of(each.decision))
             if was[0] == decisions.CircuitBreak.kind:
@@ -340,7 +340,7 @@ def _event(saw: RegulatorSaw) -> events.Event:
 def tape_of(
     run: Any, regulator: Regulator | None = None, recorded: Iterable[tuple[int, RunEvent]] | None = None
 ) -> DecisionTape:
-    """Return the decisions of a run to be made again; `regulator` is needed where nothing was decided."""
+    """Return the recomputable decisions of a run; `regulator` is required if nothing was decided."""
     if regulator is not None:
         checked_regulator(regulator)
     placed = tuple(enumerate(run.events) if recorded is None else recorded)

@@ -1,8 +1,8 @@
-"""A regulator over a recorded run: the one that a run says it had, and one that was not there, fed event by event.
+"""Runs a regulator over a recorded run: the recorded one, or one that was not there, fed event by event.
 
-Forks observe the events in their order, so that the one passed in learns nothing; time is the run's. Settings are in the
-configuration that the run was made with, in the state of the layer, or beside a replay; else the names and numbers of thresholds
-are left, which is enough for the presets and for predicates that are data.
+Forks observe the events in order, so that the given regulator learns nothing; time is the run's time. The settings come
+from the run's configuration, the layer's state, or the data beside a replay; otherwise only names and numbers of
+thresholds are known, which is enough for the presets and for predicates defined by data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PRESETS: Final = (RELEASE_SETTINGS, NEWER_SETTINGS, RECOMMENDED_SETTINGS)
 
 
 def checked_regulator(given: Any) -> Regulator:
-    """Return a regulator; raises `NoeticConfigError` ``INVALID_REGULATOR`` for anything else."""
+    """Return a regulator; raises `NoeticConfigError` ``INVALID_REGULATOR`` for any other object."""
     if not isinstance(given, Regulator):
         hint = "Use Regulator.for_user(name)."
         raise NoeticConfigError("INVALID_REGULATOR", "That is not a regulator.", given=given, hint=hint)
@@ -37,7 +37,7 @@ def checked_regulator(given: Any) -> Regulator:
 
 
 def recorded_regulators(run: Any) -> list[Regulator]:
-    """Return regulators as the first one of a run may have been: several where thresholds alone do not tell presets apart."""
+    """Return the candidates for a run's first regulator: several if thresholds alone fit more than one preset."""
     first = next((event for event in run.events if isinstance(event, ev.RegulatorDecided)), None)
     if first is None:
         return []
@@ -48,7 +48,7 @@ def recorded_regulators(run: Any) -> list[Regulator]:
 
 
 def kept_regulator(run: Any, decided: ev.RegulatorDecided) -> Regulator | None:
-    """Return a regulator with the settings that a run keeps of the one that decided; None if it keeps none."""
+    """Return a regulator with the stored settings of the one that decided; None if the run stores none."""
     for person, settings in _kept(run, decided.layer_id):
         if _same_names(settings, decided.thresholds):
             return Regulator(person, as_recorded(settings, decided.thresholds))
@@ -60,7 +60,7 @@ def _kept(run: Any, layer_id: str) -> Iterator[tuple[Person, Settings]]:
         try:
             found = Regulator.from_json(compact_json(state))
         except (TypeError, ValueError):
-            continue  # settings that refer to code; another source may do without
+            continue  # settings with code; another source may have data
         yield found.person, found.settings
     match getattr(run, "meta", None):
         case {"regulator": {"settings": Mapping() as data}}:
@@ -81,7 +81,7 @@ def _states(run: Any, layer_id: str) -> Iterator[Any]:
     events: Iterable[ev.RunEvent] = run.events
     for event in events:
         if type(event) is ev.LayerStateChanged and event.layer_id == layer_id and isinstance(event.state, Mapping):
-            # Only the complete form of a state has settings; all states of a layer have one form.
+            # Only a complete state has settings; all states of a layer have the same form.
             if "noetic_nb" in event.state:
                 yield event.state
             return
@@ -92,7 +92,7 @@ def _same_names(settings: Settings, thresholds: Mapping[str, Any]) -> bool:
 
 
 def as_recorded(settings: Settings, thresholds: Mapping[str, Any]) -> Settings:
-    """Return settings with the numbers that were in force; as they are where the numbers are not theirs."""
+    """Return settings with the thresholds in force; unchanged if the thresholds do not fit them."""
     try:
         return settings.with_thresholds({name: numbers for name, numbers in thresholds.items() if numbers})
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -111,7 +111,7 @@ def _like(thresholds: Mapping[str, Any]) -> list[Settings]:
 
 
 def _predicate(name: str, numbers: Any) -> Predicate | None:
-    """Return a predicate by its name and numbers; None for one of another's own."""
+    """Return a predicate by name and thresholds; None for a custom predicate."""
     kind, _, rest = name.partition("(")
     data: dict[str, Any] = {"kind": kind.partition(" #")[0]}
     if not isinstance(numbers, Mapping):
@@ -138,13 +138,13 @@ def _predicate(name: str, numbers: Any) -> Predicate | None:
 
 Grader: TypeAlias = "Callable[[RecordedReply], float | None]"
 
-# Calls that never ran are left out: the regulation layer observes allowed calls only.
+# Calls that never ran are excluded: the regulation layer observes only allowed calls.
 _RAN: Final = frozenset({"ok", "error", "invalid_result"})
 _MOST: Final = events.U32_MAX
 
 
 class Appendable(Protocol):
-    """Where events go, such as a run."""
+    """A destination for events, such as a run."""
 
     def append(self, event: ev.RunEvent) -> Any:
         """Add an event."""
@@ -152,7 +152,7 @@ class Appendable(Protocol):
 
 
 class RecordedReply(str):
-    """A recorded reply for graders: a text that also has the attributes of a live reply."""
+    """A recorded reply for graders: a string with the attributes of a live reply."""
 
     __slots__ = ("query", "thread_id")
 
@@ -161,35 +161,35 @@ class RecordedReply(str):
 
     @property
     def text(self) -> str:
-        """The reply itself."""
+        """The text of the reply."""
         return str(self)
 
 
 def _whole(number: float | None) -> int:
-    # A regulator's events hold 32-bit counts; a recorded run may hold anything, or not know.
+    # A regulator's events hold 32-bit counts; a recorded run may have any number, or none.
     return min(max(round(number), 0), _MOST) if number is not None and math.isfinite(number) else 0
 
 
 def _price(cost: float | None) -> float | None:
-    # As the regulation layer does: None where nobody knows, 0 where a call is known to be free.
+    # As in the regulation layer: None if unknown, 0 if the call is known to be free.
     return cost if cost is not None and 0 <= cost < math.inf else None
 
 
 class _Thread:
-    """One thread of the run with its own task, as the regulation layer keeps it."""
+    """One thread of the run with its own task, as in the regulation layer."""
 
     def __init__(self, regulator: Regulator, person: Person, run: Appendable, layer_id: str) -> None:
         self.now_ms = 0.0
         self.regulator = Regulator(person, regulator.settings, clock=lambda: self.now_ms / 1000)
         self.run, self.layer_id = run, layer_id
-        # One object for all decisions of the thread, as its settings never change.
+        # One object for all decisions of the thread, because its settings never change.
         self.thresholds = freeze(regulator.thresholds)
         self.turn_is_open = False
         self.query = ""
-        # The execution of the last answer, and the text of the last child: the answer of a child is not one to the person.
+        # The execution of the last answer, and the last text of a child, because a child's answer does not go to the user.
         self.answered_in: str | None = None
         self.child_text: str | None = None
-        self.asked: set[str] = set()  # executions whose next call a rule wants a person to approve
+        self.asked: set[str] = set()  # executions whose next call needs a person's approval
         self.latched: decisions.CircuitBreak | None = None
 
     def observe(self, where: ev.Where, t_ms: float, event: events.Event) -> None:
@@ -203,7 +203,7 @@ class _Thread:
             decision, self.latched = self.latched, None
         circuit_break = decision if isinstance(decision, decisions.CircuitBreak) else None
         if circuit_break is not None and not self.turn_is_open:
-            # No turn is there to be stopped: the next one is, whatever better grades may still come.
+            # There is no turn to stop; the next one is stopped, even if better grades follow.
             self.latched = circuit_break
         decided = ev.RegulatorDecided(
             where,
@@ -223,7 +223,7 @@ class _Thread:
 
 
 class RegulatorFeed:
-    """Goes through a recorded run once, whose events and decisions it appends to another."""
+    """Replays a recorded run once, and appends its events with the decisions to another run."""
 
     def __init__(self, regulator: Regulator, grader: Grader | None, into: Appendable, layer_id: str) -> None:
         self.regulator, self.grader, self.into, self.layer_id = regulator, grader, into, layer_id
@@ -234,22 +234,22 @@ class RegulatorFeed:
         known = self.threads.get(where.thread_id)
         if known is None:
             owner = where.thread_id if resource_id is None else resource_id
-            # Threads of one resource learn together, as live; none teaches the template, nor hears what another user taught it.
+            # Threads of one resource learn together, as live; the template learns nothing, and only its own user shares its data.
             own = resource_id in (None, self.regulator.user_id())
             person = self.persons.setdefault(owner, self.regulator.person.copy() if own else Person(owner))
             known = self.threads[where.thread_id] = _Thread(self.regulator, person, self.into, self.layer_id)
         return known
 
     def read(self, events: Iterable[ev.RunEvent]) -> None:
-        """Append events, with the observations and decisions of the regulator."""
+        """Append events, with the regulator's observations and decisions."""
         for event in events:
             for _ in self.take(event):
                 pass
 
     def take(self, event: ev.RunEvent) -> Iterator[ev.RegulatorDecided]:
-        """Append an event and let the regulator observe it; yield each decision before the events that follow it are appended."""
-        # A call is decided before it is appended, a reply before its turn is completed: as in a live harness, where the
-        # decision can still stop what follows.
+        """Append an event and let the regulator observe it; yields each decision before the next events are appended."""
+        # A call is decided before it is appended, and a reply before its turn completes: as in a live harness, where the decision
+        # can still stop the next action.
         match event:
             case ev.TurnStarted():
                 self.into.append(event)
@@ -259,7 +259,7 @@ class RegulatorFeed:
                 self.into.append(event)
             case ev.ToolCalled() if event.status in _RAN or event.status == "cancelled":
                 asked = self._thread(event.where).asked
-                if event.where.execution_id not in asked:  # one that a person is asked about is none that rules allowed
+                if event.where.execution_id not in asked:  # rules have not allowed a call that waits for approval
                     yield self._tool_called(event)
                 asked.discard(event.where.execution_id)
                 self.into.append(event)
@@ -273,7 +273,7 @@ class RegulatorFeed:
                 yield from self._corrected(event)
             case ev.QualityGiven():
                 self.into.append(event)
-                # A grader replaces the recorded grades; both would count one reply twice.
+                # A grader replaces the recorded grades; using both would count a reply twice.
                 if self.grader is None:
                     yield self._graded(event.where, event.t_ms, event.quality, "quality")
             case _:
@@ -296,7 +296,7 @@ class RegulatorFeed:
         thread = self._thread(event.where)
         thread.answered_in = event.where.execution_id
         for index, (token, logprob) in enumerate(event.logprobs):
-            # Observed but not recorded: the tokens are in the run already, and are most of the events of a turn.
+            # Observed but not recorded: the run already has the tokens, and they would be most events of a turn.
             thread.regulator.on_event(events.Token(accepted_text(token), float(logprob), index))
         tokens_in, tokens_out = _whole(event.input_tokens), _whole(event.output_tokens)
         duration_ms, usd = _whole(event.duration_ms), _price(event.cost)
@@ -320,7 +320,7 @@ class RegulatorFeed:
         self._thread(event.where).observe(event.where, event.t_ms, result)
 
     def _replied(self, event: ev.TurnCompleted) -> Iterator[ev.RegulatorDecided]:
-        # A suggestion that took the place of a reply is the old regulator's text, not the agent's.
+        # A suggestion that replaced a reply is the old regulator's text, not the agent's.
         if not event.text or event.stopped is not None:
             return
         thread = self._thread(event.where)
@@ -343,7 +343,7 @@ class RegulatorFeed:
         return thread.decide(where, t_ms, at)
 
     def _corrected(self, event: ev.RegulatorSaw | ev.RegulatorDecided) -> Iterator[ev.RegulatorDecided]:
-        """Repeat corrections; all else that another regulator observed or decided is not part of this replay."""
+        """Replay corrections; other observations and decisions of the recorded regulator are not repeated."""
         if not isinstance(event, ev.RegulatorSaw) or event.event.get("kind") != events.UserCorrection.kind:
             return
         try:
@@ -366,7 +366,7 @@ def _arguments(args: Mapping[str, Any] | None) -> str | None:
         return None
     try:
         return accepted_text(compact_json(args))
-    except ValueError:  # a number that JSON lacks; a loop is found by the tool's name anyway
+    except ValueError:  # not a JSON number; loops are still found by the tool's name
         return json.dumps(args)
 
 

@@ -1,8 +1,8 @@
-"""The readings and decisions of a regulator, turn by turn, read from a run: qualities, spending, drift, decisions.
+"""Per-turn signals of a regulator, read from a run: quality, spending, drift, decisions.
 
-A grade is recorded twice, as given by someone and as seen by the regulator; here it counts once. A grade or decision
-outside any turn belongs to the thread's last turn, because that is the reply it is about. What counts as poor, and every other
-threshold, is read off the thresholds that travel with decisions: where a recording has none there is none.
+A grade that is recorded twice, as given and as seen by the regulator, counts once. A grade or decision outside any turn
+belongs to the thread's last turn, because it is about that reply. "Poor" and all other thresholds come from the
+thresholds recorded with decisions; without them there are none.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction, decision_label, reason_of
 from noetic_nb.runs._regulation.thread_signals import Mark, ThreadSignals, TurnSignals
 
-# What a regulator sees before it first decides is kept until its settings are known; that is the start of a turn.
+# Events that a regulator sees before its first decision are kept until its settings are known, usually within a turn.
 MOST_EARLY: Final = 100
-# All that a scorer of keywords compares.
+# The fields that a keyword scorer compares.
 TEXTS: Final = {"turn_start": "user_message", "turn_complete": "full_response"}
 SCORED: Final = frozenset({"turn_start", "turn_complete", "tool_call", "tool_result"})
 
-Score: TypeAlias = Callable[[], float | None]  # scores a reply; None where no score is defined
+Score: TypeAlias = Callable[[], float | None]  # scores a reply; returns None if no score is defined
 
 
 class DriftScores:
-    """The drift of every reply by the recorded scorer; `regulator_of` makes a regulator of the first decision, or None."""
+    """The drift of every reply by the recorded scorer; `regulator_of` maps the first decision to a regulator or None."""
 
     def __init__(self, regulator_of: Callable[[ev.RegulatorDecided], Regulator | None]) -> None:
         self._regulator_of = regulator_of
         self._template: Regulator | None = None
         self._scorer: Any = None
         self.is_known = False
-        """Whether a decision was read; others are not needed."""
+        """Whether a decision was read; later ones are not needed."""
         self._live: dict[str, Regulator | None] = {}
         self._messages: dict[str, str | None] = {}
         self._early: list[ev.RegulatorSaw] = []
         self.kinds = SCORED
-        """The kinds of what a regulator sees that are needed."""
+        """The kinds of regulator events that are needed."""
 
     def take(self, event: ev.RegulatorSaw | ev.RegulatorDecided) -> Score | None:
-        """Read one event of the regulator; returns the score of the reply that it brought, or None if it brought none."""
+        """Read one event of the regulator; return a function that scores the reply in it, or None if there is none."""
         if isinstance(event, ev.RegulatorDecided):
             return None if self.is_known else self._find(event)
         if event.event.get("kind") not in self.kinds:
@@ -75,7 +75,7 @@ class DriftScores:
         try:
             live.on_event(events.from_dict(saw.event))
         except (TypeError, ValueError):
-            self._live[thread_id] = None  # what comes after a damaged event is unknown
+            self._live[thread_id] = None  # after a damaged event, the state is unknown
             return None
         if saw.event.get("kind") != "turn_complete":
             return None
@@ -83,16 +83,16 @@ class DriftScores:
         return None if found is None else lambda: found.score
 
     def _compare(self, saw: ev.RegulatorSaw, thread_id: str) -> Score | None:
-        """Score a reply against its message alone, without all else that a regulator works out of them."""
+        """Score a reply against its message alone, without the regulator's other measurements."""
         kind = saw.event.get("kind")
         if kind not in TEXTS or self._messages.get(thread_id, "") is None:
             return None
         text = saw.event.get(TEXTS[kind])
-        if not isinstance(text, str) or not text.isascii():  # else it needs no check
+        if not isinstance(text, str) or not text.isascii():  # valid ASCII text needs no check
             try:
                 text = getattr(events.from_dict(saw.event), TEXTS[kind])
             except (TypeError, ValueError):
-                self._messages[thread_id] = None  # what comes after a damaged event is unknown
+                self._messages[thread_id] = None  # after a damaged event, the state is unknown
                 return None
         if kind == "turn_start":
             self._messages[thread_id] = text
@@ -108,19 +108,19 @@ def _scored(scorer: KeywordScorer, message: str, text: str) -> float | None:
     return None if found is None else found.score
 
 
-CURRENCIES: Final = ("tokens_in", "usd", "wallclock_ms")  # what is spent beside output tokens, as caps name it
-REWARD: Final = "reward"  # the source of a grade that is about a conversation as a whole
-BETWEEN_TURNS: Final = frozenset({"quality", "correction"})  # where it is decided while no turn runs
+CURRENCIES: Final = ("tokens_in", "usd", "wallclock_ms")  # the budgets besides output tokens, named as in caps
+REWARD: Final = "reward"  # the source of grades for a whole conversation
+BETWEEN_TURNS: Final = frozenset({"quality", "correction"})  # events that lead to decisions while no turn is running
 
 
 class Signals:
-    """The threads of a run so far, or only the one given.
+    """The signals of all threads of a run so far, or of one thread.
 
-    `regulator_of` goes from the first decision to a regulator with the settings of the one that made it, or None: it scores
-    the drift of replies that nobody was warned of. `meta` says which numbers are estimates.
+    `regulator_of` maps the first decision to a regulator with the settings of the one that made it, or None; it scores
+    the drift of replies without a warning. `meta` lists the estimated numbers.
     """
 
-    reads: ClassVar[frozenset[type[Any]]] = frozenset()  # the types of the events that it has a use for
+    reads: ClassVar[frozenset[type[Any]]] = frozenset()  # the event types that it reads
 
     def __init__(
         self,
@@ -133,16 +133,16 @@ class Signals:
         self._meta: Mapping[str, Any] = {} if meta is None else meta
         self.threads: dict[str, ThreadSignals] = {}
         self.words = DecisionRedaction()
-        """What hides secrets in decisions."""
+        """Redacts secrets in decisions."""
         self._drift = None if regulator_of is None else DriftScores(regulator_of)
-        # Where the event before this one was: those of a turn mostly share it.
+        # The location of the previous event: most events of a turn share it.
         self._where: ev.Where | None = None
         self._at: tuple[ThreadSignals, TurnSignals]
 
     def take(
         self, event: ev.RunEvent, _seq: int | None = None, _call: int | None = None
     ) -> tuple[ThreadSignals, TurnSignals] | None:
-        """Read one event; returns the thread and the turn it changed, or None if nothing changed."""
+        """Read one event; returns the thread and the turn that it changed, or None if nothing changed."""
         kind = type(event)
         change = _CHANGES.get(kind)
         if change is None:
@@ -194,14 +194,14 @@ class Signals:
         if score is None:
             return False
         if turn.reply is not None:
-            _ = turn.drift  # that of the reply before, which stays where this one has none
+            _ = turn.drift  # keep the previous reply's drift, in case this one has none
         turn.reply = score
         return True
 
     def _counted(self, thread: ThreadSignals, turn: TurnSignals, event: Any, kind: Any) -> bool:
         seen, layer_id = event.event, event.layer_id
         if kind == "quality_feedback":
-            # The grade of the whole conversation, handed to the regulator at its end, is no grade of the last turn.
+            # A grade of the whole conversation, given to the regulator at its end, is not a grade of the last turn.
             if thread.rewarded == turn.turn and seen.get("quality") == thread.reward:
                 return False
             return "quality" in seen and _grade(thread, turn, f"seen by {layer_id}", seen["quality"])
@@ -233,12 +233,12 @@ class Signals:
         return (drift is not None and not drift.is_known and self._scored(drift, thread, turn, event)) or changed
 
 
-_kind = lru_cache(maxsize=256)(plain)  # a few again and again
-# A union would be made anew each time.
+_kind = lru_cache(maxsize=256)(plain)  # the same few kinds repeat
+# A union type would be rebuilt at each use.
 _NUMBER: Final = (int, float)
 _TEXTS: Final = DecisionRedaction.reads
 _RAN: Final = frozenset({"ok", "error", "invalid_result"})
-# By its type, as most events of a long run change nothing here.
+# Looked up by type, because most events of a long run change nothing here.
 _CHANGES: Final[dict[type[Any], Callable[[Signals, ThreadSignals, TurnSignals, Any], bool]]] = {
     ev.TurnStarted: Signals._begin,
     ev.TurnCompleted: Signals._end,
@@ -252,7 +252,7 @@ Signals.reads = frozenset(_CHANGES)
 
 
 def _decided(thread: ThreadSignals, turn: TurnSignals, event: ev.RegulatorDecided, words: DecisionRedaction) -> bool:
-    # What is asked here saves calls: nearly all decisions of a long run change nothing but what was spent.
+    # These checks avoid calls: nearly all decisions of a long run only change the spending.
     tokens, cap, is_own = event.tokens_out, event.cost_cap, thread.regulator == event.layer_id
     is_first = is_own or thread.regulator is None
     changed = False
@@ -284,7 +284,7 @@ def _decided(thread: ThreadSignals, turn: TurnSignals, event: ev.RegulatorDecide
 
 def _grade(thread: ThreadSignals, turn: TurnSignals, source: str, quality: Any) -> bool:
     if not isinstance(quality, _NUMBER) or not math.isfinite(quality):
-        return False  # the regulator drops these too
+        return False  # the regulator drops invalid grades too
     place = (source, turn.turn)
     nth = thread.counted[place] = thread.counted.get(place, 0) + 1
     if nth <= len(turn.qualities):
@@ -297,12 +297,12 @@ def _grade(thread: ThreadSignals, turn: TurnSignals, source: str, quality: Any) 
 
 
 def _rule(thread: ThreadSignals, turn: TurnSignals, thresholds: Mapping[str, Any]) -> bool:
-    """Take over the numbers in force; a decision without thresholds, as in an older run, changes nothing."""
+    """Use the thresholds in force; a decision without thresholds, as in an older run, changes nothing."""
     if not thresholds or thresholds == turn.thresholds == thread.thresholds:
         return False
     changed = turn.thresholds != thresholds
     thread.thresholds = turn.thresholds = thresholds
-    # The predicate about quality first; a cost cap has such a pair too, and may be the only one.
+    # The quality predicate first; a cost cap has the same two numbers, and may be the only predicate.
     for _, numbers in sorted(thresholds.items(), key=lambda entry: not entry[0].startswith("quality_decline")):
         match numbers:
             case {"poor_mean": int() | float() as poor, "window": int() as window} if 0 <= poor <= 1 <= window:
@@ -315,7 +315,7 @@ def _rule(thread: ThreadSignals, turn: TurnSignals, thresholds: Mapping[str, Any
 
 
 def _read(turn: TurnSignals, event: ev.RegulatorDecided) -> bool:
-    # At the start of a turn, and after it, confidence is that of an older reply.
+    # At the start of a turn, and after it, the confidence is that of an older reply.
     if event.at == "turn_start" or event.at in BETWEEN_TURNS:
         return False
     changed = turn.confidence != event.confidence
@@ -324,10 +324,10 @@ def _read(turn: TurnSignals, event: ev.RegulatorDecided) -> bool:
 
 
 def _is_first_regulator(thread: ThreadSignals, layer_id: str) -> bool:
-    """Spending is one regulator's count; a second one would count the same tokens again."""
+    """Only one regulator counts spending; a second one would count the same tokens again."""
     if thread.regulator is None:
         thread.regulator = layer_id
-        if thread.turns:  # what the model calls seemed to spend gives way to what the regulator counted
+        if thread.turns:  # replace the estimate from model calls by the regulator's count
             turn = thread.turns[-1]
             earlier = thread.turns[-2] if len(thread.turns) > 1 else None
             thread.spent = 0 if earlier is None else earlier.spent
@@ -366,10 +366,10 @@ def _call(thread: ThreadSignals, turn: TurnSignals, name: Any, args: Any) -> boo
 
 
 def _loops(thresholds: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Return whether the regulator tells calls apart by their arguments, and whether it looks across turns."""
+    """Return whether the regulator distinguishes calls by arguments, and whether it counts across turns."""
     for name in thresholds:
         if name.startswith("tool_loop"):
-            # A name has these only where there are several loops; a single one compares names within a turn by default.
+            # Names have these only if there are several loop predicates; a single one compares names within a turn by default.
             return "by=call" in name, "across_turns" in name
     return False, False
 

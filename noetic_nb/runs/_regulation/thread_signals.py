@@ -1,4 +1,4 @@
-"""The signals of one thread and of each of its turns: grades, spending, thresholds in force, decisions as marks."""
+"""The signals of one thread and its turns: grades, spending, thresholds in force, decisions as marks."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from noetic_nb.runs._regulation.decision_words import DecisionRedaction, decisio
 def rolling_mean(qualities: list[float], window: int | None) -> float | None:
     """Return the mean of the last `window` qualities, oldest first.
 
-    None while fewer are known, when the regulator does not call quality poor either, and where nobody knows its window.
+    None with fewer grades, because then the regulator does not call quality poor either, and if its window is unknown.
     """
     if window is None or len(qualities) < window:
         return None
-    # Rounded, so that the picture and the threshold agree where sums of tenths do not.
+    # Rounded, so that picture and threshold agree despite rounding errors in sums of tenths.
     return round(math.fsum(qualities[-window:]) / window, 12)
 
 
 @dataclass(frozen=True, slots=True)
 class Fall:
-    """From which grade to which quality fell over a window of grades, and in which turns these were given."""
+    """A fall of quality: the first and last grade of a window, and the turns of these grades."""
 
     first: int
     last: int
@@ -37,8 +37,8 @@ class Fall:
 class Mark(Struct, gc=False):
     """A decision other than "continue"; `times` counts how often it was made in the turn.
 
-    `said` is what led to it, or the decision of which `words` says it once someone asks for `detail`: few of a long run are ever
-    looked at.
+    `said` is the cause, or the decision from which `words` computes `detail` on demand: most decisions of a long run are
+    never viewed.
     """
 
     kind: str
@@ -61,8 +61,8 @@ class Mark(Struct, gc=False):
 class TurnSignals(Struct, gc=False, eq=False):
     """One turn: its grades, the mean after the last one, and the spending of the task so far.
 
-    `spent` counts output tokens, `before` those of earlier turns. `used` and `totals` have the other currencies of the turn
-    and of the task, as far as they are known: what nobody knows is missing and not 0.
+    `spent` counts output tokens, `before` those of earlier turns. `used` and `totals` have the other currencies of the
+    turn and of the task; an unknown amount is missing, not 0.
     """
 
     turn: int
@@ -75,23 +75,23 @@ class TurnSignals(Struct, gc=False, eq=False):
     totals: dict[str, float] = {}
     known_drift: float | None = None
     reply: Callable[[], float | None] | None = None
-    """Scores the newest reply, once someone asks for its drift: most of those that were warned of need no score."""
+    """Scores the newest reply, once its drift is needed; replies with a warning rarely need it."""
     confidence: float | None = None
     calls_in_a_row: int | None = None
-    """Most calls of one tool in a row; of one call, where that is what the regulator looks at. None without calls."""
+    """Longest series of calls of one tool, or of one call if the regulator distinguishes arguments. None without calls."""
     thresholds: Mapping[str, Mapping[str, float]] = {}
-    """The numbers in force at its last decision; empty if they are not recorded."""
+    """The thresholds in force at its last decision; empty if not recorded."""
     cap: float | None = None
     poor: float | None = None
     window: int | None = None
     broken: bool = False
     """Whether a circuit break of this or an earlier turn holds."""
     unmeasured: bool = False
-    """Whether it ended and nobody knows its output tokens."""
+    """Whether it ended with an unknown number of output tokens."""
 
     @property
     def drift(self) -> float | None:
-        """How far its reply drifted, as its warning says, or by the score of the reply."""
+        """The drift of its reply: the value in the warning, or the score of the reply."""
         if self.reply is not None:
             score, self.reply = self.reply(), None
             if score is not None:
@@ -100,20 +100,20 @@ class TurnSignals(Struct, gc=False, eq=False):
 
     @property
     def tokens(self) -> int | None:
-        """Output tokens of this turn; None if nobody measured them."""
+        """Output tokens of this turn; None if unknown."""
         return None if self.unmeasured else max(0, self.spent - self.before)
 
     @property
     def total(self) -> int | None:
-        """Output tokens of the task so far, as far as they are known; None if none are."""
+        """Known output tokens of the task so far; None if none are known."""
         return None if self.unmeasured and not self.spent else self.spent
 
 
 @dataclass(slots=True)
 class ThreadSignals:
-    """One thread, oldest turn first; `cap` in output tokens, or None if nothing caps them.
+    """One thread, oldest turn first; `cap` is in output tokens, None if there is none.
 
-    The regulator calls a mean of the last `window` grades poor below `poor`; both are None if the run does not say.
+    The regulator calls the mean of the last `window` grades poor if it is below `poor`; both are None if unknown.
     """
 
     thread: str
@@ -132,11 +132,11 @@ class ThreadSignals:
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     broken: bool = False
     reward: float | None = None
-    """The grade of the conversation as a whole, which is that of no turn."""
+    """The grade of the whole conversation, which belongs to no turn."""
     rewarded: int | None = None
     """The turn after which it was given."""
     task_began: int = 0
-    """How many grades there were when the task of the regulator began."""
+    """The number of grades when the regulator's task began."""
     recorded_tokens: int = 0
     in_a_row: tuple[Any, int] = (None, 0)
     last_mark: tuple[int, Any, Mark] | None = None
@@ -165,13 +165,13 @@ class ThreadSignals:
         return found
 
     def mean(self) -> float | None:
-        """Return the mean of as many of the newest grades of the task as the regulator averages."""
+        """Return the mean of the task's newest grades, over the regulator's window."""
         if self.window is None or len(self.qualities) - self.task_began < self.window:
             return None
         return rolling_mean(self.qualities, self.window)
 
     def fall(self, window: int | None) -> Fall | None:
-        """Return how quality went over the newest grades; None below so many."""
+        """Return how quality changed over the newest grades; None if there are fewer than `window`."""
         if window is None or window < 1 or len(self.qualities) - self.task_began < window:
             return None
         return Fall(self.graded[-window], self.graded[-1], self.qualities[-window], self.qualities[-1])

@@ -1,1 +1,1 @@
-"""The request of each model call of a run, its counted tokens, and the part that a cache would have held."""
+"""The request of each model call in a run, its token counts, and the part that a cache would hold."""

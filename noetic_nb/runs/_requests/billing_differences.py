@@ -1,4 +1,4 @@
-"""The planned tokens of the agent's requests beside the billed ones; the rest is a part of its own, *unexplained*."""
+"""Compares planned and billed tokens of the agent's requests; the difference is called *unexplained*."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROBLEMS: Final = {
 
 
 class CallUsage(NamedTuple):
-    """One request of the agent: its counter, and the result of the count. `planned` None is not recorded."""
+    """One request of the agent, with its counter and its counts. `planned` is None if not recorded."""
 
     called: ModelCalled
     counter: str | None
@@ -34,17 +34,17 @@ class CallUsage(NamedTuple):
 
 
 class Billed(Struct, frozen=True, gc=False):
-    """The source of a request's usage: few of a long run are ever looked at."""
+    """The data for a request's usage, computed on demand because most of a long run is never viewed."""
 
     called: ModelCalled
     view: ViewAssembled | None
     prepared: RequestPrepared | None
     least: int | None
-    """What was billed for a request of which this one has all, where that is more; None if there is none."""
+    """The bill of an earlier request that this one contains, if it was larger; otherwise None."""
 
     @property
     def usage(self) -> CallUsage:
-        """The reading of the request."""
+        """The usage of the request."""
         called, prepared = self.called, self.prepared
         counter = None if prepared is None else prepared.tokenizer
         known = None if prepared is None else prepared.tokenizer_error
@@ -58,17 +58,17 @@ class Billed(Struct, frozen=True, gc=False):
 
 
 def planned_tokens(view: ViewAssembled) -> int:
-    """Return the tokens that a request was planned at."""
+    """Return the planned tokens of a request."""
     return view.system + view.tools + view.framing + view.history + sum([layer.used for layer in view.layers])
 
 
 def counter_words(name: str | None) -> str:
-    """Return the name of a counter in views."""
+    """Return the name of a counter for views."""
     return plain((name or "an unknown counter").replace(_DEFAULT, "the default estimate"), 120)
 
 
 def usage_words(usage: CallUsage) -> str:
-    """Return the reading of a request's tokens as a sentence."""
+    """Describe the tokens of a request in a sentence."""
     counted = f"Counted by {counter_words(usage.counter)} ({percent(usage.known_error)})."
     if usage.reported is None:
         return f"{counted} Planned only: {_PROBLEMS[usage.problem or 'missing']}."
@@ -81,7 +81,7 @@ def usage_words(usage: CallUsage) -> str:
 
 
 class UsageIndex:
-    """The agent's requests of a run so far, reconciled; grows with `take`."""
+    """The agent's requests in a run so far, planned against billed; grows with `take`."""
 
     def __init__(self) -> None:
         self._prepared: dict[tuple[str, str], RequestPrepared] = {}
@@ -89,16 +89,16 @@ class UsageIndex:
         self._before: dict[tuple[str, str], tuple[ViewAssembled, ModelCalled]] = {}
 
     def prepared(self, where: Where) -> RequestPrepared | None:
-        """Return the common part of the requests of an execution; None if the run does not have it."""
+        """Return the data shared by the requests of an execution; None if the run does not have it."""
         return self._prepared.get((where.thread_id, where.execution_id))
 
     def take(self, event: RunEvent) -> CallUsage | None:
-        """Read one event; returns the reading of the request that ended with it."""
+        """Read one event; returns the usage of the request that ended with it."""
         billed = self.read(event)
         return None if billed is None else billed.usage
 
     def read(self, event: RunEvent) -> Billed | None:
-        """Read one event; returns the source of the usage of the request that ended with it."""
+        """Read one event; returns the data for the usage of the request that ended with it."""
         kind = type(event)
         if kind is RequestPrepared or kind is ViewAssembled:
             key = event.where.thread_id, event.where.execution_id
@@ -120,16 +120,18 @@ class UsageIndex:
         conversation = where.thread_id, "" if where.depth == 0 else where.execution_id
         before = self._before.pop(conversation, None)
         least = None
-        # It tells something only where less was billed than before.
+        # Only informative if less was billed than before.
         if before is not None and billed < before[1].input_tokens and before[1].model == event.model:
             least = before[1].input_tokens if _begins(before[0], view) else None
-        if billed > 0 and (least is None or billed >= least):  # what is too little tells nothing of the next one
+        if billed > 0 and (
+            least is None or billed >= least
+        ):  # an implausibly small bill says nothing about the next request
             self._before[conversation] = (view, event)
         return least
 
 
 def _begins(before: ViewAssembled, view: ViewAssembled) -> bool:
-    """Tell whether all items of the earlier request are sent again, in front of the new ones."""
+    """Tell whether the new request begins with all items of the earlier one."""
     plain = not (view.layer_items or before.layer_items or view.fates or before.fates or view.hidden or before.hidden)
     same = (before.system, before.tools, before.window[0]) == (view.system, view.tools, view.window[0])
     whole = before.projection is None and view.projection is None and not before.appended

@@ -1,4 +1,4 @@
-"""The table of the effect of caching on the calls of a run; requests of imported runs are put together for it."""
+"""The table of caching effects in a run; requests of imported runs are reconstructed for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEAD_ROLES: Final = ("system", "developer")
 
 
 class ImportedRequests:
-    """Puts the requests of an imported run together, each all of the log before it, sized by the billed input tokens."""
+    """Reconstructs the requests of an imported run, each from the whole log before it, sized by the billed input tokens."""
 
     def __init__(self, meta: Mapping[str, Any]) -> None:
         policy = meta.get("policy")
@@ -35,7 +35,7 @@ class ImportedRequests:
         self._compacted = 0
 
     def compacted(self, event: RunEvent) -> None:
-        """Read an event: after a compaction only the head of a request is as it was."""
+        """Read an event: after a compaction, only the head of a request is unchanged."""
         sent = self._sent.get(_key(event)) if isinstance(event, ContextCompacted) else None
         if sent is None:
             return
@@ -45,7 +45,7 @@ class ImportedRequests:
         self._sent[_key(event)] = [*head, RequestPart("history", body, 0)], sent[1]
 
     def parts(self, request: RecordedRequest) -> tuple[RequestPart, ...]:
-        """Return the parts of a request; empty if its model or its size is not known."""
+        """Return the parts of a request; empty if its model or size is unknown."""
         event, log = request.called, request.known
         if request.view is not None or event is None or log is None or not event.input_tokens or event.model == UNNAMED:
             return ()
@@ -64,7 +64,7 @@ class ImportedRequests:
             system = [RequestPart("system", self._policy, estimate_tokens(self._policy))]
         talk = min(tokens, sum(map(content_tokens, log[front:])))
         told = sum([part.tokens for part in system])
-        if told > tokens - talk:  # counted differently: none of it is left for tools
+        if told > tokens - talk:  # counters disagree: nothing is left for tools
             shares = [part.tokens * (tokens - talk) // told for part in system]
             system = [part._replace(tokens=share) for part, share in zip(system, shares, strict=True)]
         rest = tokens - talk - sum([part.tokens for part in system])
@@ -79,7 +79,7 @@ def _stretch(items: Any, tokens: int, place: int | None) -> list[RequestPart]:
 
 
 def _grown(parts: list[RequestPart], items: Any, tokens: int, place: int | None) -> list[RequestPart]:
-    """Return a request that goes on from an earlier one; a shorter one was cut, nobody knows where: at its end at the latest."""
+    """Return a request that continues an earlier one; a smaller one was cut at an unknown point, assumed to be at the end."""
     kept, left = [], tokens
     for part in parts:
         if part.tokens > left:
@@ -99,7 +99,7 @@ COLUMNS: Final = (
     "provider:object part:object tokens:int64 shared:int64 broke:bool cached:float64 written:float64 paid:float64 "
     "cost_fresh:float64 cost_cached:float64 input_tokens:float64 reported:float64"
 )
-# What a price is asked for: prices of long requests may be others, and of none there is none.
+# Sample size for asking a price: long requests may cost more per token, and an empty one has no price.
 _SAMPLE: Final = 1_000
 
 
@@ -111,7 +111,7 @@ def caching_frame(
     price: Price | None,
     tokenizer: str | Tokenizer | None,
 ) -> pandas.DataFrame:
-    """Return one row for each part of each request of some events; see `Run.caching`."""
+    """Return one row for each part of each request in some events; see `Run.caching`."""
     reader = CacheReader(checked_rules(rules), asked_tokenizer(tokenizer), Desk.of(meta))
     imported, reuses = ImportedRequests(meta), []
     for event in events:
@@ -132,7 +132,7 @@ def caching_frame(
 def reuse_frame(
     run_id: str, reuses: Iterable[PrefixReuse], requests: Mapping[int, RecordedRequest], price: Price | None
 ) -> pandas.DataFrame:
-    """Return the table of shared prefixes; `requests` are the requests with their ends, by their places in the run."""
+    """Return the table of shared prefixes; `requests` maps places in the run to requests with their ends."""
     import pandas
 
     check_price(price)

@@ -1,6 +1,6 @@
-"""What was in the context at each model call, by part, and how many items of the history left it: of own and of imported runs.
+"""The context at each model call by part, and how many history items left it, for recorded and imported runs.
 
-The parts of a planned request are those of its plan, its history split by the sizes of its items. Those of a request of others
+The parts of a planned request come from its plan; its history is split by item sizes. The parts of an imported request
 are estimated from the texts and scaled to the tokens of the call.
 """
 
@@ -27,7 +27,7 @@ _SYSTEM: Final = ("system", "developer")
 
 
 class ContextCall(NamedTuple):
-    """The context of one model call, in tokens; a part of a layer is named ``layer:<id>``."""
+    """The context of one model call, in tokens; the part of a layer is named ``layer:<id>``."""
 
     request: RecordedRequest
     parts: dict[str, int]
@@ -41,7 +41,7 @@ class ContextCall(NamedTuple):
 
 
 def divided(sizes: Mapping[str, int], total: int) -> dict[str, int]:
-    """Return sizes scaled to a total, in whole numbers.
+    """Scale sizes to a total, in whole numbers.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def divided(sizes: Mapping[str, int], total: int) -> dict[str, int]:
 
 
 class ContextParts:
-    """Reads the contexts of the requests of a run; remembers the size of each item, so that it is counted once."""
+    """Reads the contexts of a run's requests; caches the size of each item."""
 
     def __init__(self, meta: Mapping[str, Any] | None = None) -> None:
         self._meta = {} if meta is None else meta
@@ -74,11 +74,11 @@ class ContextParts:
     @property
     def is_billed(self) -> bool:
         """Whether the input tokens of calls are those of a provider."""
-        estimated = self._meta.get("estimated")  # of a file, it may be anything
+        estimated = self._meta.get("estimated")  # in a loaded file, it may have any type
         return not (isinstance(estimated, list | tuple) and "input_tokens" in estimated)
 
     def call(self, request: RecordedRequest, compactions: Sequence[tuple[int, ContextCompacted]] = ()) -> ContextCall:
-        """Return the context of a request; `compactions` are those of the run, with their places among its events."""
+        """Return the context of a request; `compactions` are those of the run, with their indices."""
         view, called = request.view, request.called
         if view is not None:
             return ContextCall(request, self.planned(request, view, request.stretches), False)
@@ -95,12 +95,12 @@ class ContextParts:
         sizes.update(found)
         sizes[REST] = sizes.get(REST, 0) + written
         sent = 0 if called is None else called.input_tokens
-        if not (sizes["system"] or sizes["tools"]):  # then much of what was billed is in no text of the run
+        if not (sizes["system"] or sizes["tools"]):  # then much of the billed input is not in any recorded text
             sizes[REST] += max(0, sent - sum(sizes.values()))
         return ContextCall(request, _some(divided(sizes, sent) if sent > 0 else sizes), True)
 
     def planned(self, request: RecordedRequest, view: ViewAssembled, sent: Sequence[range]) -> dict[str, int]:
-        """Return the parts of a request as it was planned, or as it would be with another plan; `sent` are its stretches."""
+        """Return the parts of a request as planned, or as in another plan; `sent` has its stretches."""
         layers = {f"layer:{layer.layer_id}": layer.used for layer in view.layers}
         front = {"system": view.system, "tools": view.tools, **layers, "framing": view.framing}
         found = self._kinds(request, sent)
@@ -120,10 +120,10 @@ class ContextParts:
         return {kind: tokens for kind, tokens in zip(_KINDS, sent, strict=True) if tokens}
 
     def _sums_of(self, request: RecordedRequest, known: ItemView) -> list[tuple[int, ...]]:
-        """Return the tokens of each kind in a log up to each of its places: the requests of one log share them."""
+        """Return cumulative tokens of each kind for every place in a log; requests of one log share them."""
         key = context_of(request.where), id(request.counter), request.view is None
         read, sums = self._sums.get(key, (known, [_NONE]))
-        if read.same_start(known) < min(len(sums) - 1, len(known)):  # it went on another way
+        if read.same_start(known) < min(len(sums) - 1, len(known)):  # the log has changed at an earlier place
             read, sums = known, [_NONE]
         for item in known[len(sums) - 1 :]:
             kind, size = kind_of(item, request.view is None), self._size(item, request)
@@ -150,7 +150,7 @@ class ContextParts:
     def left(
         self, requests: Sequence[RecordedRequest], compactions: Sequence[tuple[int, ContextCompacted]] = ()
     ) -> list[dict[str, int]]:
-        """Return how many items of the history left with each request, by reason."""
+        """Return, for each request, how many history items left with it, by reason."""
         for request in requests[len(self._left) :]:
             view, context = request.view, context_of(request.where)
             if view is None:
@@ -181,7 +181,7 @@ class ContextParts:
 def compactions_before(
     request: RecordedRequest, compactions: Sequence[tuple[int, ContextCompacted]]
 ) -> list[ContextCompacted]:
-    """Return the compactions that the context of a request of others went through."""
+    """Return the compactions that preceded an imported request."""
     if request.view is not None:
         return []
     context = context_of(request.where)
@@ -189,12 +189,12 @@ def compactions_before(
 
 
 def replaced_in(compactions: Iterable[ContextCompacted]) -> set[int]:
-    """Return the places of the log that compactions replaced."""
+    """Return the places of log items that compactions replaced."""
     return {at for event in compactions for start, stop in event.replaced for at in range(start, stop)}
 
 
 def size_of(request: RecordedRequest) -> int:
-    """Return the tokens of a request, as planned or as its call says."""
+    """Return the tokens of a request, as planned or as its call reports."""
     if request.view is not None:
         return planned_tokens(request.view)
     return 0 if request.called is None else request.called.input_tokens
@@ -205,7 +205,7 @@ def _some(parts: Mapping[str, int]) -> dict[str, int]:
 
 
 def kind_of(item: Any, is_imported: bool) -> str:
-    """Return the band of an item of the history."""
+    """Return the band (part of the chart) of a history item."""
     if item["type"] == "function_call_output":
         return "tool results"
     role = item.get("role")

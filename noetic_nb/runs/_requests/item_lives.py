@@ -1,4 +1,4 @@
-"""The life of each item of a log: the call that first knew it, the calls that sent it, and why others did not."""
+"""The life of each log item: the first call that knew it, the calls that sent it, and why others did not."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ Compactions = Sequence[tuple[int, ContextCompacted]]
 
 
 def context_of(where: Any) -> Context:
-    """Return the name of a log: a thread, and the execution of a child."""
+    """Return the key of a log: a thread, and the execution of a child."""
     return where.thread_id, where.execution_id if where.depth else ""
 
 
 def compactions_of(run: Any) -> Compactions:
-    """Return the compactions of a run, with their places among its events."""
+    """Return the compactions of a run, with their indices."""
     return placed(run, ContextCompacted)
 
 
 def reason_of(event: ContextCompacted) -> str:
-    """Return why items left with a compaction."""
+    """Return why items left in a compaction."""
     return "cleared" if "clear" in event.by.lower() else "compaction"
 
 
 def sent_changes(before: ViewAssembled, view: ViewAssembled) -> tuple[dict[int, str], list[int]]:
-    """Return the items that were sent before and are no more, with reasons, and those that were not and are."""
+    """Return the items that are no longer sent, with reasons, and the items that are newly sent."""
     was, now = sent_stretches(before), sent_stretches(view)
     return missed(view, only_in(was, now)), only_in(now, was)
 
 
 def only_in(these: Sequence[range], others: Sequence[range]) -> list[int]:
-    """Return the places of some stretches that others do not have; both are in order."""
+    """Return the places of some stretches that others do not have; both must be in order."""
     found: list[int] = []
     at = 0
     for part in these:
@@ -55,9 +55,9 @@ def only_in(these: Sequence[range], others: Sequence[range]) -> list[int]:
 
 
 def missed(view: ViewAssembled, places: Iterable[int]) -> dict[int, str]:
-    """Return why a request does not have items, by their places."""
+    """Return, by place, why a request lacks items."""
     fates = {fate.position: fate.reason for fate in view.fates if fate.origin == "history"}
-    # A layer that leaves items out is a window, unless it writes something in their place.
+    # A layer that leaves items out is a window, unless it writes a replacement.
     by_layer = "summary" if any(stretch.written for stretch in view.projection or ()) else "window"
     found = {}
     for at in places:
@@ -72,17 +72,17 @@ def missed(view: ViewAssembled, places: Iterable[int]) -> dict[int, str]:
 
 @dataclass(slots=True)
 class ItemLife:
-    """One item of a log; calls are places among all requests of the run."""
+    """One item of a log; calls are indices among all requests of the run."""
 
     item: Item
     context: Context
     position: int
-    known: int  # the first call whose log had it
-    last: int  # the last call whose log had it
+    known: int  # the first call with it in the log
+    last: int  # the last call with it in the log
     sent: list[tuple[int, int]] = field(default_factory=list)
-    """Stretches of calls of its log that sent it: the first and the last of each."""
+    """The first and last call of each series of calls that sent it."""
     dropped: list[tuple[int, str]] = field(default_factory=list)
-    """The calls from which on it was not sent, and why."""
+    """The calls that stopped sending it, and why."""
 
     @property
     def fate(self) -> str | None:
@@ -97,12 +97,12 @@ class _Log:
     view: ViewAssembled | None = None
     at: int = -1
     seq: int = -1
-    # Places of the items that the last call sent, and the call since when.
+    # By place of an item that the last call sent, the first call of the series.
     open: dict[int, int] = field(default_factory=dict)
 
 
 def item_lives(requests: Sequence[RecordedRequest], compactions: Compactions = ()) -> list[ItemLife]:
-    """Return the lives of all items that a call knew; requests that were never answered are no calls."""
+    """Return the lives of all items known to a call; unanswered requests do not count as calls."""
     logs: dict[Context, _Log] = {}
     found: list[ItemLife] = []
     by_context: dict[Context, list[tuple[int, ContextCompacted]]] = {}
@@ -132,7 +132,7 @@ def _changes(
     log: _Log, request: RecordedRequest, new: range, compactions: Compactions
 ) -> tuple[Mapping[int, str], Iterable[int]]:
     view = request.view
-    if view is None:  # of a run of others: all that was not replaced
+    if view is None:  # an imported run: all items that were not replaced
         recent = [event for seq, event in compactions if log.seq < seq < request.seq]
         replaced = {
             place: reason_of(event)
@@ -141,7 +141,7 @@ def _changes(
             for place in range(start, stop)
         }
         return {at: why for at, why in replaced.items() if at in log.open or at in new}, set(new) - replaced.keys()
-    if log.view is None:  # the first, or one whose log went on another way
+    if log.view is None:  # the first request, or one whose log changed at an earlier place
         come = set(sent_positions(view))
         gone = missed(view, log.open.keys() - come)
     else:
@@ -151,14 +151,14 @@ def _changes(
 
 
 def _forget(log: _Log, request: RecordedRequest, count: int) -> Iterator[ItemLife]:
-    """End the items that the log does not have any more: it began anew, or was taken back and went on another way."""
+    """End the items that the log no longer has, because it was restarted or rewritten from some place on."""
     if not log.lives:
         log.first = request.first
         return
     same = 0
     if request.first == log.first:
         low, high = 0, min(len(log.lives), count)
-        while low < high:  # logs share their beginnings
+        while low < high:  # binary search, because logs share their beginnings
             middle = (low + high) // 2
             low, high = (
                 (middle + 1, high) if request.log_item(log.first + middle) is log.lives[middle].item else (low, middle)
@@ -185,6 +185,6 @@ def _close(log: _Log, place: int) -> None:
 
 
 def counted(gone: Mapping[int, str]) -> dict[str, int]:
-    """Return how many items left, by reason."""
+    """Count the items that left, by reason."""
     numbers = Counter(gone.values())
     return {reason: numbers[reason] for reason in LEFT if numbers[reason]}

@@ -1,7 +1,7 @@
-"""The request of each model call, read from a run: the one reading behind the live view, its static form and the figure.
+"""The request of each model call, read from a run; used by the live view, its static form and the figure.
 
-Two sums matter. *Sent* is what the model got; *planned* is what the budget promised beforehand. A layer that uses less
-than its allocation yields the rest to history, so that history may be sent more than was planned for it.
+*Sent* is what the model received; *planned* is what the budget allowed beforehand. A layer that uses less than its
+allocation yields the rest to history, so history may get more than planned.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PartKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class LayerShare:
-    """One layer in one call, in tokens; `allocated` None is no limit, `is_late` is sent behind the history."""
+    """One layer in one call, in tokens; `allocated` None is no limit, `is_late` means sent after the history."""
 
     name: str
     allocated: float | None
@@ -40,7 +40,7 @@ class LayerShare:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Neighbouring items with one fate; `tokens` None is not known."""
+    """Neighbouring items that were left out for the same reason; `tokens` is None if unknown."""
 
     origin: str
     reason: str
@@ -52,7 +52,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One segment of a bar; `layer` is the position of the layer among those of the run."""
+    """One segment of a bar; `layer` is the index of the layer among those of the run."""
 
     kind: PartKind
     label: str
@@ -78,29 +78,29 @@ class CallShare:
     history_items: int
     layers: tuple[LayerShare, ...]
     left_out: tuple[LeftOut, ...]
-    usage: CallUsage | None = None  # what the call was billed at, once it has ended
+    usage: CallUsage | None = None  # the billed tokens, once the call has ended
     offered: tuple[tuple[str, int], ...] = ()
-    """The tools with their tokens, where the run has their definitions."""
+    """The tools with their tokens, if the run has their definitions."""
 
     @property
     def unexplained(self) -> int:
-        """Billed tokens that no part of the plan accounts for, negative where less was billed; 0 where nobody knows."""
+        """Billed tokens that no part of the plan explains, negative if less was billed; 0 if unknown."""
         return 0 if self.usage is None else self.usage.unexplained or 0
 
     @property
     def counted(self) -> str:
-        """The counter, its known error, and the billed tokens; empty while the call is under way."""
+        """The counter, its known error, and the billed tokens; empty while the call is running."""
         return "" if self.usage is None else usage_words(self.usage)
 
     @property
     def title(self) -> str:
-        """Which call this is."""
+        """The name of this call."""
         inner = f" · depth {self.depth}" if self.depth else ""
         return f"Turn {self.turn}, call {self.call} · thread {self.thread}{inner}"
 
     @property
     def headline(self) -> str:
-        """The sums of the call in one line."""
+        """The totals of the call in one line."""
         if self.total is None:
             return f"{count(self.sent)} tokens sent, no limit"
         share = f" ({100 * self.sent / self.total:.0f}%)" if self.total else ""
@@ -114,7 +114,7 @@ class CallShare:
 
     @property
     def free(self) -> float:
-        """Tokens that nothing claimed; 0 where there is no limit or it is exceeded."""
+        """Unused tokens; 0 if there is no limit or it is exceeded."""
         return 0.0 if self.total is None else max(0.0, self.total - self.reserve - self.sent)
 
     @property
@@ -124,7 +124,7 @@ class CallShare:
 
     @property
     def dropped(self) -> tuple[int, int]:
-        """How many items were left out, and their tokens as far as they are known."""
+        """The number of left-out items, and their tokens as far as known."""
         gone = [entry for entry in self.left_out if entry.reason != "forced"]
         return sum(entry.count for entry in gone), sum(entry.tokens or 0 for entry in gone)
 
@@ -148,7 +148,7 @@ class CallShare:
         return tuple(part for part in parts if part.tokens > 0)
 
     def planned_parts(self, order: dict[str, int]) -> tuple[Part, ...]:
-        """Return the segments of the plan, each in its used and its yielded part; tools and framing come off history."""
+        """Return the segments of the plan, each split into used and yielded; tools and framing are taken from history."""
         parts = [Part("system", "System", self.system)]
         for layer in self.layers:
             inside = layer.used if layer.allocated is None else min(layer.used, layer.allocated)
@@ -162,27 +162,27 @@ class CallShare:
         return tuple(part for part in parts if part.tokens > 0)
 
     def scale(self, order: dict[str, int]) -> float:
-        """Return the tokens that a whole bar stands for: the budget, or more where more was sent or planned."""
+        """Return the tokens of a full-length bar: the budget, or more if more was sent or planned."""
         return self.scale_of(self.sent_parts(order), self.planned_parts(order))
 
     def scale_of(self, *bars: Sequence[Part]) -> float:
-        """Return the same for parts that are known already: a view draws them at every event."""
+        """Return the same for parts that are already computed: views redraw them at every event."""
         return max(1.0, self.total or 0.0, *[sum([part.tokens for part in bar]) for bar in bars])
 
 
 class Shares(Sequence[CallShare]):
-    """The calls in their order, each made when it is looked at: of a long run few are."""
+    """The calls in order, each computed on access, because few calls of a long run are viewed."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self.views: list[ViewAssembled] = []
-        """What each call was sent."""
+        """The sent view of each call."""
         self._prepared: list[RequestPrepared | None] = []
         self._numbers: list[int] = []
         self._billed: dict[int, Billed] = {}
 
     def add(self, view: ViewAssembled, number: int, prepared: RequestPrepared | None) -> None:
-        """Add a call, the one of that number in its turn."""
+        """Add a call, with its number in its turn."""
         self.views.append(view)
         self._prepared.append(prepared)
         self._numbers.append(number)
@@ -209,7 +209,7 @@ class Shares(Sequence[CallShare]):
 
 
 class Calls:
-    """The model calls of a run so far, of one turn or thread, and its layers; without plans in recordings of others."""
+    """The model calls of a run so far, of one turn or thread, and its layers; imported runs have no plans."""
 
     def __init__(self, *, turn: int | None = None, thread_id: str | None = None) -> None:
         self.turn = turn
@@ -221,9 +221,9 @@ class Calls:
         self._names: dict[str, str] = {}
         self._usage = UsageIndex()
         self._offered: dict[tuple[int, int], tuple[RequestPrepared | None, tuple[tuple[str, int], ...]]] = {}
-        self._open: dict[tuple[str, str], int] = {}  # by execution, the call that is under way
+        self._open: dict[tuple[str, str], int] = {}  # by execution, the running call
         self.ended: int | None = None
-        """The place in `all` of the call that ended with the event that was read last."""
+        """The index in `all` of the call that ended with the last event."""
 
     @classmethod
     def of(cls, events: Iterable[RunEvent], *, turn: int | None = None, thread_id: str | None = None) -> Calls:
@@ -234,14 +234,14 @@ class Calls:
         return calls
 
     def take(self, event: RunEvent) -> CallShare | None:
-        """Read one event; returns the call it describes, None for all others."""
+        """Read one event; returns the call it describes, or None."""
         return self.all[-1] if self.read(event) else None
 
     def read(self, event: RunEvent) -> bool:
         """Read one event; returns whether it is a call, which is then the last of `all`."""
         self.ended = None
         billed = self._usage.read(event)
-        if not isinstance(event, (ViewAssembled, ModelCalled)):  # a union would be made anew each time
+        if not isinstance(event, (ViewAssembled, ModelCalled)):  # a union type would be rebuilt at each use
             return False
         where = event.where
         if (self.turn is not None and where.turn != self.turn) or (
@@ -249,7 +249,7 @@ class Calls:
         ):
             return False
         if isinstance(event, ModelCalled):
-            # Judges and layers are called without a plan; the agent never is.
+            # Judges and layers call models without a plan; the agent always has one.
             if event.purpose == "agent":
                 self._answered = True
                 at = self._open.pop((where.thread_id, where.execution_id), None)
@@ -259,7 +259,7 @@ class Calls:
             return False
         place = (where.thread_id, where.turn)
         self._in_turn[place] = self._in_turn.get(place, 0) + 1
-        for part in event.layers:  # layers are numbered in their order, whichever call is looked at first
+        for part in event.layers:  # number layers in order, whichever call is viewed first
             if part.layer_id not in self._names:
                 self._name(part.layer_id)
         self._open[where.thread_id, where.execution_id] = len(self.all)
@@ -269,16 +269,16 @@ class Calls:
     def share(
         self, event: ViewAssembled, number: int, usage: CallUsage | None = None, prepared: RequestPrepared | None = None
     ) -> CallShare:
-        """Return the parts on which a request spent its budget; `number` counts the calls of its turn, from 1."""
+        """Split the budget of a request into parts; `number` counts the calls of its turn, from 1."""
         where = event.where
         late = () if prepared is None or prepared.order != "cache" else prepared.suffixes
-        # As they are sent: in the order of their items, those that sent nothing at the end.
+        # In the order sent, by their items; layers that sent nothing come last.
         sent = {
             layer_id: place for place, layer_id in enumerate(dict.fromkeys([name for name, _ in event.layer_items]))
         }
         layers = sorted(event.layers, key=lambda each: sent.get(each.layer_id, len(sent)))
         key = id(prepared), event.tools
-        if key not in self._offered:  # with what it is known by, which stays alive
+        if key not in self._offered:  # store the key object as well, so that its id is not reused
             self._offered[key] = prepared, tool_tokens(prepared, event.tools)
         return CallShare(
             thread=_thread(where.thread_id),
@@ -313,21 +313,21 @@ class Calls:
 
     @property
     def lacks_plans(self) -> bool:
-        """Whether models were called and no request is in the run."""
+        """Whether models were called but the run has no requests."""
         return self._answered and not self.all
 
     def numbers(self) -> dict[str, int]:
-        """Return the places of the layers among those of the run, by their ids."""
+        """Return the indices of the run's layers, by id."""
         return {layer_id: self.order[name] for layer_id, name in self._names.items()}
 
     def number(self, layer_id: str) -> int | None:
-        """Return the place of a layer among those of the run, None for one that no call had."""
+        """Return the index of a layer in the run, None if no call had it."""
         name = self._names.get(layer_id)
         return None if name is None else self.order[name]
 
     def _name(self, layer_id: str) -> str:
-        """Return the name of a layer here; two ids that look alike once cut get a number."""
-        name = self._names.get(layer_id)  # by id, because shortened names of different layers may be equal
+        """Return the display name of a layer; two ids that are equal after shortening get a number."""
+        name = self._names.get(layer_id)  # by id, because the shortened names of layers may be equal
         if name is None:
             name = shown = plain(layer_id)
             again = 1
@@ -339,7 +339,7 @@ class Calls:
         return name
 
 
-_thread = lru_cache(maxsize=256)(plain)  # a few again and again
+_thread = lru_cache(maxsize=256)(plain)  # the same few names repeat
 
 
 def _finite(number: float) -> float | None:
@@ -347,7 +347,7 @@ def _finite(number: float) -> float | None:
 
 
 def leaves_out(event: ViewAssembled) -> bool:
-    """Return whether a request may lack something that there was."""
+    """Tell whether a request may lack some existing items."""
     return bool(event.window[0] or event.hidden or event.fates)
 
 
@@ -396,6 +396,6 @@ def _runs(fates: Iterable[ItemFate]) -> Iterator[LeftOut]:
 
 
 def _named(run: dict[str, Any]) -> LeftOut:
-    # A reason is a word of ours, or whatever stands in a file.
+    # A reason is one of ours, or any text from a file.
     origin, reason = plain(str(run["origin"]).replace("layer:", "layer ", 1)), plain(run["reason"])
     return LeftOut(**{**run, "origin": origin, "reason": reason})

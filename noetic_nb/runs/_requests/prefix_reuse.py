@@ -29,7 +29,7 @@ from noetic_nb.tokens import Tokenizer
 
 
 class PartReuse(NamedTuple):
-    """The tokens of one part of a request that are in the prefix shared with the call before it, and those in the cache."""
+    """One part of a request: its tokens within the prefix shared with the previous call, and its tokens in the cache."""
 
     origin: str
     tokens: int
@@ -41,10 +41,10 @@ class PartReuse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PrefixReuse:
-    """The prefix that a request shares with the call before it, of the same model and thread. All amounts in tokens.
+    """The prefix that a request shares with the previous call of the same model and thread. All amounts in tokens.
 
-    `cached` is predicted by `rules`, from all calls of the same model in the run; it is None if nothing is known of how the
-    model caches, as `rules` is. `written` is what the cache takes up where that has a price.
+    `cached` is predicted by `rules`, from all calls of the same model in the run; both are None if the model's caching is
+    unknown. `written` counts the cache writes, if they have a price.
     """
 
     request: RecordedRequest = field(repr=False)
@@ -55,10 +55,10 @@ class PrefixReuse:
     cached: int | None
     written: int
     broken_by: str | None
-    """The origin of the part at which the request ceases to be like the one before; None if it only goes on."""
-    is_first: bool  # whether there was no such call
+    """The origin of the first part that differs from the previous request; None if the previous request is a prefix."""
+    is_first: bool  # whether there was no previous call
     by_part: tuple[tuple[RequestPart, ...], Mapping[str, int]] = field(repr=False)
-    """The parts of the request, and by origin what of them is shared."""
+    """The parts of the request, and the shared tokens by origin."""
 
     @property
     def parts(self) -> tuple[PartReuse, ...]:
@@ -68,7 +68,7 @@ class PrefixReuse:
 
     @property
     def paid(self) -> float | None:
-        """Tokens at the price of ordinary input tokens, or None if nothing is predicted."""
+        """The equivalent number of ordinary input tokens, or None if there is no prediction."""
         if self.rules is None or self.cached is None:
             return None
         rest = self.tokens - self.cached - self.written
@@ -79,7 +79,7 @@ _Chain: TypeAlias = int
 
 
 class _Piece(NamedTuple):
-    """One item or text at the front of a request; `chain` is the same only where it and all before it are."""
+    """One item or text at the front of a request; equal `chain` means that it and everything before it are equal."""
 
     before: _Chain
     kind: str
@@ -98,7 +98,7 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Mark:
-    """The part of an earlier request that a cache of marked prefixes holds: its first `depth` items."""
+    """The part of an earlier request in a cache of marked prefixes: its first `depth` items."""
 
     sent: _Sent
     depth: int
@@ -106,25 +106,25 @@ class _Mark:
 
 
 _NO_MODEL: Final = ""
-# Of requests with the same front, and the same first item of the history, so many are compared, the newest first: with a history
-# that only grows the newest has all that the others have.
+# How many requests with the same front and the same first history item to compare, newest first. If the history only
+# grows, the newest has everything that the others have.
 MOST_COMPARED: Final = 8
 
 
 class _Front(NamedTuple):
-    """The kept part of a request that was answered, and when it was sent."""
+    """The kept part of an answered request, and when it was sent."""
 
     sent: _Sent
     t_ms: float
 
 
 class _Fronts:
-    """Requests by how they begin: chains of their fronts, looked up, and neighbours among texts that differ."""
+    """Requests indexed by their beginnings: by chain for equal fronts, and sorted to find the nearest differing text."""
 
     def __init__(self) -> None:
         self._kept: deque[_Front] = deque()
         self._by_chain: dict[_Chain, list[_Front]] = {}
-        # Each once, in order, and how often it was sent: most requests begin as the one before.
+        # Sorted and distinct, with a count for each: most requests begin like the previous one.
         self._beginnings: list[tuple[_Chain, str, str]] = []
         self._times: dict[tuple[_Chain, str, str], int] = {}
 
@@ -143,12 +143,12 @@ class _Fronts:
                 fronts.append(front)
 
     def forget(self, before_ms: float) -> None:
-        """Forget the requests sent before a moment."""
+        """Forget the requests sent before a given time."""
         while self._kept and self._kept[0].t_ms < before_ms:
             gone = self._kept.popleft()
             for piece in gone.sent.pieces:
                 fronts = self._by_chain[piece.chain]
-                del fronts[0]  # the oldest of all is the oldest of its chain
+                del fronts[0]  # the oldest request is also the oldest of its chain
                 if not fronts:
                     del self._by_chain[piece.chain]
                 beginning = piece[:3]
@@ -158,7 +158,7 @@ class _Fronts:
                     del self._beginnings[bisect_left(self._beginnings, beginning)]
 
     def most(self, sent: _Sent) -> int:
-        """Return the most tokens that a request has in common with the beginning of one of these."""
+        """Return the most leading tokens that a request shares with any of these."""
         chain = tokens = 0
         for piece in sent.pieces:
             if piece.chain not in self._by_chain:
@@ -170,23 +170,23 @@ class _Fronts:
         return tokens
 
     def _alike(self, beginning: tuple[_Chain, str, str], most: int, counter: Tokenizer) -> int:
-        """Return the tokens that a text has in common with the nearest of those that follow the same chain."""
+        """Return the leading tokens that a text shares with the nearest text on the same chain."""
         place = bisect_left(self._beginnings, beginning)
         near = self._beginnings[max(0, place - 1) : place + 1]
-        # Requests that begin alike are many: of equal texts one is enough.
+        # Many requests begin alike: compare equal texts only once.
         texts = {text for chain, kind, text in near if chain == beginning[0] and kind == beginning[1]}
         return max([leading_tokens(text, beginning[2], most, counter) for text in texts], default=0)
 
 
 def _pieces(parts: Sequence[RequestPart], counter: Tokenizer, known: Sequence[_Piece]) -> Iterable[_Piece]:
-    """Yield the front of a request, item by item, and the first item behind it; the first of them are `known`."""
+    """Yield the front of a request item by item, and the first item behind it; `known` has the first pieces."""
     chain = 0
     for at, (origin, body, tokens) in enumerate(parts):
         if len(body) > 1 and not isinstance(body, str):
             tokens = item_tokens(body[0], counter)
         if at < len(known):
             piece = known[at]
-            if piece.tokens != tokens:  # an item with another id may count otherwise
+            if piece.tokens != tokens:  # an item with another id may have another count
                 piece = piece._replace(tokens=tokens)
         elif isinstance(body, str):
             piece = _Piece(chain, origin, body, hash((chain, origin, body)), tokens)
@@ -199,19 +199,19 @@ def _pieces(parts: Sequence[RequestPart], counter: Tokenizer, known: Sequence[_P
 
 
 class Desk(NamedTuple):
-    """When other conversations of an agent last sent the head of a request, in ms since 1970; None for the first of all."""
+    """When other conversations of an agent last sent the same head, in ms since 1970; None for the first conversation."""
 
     head_sent_ms: float | None
 
     @classmethod
     def of(cls, meta: Mapping[str, Any]) -> Desk | None:
-        """Return the caching that an imported run tells, or None if it tells nothing."""
+        """Return the caching data of an imported run, or None if it has none."""
         sent_ms = meta.get("head_sent_ms", "")
         return cls(sent_ms) if isinstance(sent_ms, int | float | None) else None
 
 
 class CacheReader:
-    """Reads the prefix that each call shares with earlier ones, by `rules` or as its provider publishes them."""
+    """Finds the prefix that each call shares with earlier ones, with `rules` or the provider's published rules."""
 
     def __init__(
         self, rules: CacheRules | None = None, tokenizer: Tokenizer | None = None, desk: Desk | None = None
@@ -222,17 +222,17 @@ class CacheReader:
         self.index = RequestIndex()
         self._last: dict[tuple[str, str], _Sent] = {}
         self._open: dict[tuple[str, str], tuple[str, _Sent, float, list[_Mark]]] = {}
-        # By model, what its cache holds; of prefixes at marks, and of others.
+        # The cache content by model: prefixes at marks, and other prefixes.
         self._marks: dict[str, list[_Mark]] = {}
         self._fronts: dict[str, _Fronts] = {}
 
     def take(self, event: RunEvent, *, seq: int | None = None, call: int | None = None) -> PrefixReuse | None:
-        """Read one event; returns the prefix that a whole request shares with earlier ones, else None."""
+        """Read one event; returns the prefix that a complete request shares with earlier ones, or None."""
         at = self.index.take(event, seq=seq, call=call)
         return None if at is None else self.read(event, self.index.requests[at])
 
     def read(self, event: RunEvent, request: RecordedRequest | None) -> PrefixReuse | None:
-        """Do the same for an event that another index has read, with the request that began or ended with it."""
+        """Do the same for an event that another index has read, given the request that began or ended with it."""
         if request is None:
             return None
         if isinstance(event, ViewAssembled):
@@ -240,7 +240,7 @@ class CacheReader:
             parts = parts_of(request) if may_be_whole(request) else ()
             if parts and is_whole(request, parts):
                 return self.begin(request, parts, event.t_ms)
-            # The next one has nothing that it could be compared with.
+            # The next request has nothing to compare with.
             gone = [key for key in self._last if key[0] == request.where.thread_id]
             for key in gone:
                 del self._last[key]
@@ -249,7 +249,7 @@ class CacheReader:
         return None
 
     def begin(self, request: RecordedRequest, parts: tuple[RequestPart, ...], t_ms: float) -> PrefixReuse:
-        """Compare a request, given as its parts, with those before it."""
+        """Compare a request, given as its parts, with earlier ones."""
         where, prepared = request.where, request.prepared
         called = _NO_MODEL if request.called is None else request.called.model
         model = called if prepared is None else prepared.model
@@ -261,7 +261,7 @@ class CacheReader:
         shared = nothing if before is None else shared_prefix(before.parts, parts, counter)
         pieces: tuple[_Piece, ...] = ()
         if rules is not None and not rules.marked:
-            # Each part of the front is one item: those that are the same need not be looked at again.
+            # Each part of the front is one item; skip the equal ones.
             known = () if before is None or before.counter is not counter else before.pieces[: shared.whole]
             pieces = tuple(_pieces(parts, counter, known))
         sent = _Sent(parts, sum([part.tokens for part in parts]), counter, pieces)
@@ -283,7 +283,7 @@ class CacheReader:
         )
 
     def end(self, event: ModelCalled) -> None:
-        """Store the content of the cache once a call was answered."""
+        """Update the cache content when a call was answered."""
         opened = self._open.pop((event.where.thread_id, event.where.execution_id), None)
         if opened is None or event.status != "ok":
             return
@@ -296,13 +296,13 @@ class CacheReader:
             return
         for mark in hits:
             mark.used_ms = max(mark.used_ms, t_ms)
-        # What has expired by this request has expired by all that follow.
+        # A prefix that has expired now stays expired for all later requests.
         alive = [one for one in self._marks.get(model, []) if t_ms - one.used_ms <= rules.lifetime_ms]
         fresh = [_Mark(sent, depth, t_ms) for depth, tokens in _marks(sent) if tokens >= rules.minimum]
         self._marks[model] = alive + fresh
 
     def _cached(self, rules: CacheRules, model: str, sent: _Sent, t_ms: float) -> tuple[int, list[_Mark]]:
-        """Return how many tokens the cache holds of a request, and the marks that were of use."""
+        """Return how many tokens of a request are in the cache, and the marks that were hit."""
         head = _head(sent)
         sent_ms = None if self._desk is None else self._desk.head_sent_ms
         best = 0 if sent_ms is None or t_ms - sent_ms > rules.lifetime_ms else head
@@ -330,12 +330,12 @@ class CacheReader:
 
 
 def _head(sent: _Sent) -> int:
-    """Return the tokens that a request has in common with those of other conversations: tools and instructions."""
+    """Return the tokens that a request shares with other conversations: tools and instructions."""
     return sum([part.tokens for part in takewhile(lambda part: part.origin in HEAD, sent.parts)])
 
 
 def _marks(sent: _Sent) -> list[tuple[int, int]]:
-    """Return where the marks of a request stand: how many items are before each, and their tokens."""
+    """Return the marks of a request: how many items precede each, and their tokens."""
     marks: dict[int, int] = {}
     depth = tokens = 0
     for part in sent.parts:
@@ -348,7 +348,7 @@ def _marks(sent: _Sent) -> list[tuple[int, int]]:
 
 
 def _written(rules: CacheRules | None, sent: _Sent, cached: int) -> int:
-    """Return the tokens that a request writes to a cache that charges for it: all up to its last mark, which is its end."""
+    """Return the tokens that a request writes to a cache with a write price: all up to its last mark, which is its end."""
     if rules is None or rules.write == 1 or sent.tokens < rules.minimum:
         return 0
     return sent.tokens - cached

@@ -1,4 +1,4 @@
-"""The requests of a run: an index of its model calls that grows with it, and each call with its outcome."""
+"""The requests of a run: a growing index of its model calls, and each call with its outcome."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from noetic_nb.tokens import Tokenizer
 
 
 class _KnownLog:
-    """A log as far as it was recorded: `items` from the place `first` on."""
+    """The recorded part of a log: `items` from place `first` on."""
 
     __slots__ = ("first", "guidance", "items")
 
@@ -32,7 +32,7 @@ class _KnownLog:
     def take(self, event: ev.ItemsAppended) -> None:
         if (
             not 0 <= event.start - self.first <= len(self.items)
-        ):  # recording began, or went on, after others were logged
+        ):  # recording began, or continued, after other items were logged
             self.first, self.items = event.start, ItemLog(registry=ANY_ITEMS)
         elif event.start - self.first < len(self.items):
             self.items = self.items.until(event.start - self.first)
@@ -42,19 +42,19 @@ class _KnownLog:
 
 
 class RequestIndex:
-    """The agent's model calls of a run so far; grows with `take`."""
+    """The agent's model calls in a run so far; grows with `take`."""
 
     reads: ClassVar = frozenset(
         {ev.ItemsAppended, ev.ChildStarted, ev.RequestPrepared, ev.ViewAssembled, ev.ModelCalled}
     )
-    """The types of the events that it has a use for."""
+    """The event types that it reads."""
 
     def __init__(self, tokenizer: Tokenizer | None = None) -> None:
         self._tokenizer = tokenizer
         self.requests: list[RecordedRequest] = []
-        """In the order in which they began."""
+        """In starting order."""
         self.places: list[int] = []
-        """Where in `requests` each of the agent's model calls is, in their order."""
+        """The index in `requests` of each of the agent's model calls, in order."""
         self._logs: dict[tuple[str, str], _KnownLog] = {}
         self._prepared: dict[tuple[str, str], ev.RequestPrepared] = {}
         self._open: dict[tuple[str, str], int] = {}
@@ -62,22 +62,22 @@ class RequestIndex:
 
     @property
     def under_way(self) -> int:
-        """How many have begun and not ended."""
+        """How many requests are unanswered."""
         return len(self._open)
 
     def log_of(self, where: ev.Where) -> ItemView:
-        """Return the log of an execution so far, as far as it was recorded."""
+        """Return the recorded part of an execution's log."""
         return self._log(where).items.items
 
     def take(self, event: ev.RunEvent, *, seq: int | None = None, call: int | None = None) -> int | None:
-        """Read one event; returns the place in `requests` of the one that began or ended with it.
+        """Read one event; returns the index in `requests` of the one that began or ended with it.
 
-        `seq` and `call` are its number in the run and among the agent's model calls, where not all events are read.
+        If not all events are read, `seq` and `call` are its number in the run and among the agent's model calls.
         """
         self._seq = self._seq + 1 if seq is None else seq
-        if type(event) not in self.reads:  # as most events
+        if type(event) not in self.reads:  # true for most events
             return None
-        # The most frequent first, and by its type: patterns would ask each class in turn.
+        # The most frequent type first: patterns would try each class in turn.
         if isinstance(event, ev.ViewAssembled):
             key = event.where.thread_id, event.where.execution_id
             log = self._log(event.where)
@@ -136,7 +136,7 @@ class RequestIndex:
         if thread_id is not None:
             places = [at for at in places if self.requests[at].where.thread_id == thread_id]
         if isinstance(call, ev.ModelCalled):
-            # By identity first: two calls may be equal.
+            # Compare by identity first: two calls may be equal.
             for same in (lambda one: one is call, lambda one: one == call):
                 for at in places:
                     if same(self.requests[at].called):
@@ -149,7 +149,7 @@ class RequestIndex:
 
 
 def requests_of(run: Any, tokenizer: Tokenizer | None = None) -> RequestIndex:
-    """Return the requests of a run so far; `tokenizer` is what counted them, where their names alone do not say so."""
+    """Return the requests of a run so far; `tokenizer` is the counter, if recorded names are not enough to find it."""
     index = RequestIndex(tokenizer)
     for seq, event in placed(run, *RequestIndex.reads):
         index.take(event, seq=seq)
@@ -159,9 +159,9 @@ def requests_of(run: Any, tokenizer: Tokenizer | None = None) -> RequestIndex:
 def recorded_request(
     run: Any, call: int | ev.ModelCalled, *, thread_id: str | None = None, tokenizer: str | Tokenizer | None = None
 ) -> RecordedRequest:
-    """Return the request of a model call of a run, with the inputs of its plan.
+    """Return the request of a model call in a run, with the inputs of its plan.
 
-    `call` is its event, or its place among the agent's model calls of the run or of a thread, from the end where negative.
+    `call` is its event, or its index among the agent's model calls of the run or of a thread (negative from the end).
     """
     return requests_of(run, asked_tokenizer(tokenizer)).find(call, thread_id=thread_id)
 
@@ -173,17 +173,17 @@ _OUTCOMES: Final = (ev.SteeringDecided, ev.RegulatorDecided, ev.ToolCalled, ev.E
 
 
 class Call(Struct, gc=False, eq=False):
-    """One model call of the agent. A long run has many: none is part of a circle, and the collector is spared them."""
+    """One model call of the agent. Without reference cycles and `gc=False`, because a long run has many."""
 
     number: int
-    """Its place among the agent's model calls of the run, 0 for the first."""
+    """Its index among the agent's model calls of the run."""
     seq: int
-    """The place of `event` among the events of the run."""
+    """The index of `event` among the run's events."""
     in_turn: int
-    """Which call of its turn it is, 1 for the first."""
+    """Its number in its turn, from 1."""
     event: ev.ModelCalled
     view: ev.ViewAssembled | None
-    """What was sent; None if the run does not have it."""
+    """The sent view; None if the run does not have it."""
 
     @property
     def where(self) -> ev.Where:
@@ -192,50 +192,50 @@ class Call(Struct, gc=False, eq=False):
 
 
 class CallRecord(Call):
-    """One model call of the agent, and the decisions around it."""
+    """One model call of the agent, with the decisions around it."""
 
     before: list[tuple[int, Outcome]]
-    """What was decided before it, since the call before it or the beginning of the execution, each with its ``seq``; also
-    the compactions of its context since the call before it in the thread."""
+    """Decisions since the previous call or the start of the execution, each with its ``seq``, and compactions of the
+    context since the previous call of the thread."""
     after: list[tuple[int, Outcome]]
-    """What came of it until the next call of the execution: its tool calls, and what was decided."""
+    """Its tool calls, and the decisions before the next call of the execution."""
 
 
 class CallBook:
-    """The calls so far, gathered as events come.
+    """The calls so far, collected as events arrive.
 
-    What follows a call in its execution belongs to it, until the next request is made. A child execution has calls of
-    its own.
+    Events that follow a call in its execution belong to it, until the next request is made. A child execution has its
+    own calls.
     """
 
     reads: ClassVar = (
         frozenset({ev.ViewAssembled, ev.ModelCalled, ev.ContextCompacted, *_OUTCOMES}) | DecisionRedaction.reads
     )
-    """The types of the events that it has a use for."""
+    """The event types that it reads."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self._views: dict[tuple[str, str], ev.ViewAssembled] = {}
         self._newest: dict[tuple[str, str], int] = {}
-        # What was decided, each with its number in the run and the place here of the one before it around the same call.
+        # Outcomes, each with its number in the run and the index of the previous outcome around the same call.
         self._outcomes: list[Outcome] = []
         self._seqs: array[int] = array("q")
         self._older: array[int] = array("q")
-        # The newest of these after a call by its place, before a call by -1 - its place, and before the next of an execution.
+        # Index of the newest outcome by call index (after it), -1 - call index (before it), or execution (before the next).
         self._last_around: dict[int | tuple[str, str], int] = {}
-        # The same for compactions, of which there are few; those of a context behind its last call go to the next one.
+        # The same for the few compactions; those after a context's last call move to the next call.
         self._compacted: dict[tuple[str, str], list[tuple[int, Outcome]]] = {}
         self._compacted_before: dict[int, list[tuple[int, Outcome]]] = {}
         self._last: dict[tuple[str, str], int] = {}
         self._in_turn: dict[tuple[str, int], int] = {}
         self._of_decision: dict[int, int] = {}
         self.words = DecisionRedaction(grows=False)
-        """Of the texts around decisions; says itself that the run grows once pages follow."""
+        """Redacts the texts of decisions; `grows` is set once the run is viewed page by page."""
 
     def take(self, event: ev.RunEvent, seq: int, number: int | None = None) -> int | None:
-        """Read one event; returns the place in `calls` of the call that is new or has changed, or None if none is.
+        """Read one event; returns the index in `calls` of the new or changed call, or None.
 
-        `number` is the place among the agent's calls of the run, for a call of the agent.
+        `number` is the index among the agent's calls of the run, for a call of the agent.
         """
         kind = type(event)
         if kind is ev.ViewAssembled:
@@ -253,7 +253,7 @@ class CallBook:
         return None
 
     def shown(self, at: int) -> CallRecord:
-        """Return a call with the decisions around it as they are shown: without secrets of any text that was read."""
+        """Return a call with the decisions around it, as displayed: without the secrets of any text read so far."""
         call, context = self.calls[at], _context(self.calls[at].where)
         before, after = [*self._around(-1 - at), *self._compacted_before.get(at, ())], self._around(at)
         if self._last[context] == at:
@@ -275,7 +275,7 @@ class CallBook:
         return outcome
 
     def of_decision(self, seq: int) -> int | None:
-        """Return the place in `calls` of the call that a decision belongs to, or None if there is none."""
+        """Return the index in `calls` of the call that a decision belongs to, or None."""
         return self._of_decision.get(seq)
 
     def _call(self, event: ev.ModelCalled, seq: int, number: int) -> int:
@@ -296,7 +296,7 @@ class CallBook:
         return at
 
     def _compaction(self, event: ev.ContextCompacted, seq: int) -> int | None:
-        """Keep a compaction for the next call of its context; until there is one, it stands behind the last call."""
+        """Keep a compaction for the next call of its context; until then, it is shown after the last call."""
         context = _context(event.where)
         self._compacted.setdefault(context, []).append((seq, event))
         return self._last.get(context)
@@ -304,7 +304,9 @@ class CallBook:
     def _outcome(self, event: Outcome, seq: int) -> int | None:
         key = event.where.thread_id, event.where.execution_id
         at = self._newest.get(key)
-        if at is not None and key in self._views:  # what is decided now is about the next request
+        if (
+            at is not None and key in self._views
+        ):  # a request is already made, so this decision belongs to the next call
             at = None
         around = key if at is None else at
         self._older.append(self._last_around.get(around, -1))
@@ -317,5 +319,5 @@ class CallBook:
 
 
 def _context(where: ev.Where) -> tuple[str, str]:
-    """Return the context of an execution: all turns of a thread have one, a child has its own."""
+    """Return the context of an execution: all turns of a thread share one, a child has its own."""
     return where.thread_id, where.execution_id if where.depth else ""

@@ -1,6 +1,6 @@
-"""One model call of a run: its request, item by item, the inputs of its plan, and the counter of its tokens.
+"""One model call of a run: its request item by item, the inputs of its plan, and its token counter.
 
-All that takes work is worked out when it is looked at.
+Expensive values are computed on demand.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens, tokenizer_name
 
 
 def tool_tokens(prepared: ev.RequestPrepared | None, total: int) -> tuple[tuple[str, int], ...]:
-    """Return the tools that a request offered with their tokens, which add up to `total`; empty if it is not known.
+    """Return the offered tools of a request with their tokens, which add up to `total`; empty if unknown.
 
-    What is billed around all definitions together is divided in proportion.
+    The tokens billed for all definitions together are split in proportion.
 
     Examples
     --------
@@ -52,62 +52,62 @@ def _definition_tokens(tool: ev.OfferedTool, counter: Tokenizer) -> int:
 
 
 def counter_named(name: str) -> Tokenizer | None:
-    """Return the counter of an encoding, or of its stand-in; None if it is none or its vocabulary is not on this machine."""
+    """Return the counter of an encoding, or its substitute; None if the name or its vocabulary is not known on this machine."""
     if name != OFFLINE and name not in ENCODINGS:
         return None
     try:
         return get(name)
-    except NoeticConfigError:  # the extra is not installed here
+    except NoeticConfigError:  # the optional package is not installed
         return None
 
 
 def prepared_counter(event: ev.RequestPrepared) -> Tokenizer | None:
-    """Return the counter of a request: an encoding, or factors learned then; None if it cannot be made again here."""
+    """Return the counter of a request: an encoding, or learned factors; None if it cannot be recreated here."""
     if event.counter is None:
         return counter_named(event.tokenizer)
     try:
         return counter_of(event.counter)
-    except (NoeticConfigError, KeyError, TypeError, ValueError):  # on top of a function of somebody's own
+    except (NoeticConfigError, KeyError, TypeError, ValueError):  # based on a custom function
         return None
 
 
 def recorded_counter(events: Iterable[ev.RunEvent]) -> Tokenizer | None:
-    """Return the one encoding that counted all requests of a run, or None if it was the default, another, or several."""
+    """Return the one encoding that counted all requests of a run; None if it was the default, a custom one, or several."""
     names = {event.tokenizer for event in events if isinstance(event, ev.RequestPrepared)}
     return counter_named(names.pop()) if len(names) == 1 else None
 
 
 def item_counter(events: Iterable[ev.RunEvent]) -> Tokenizer:
-    """Return the counter for the items of a run: that of its plans, or the closest one known of its model."""
+    """Return the counter for the items of a run: the counter of its plans, or the closest one known for its model."""
     events = list(events)
     if any(isinstance(event, ev.RequestPrepared) for event in events):
         return recorded_counter(events) or estimate_tokens
     return best_tokenizer(next((event.model for event in events if isinstance(event, ev.ModelCalled)), ""))
 
 
-# A run may hold items of extensions that are not registered where it is read.
+# A run may have items of extensions that are not registered in this process.
 
 
 class SentItem(NamedTuple):
     """One item of a request.
 
-    `origin` is ``system``, ``history``, ``tool``, ``guidance``, ``layer:<id>`` for what a layer recalled, ``projection`` for
-    what layers wrote in place of history, or ``appended`` for what was sent behind the log and is not logged.
+    `origin` is ``system``, ``history``, ``tool``, ``guidance``, ``layer:<id>`` for recalled items of a layer,
+    ``projection`` for a layer's replacement of history, or ``appended`` for items sent after the log but not logged.
     """
 
     item: Item | None
-    """None if it was not recorded."""
+    """None if not recorded."""
     origin: str
     position: int | None
     """Its place in the log."""
     tokens: int
     framing: int = 0
-    """Those of `tokens` that are around the text of a layer's item: a budget holds texts, and framing is a part of its own."""
+    """The framing part of `tokens` for a layer's item: budgets count only texts, framing is counted separately."""
 
 
 @dataclass(eq=False)
 class RecordedRequest:
-    """One call of the agent's model, and its request; `seq` is the place of its first event in the run."""
+    """One call of the agent's model, and its request; `seq` is the index of its first event in the run."""
 
     place: int | None
     seq: int
@@ -115,7 +115,7 @@ class RecordedRequest:
     view: ev.ViewAssembled | None
     prepared: ev.RequestPrepared | None
     first: int = 0
-    """Where the recorded part of the log begins."""
+    """The first recorded place of the log."""
     known: ItemView | None = field(default=None, repr=False)
     guidance: frozenset[int] = field(default=frozenset(), repr=False)
     tokenizer: Tokenizer | None = field(default=None, repr=False)
@@ -129,42 +129,42 @@ class RecordedRequest:
 
     @property
     def instructions(self) -> str | None:
-        """System text; None if it was not recorded."""
+        """System text; None if not recorded."""
         return None if self.prepared is None else self.prepared.instructions
 
     @property
     def tools(self) -> tuple[ev.OfferedTool, ...] | None:
-        """Tools that were offered; None if they were not recorded."""
+        """The offered tools; None if not recorded."""
         return None if self.prepared is None else self.prepared.tools
 
     def log_item(self, position: int) -> Item | None:
-        """Return an item of the log as it was at that moment; None if it was not recorded."""
+        """Return a log item as it was at that time; None if not recorded."""
         known = self.known
         at = position - self.first
         return known[at] if known is not None and 0 <= at < len(known) else None
 
     @cached_property
     def stretches(self) -> list[range]:
-        """Which log items were sent; none where the request is not in the run."""
+        """The sent stretches of the log; empty if the request is not in the run."""
         return [] if self.view is None else sent_stretches(self.view)
 
     @cached_property
     def _counter(self) -> Tokenizer | None:
-        """The counter, where it was given or can be made again on this machine; None for the default, too."""
+        """The counter, if it was given or can be recreated on this machine; None for the default as well."""
         if self.tokenizer is not None or self.prepared is None:
             return self.tokenizer
         return prepared_counter(self.prepared)
 
     @cached_property
     def counter(self) -> Tokenizer:
-        """The counter of its items: that of the plan; without a plan, the closest one known of its model."""
+        """The counter of its items: the counter of the plan, or the closest one known for its model."""
         if self.view is None and self.tokenizer is None:
             return best_tokenizer("" if self.called is None else self.called.model)
         return self._counter or estimate_tokens
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """The names of the inputs that were not recorded and are needed to plan the call again."""
+        """The names of unrecorded inputs that are needed to plan the call again."""
         if self.view is None:
             return ("the request, as in runs of others",)
         gone = [] if self.prepared is not None else ["instructions, tools and budgets, as in runs of earlier versions"]
@@ -178,10 +178,10 @@ class RecordedRequest:
 
     @cached_property
     def inputs(self) -> PlanInputs:
-        """The inputs of the plan of the call.
+        """The inputs of the call's plan.
 
-        ``NOT_RECORDED`` says what is missing; also where what was recorded gives another plan, as in a file from which
-        secrets were removed.
+        ``NOT_RECORDED`` says what is missing; it is also raised if the recorded inputs give a different plan, as in a
+        file with secrets removed.
         """
         if self.missing:
             raise _not_recorded(self, "; ".join(self.missing))
@@ -207,11 +207,11 @@ class RecordedRequest:
         return absent_items(self.inputs, self.plan)
 
     def least_budget(self, absent: AbsentItem) -> LeastBudget | None:
-        """Return the smallest budget that would have admitted one of `absent`, or None if none would; see `least_budget`."""
+        """Return the smallest budget that would have admitted one of `absent`, or None; see `least_budget`."""
         return least_budget(self.inputs, absent)
 
     def event_of(self, plan: TurnPlan) -> ev.ViewAssembled:
-        """Return the event of the request, had another plan been sent."""
+        """Return the event that the request would have with another plan."""
         view = self.view
         assert view is not None
         return plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended, view.duration_ms)
@@ -222,7 +222,7 @@ class RecordedRequest:
 
     @property
     def can_replan(self) -> bool:
-        """Whether all is there that the call was planned from."""
+        """Whether all inputs of the call's plan are recorded."""
         try:
             return self.inputs is not None
         except NoeticConfigError:
@@ -245,7 +245,7 @@ class RecordedRequest:
         layer_of = {id(item): layer_id for layer_id, item in plan.layer_items}
         sent: list[SentItem] = []
         after = 0
-        # Two calls with one id are sent with ids of their own, as logs of earlier versions may hold them.
+        # Logs of earlier versions may hold two calls with one id; they are sent with unique ids.
         shown = with_own_call_ids(plan.items) if inputs.log.repeats_calls else plan.items
         for item, given in zip(plan.items, shown, strict=True):
             if id(item) in layer_of:
@@ -284,12 +284,12 @@ class RecordedRequest:
 
 
 def sent_stretches(view: ev.ViewAssembled) -> list[range]:
-    """Return which log items a request has, as far as its event says: stretches, in order."""
+    """Return the sent log items according to the event, as ordered stretches."""
     start, end = view.window
-    if not (view.fates or view.kept or view.hidden):  # as most of a long run
+    if not (view.fates or view.kept or view.hidden):  # true for most views of a long run
         return [range(start, end)] if start < end else []
     fates = [fate for fate in view.fates if fate.origin == "history"]
-    # A forced item is sent in spite of what left it out, and has a stretch of its own.
+    # A forced item is sent despite the reason to leave it out, and forms its own stretch.
     alone = {*view.kept, *[fate.position for fate in fates if fate.reason == "forced"]}
     gone = [(fate.position, fate.position + 1) for fate in fates] + [part[:2] for part in view.hidden]
     found = [range(at, at + 1) for at in alone]
@@ -301,7 +301,7 @@ def sent_stretches(view: ev.ViewAssembled) -> list[range]:
 
 
 def sent_positions(view: ev.ViewAssembled) -> list[int]:
-    """Return which log items a request has, as far as its event says."""
+    """Return the places of the sent log items according to the event."""
     return [at for part in sent_stretches(view) for at in part]
 
 

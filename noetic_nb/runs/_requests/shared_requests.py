@@ -1,4 +1,4 @@
-"""The common beginning of two requests, part by part: tools, instructions, items, the history by its places in the log."""
+"""The common prefix of two requests, part by part: tools, instructions, items, history by place in the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from noetic_nb.runs._requests.sent_request import RecordedRequest, SentItem
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 HEAD: Final = ("tools", "system")
-"""The origins of what all conversations with one agent begin with."""
+"""The origins that all conversations with one agent begin with."""
 
 
 class RequestPart(NamedTuple):
@@ -25,16 +25,16 @@ class RequestPart(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many items it is; a text is one."""
+        """The number of items; a text counts as one."""
         return 1 if isinstance(self.body, str) else len(self.body)
 
 
 class Shared(NamedTuple):
     """The prefix that a request shares with another one.
 
-    `tokens` are those of the later request, by origin in `by_origin`; `whole` counts the items that are the same. `ends_at` is
-    where they cease to be alike: the layer that the later request has there, or else what the earlier one has. It is None where
-    the earlier request is the beginning of the later one.
+    `tokens` and `by_origin` count tokens of the later request; `whole` counts equal items. `ends_at` is the origin of
+    the first difference: a layer of the later request, otherwise the part of the earlier request. It is None if the
+    earlier request is a prefix of the later one.
     """
 
     tokens: int
@@ -69,7 +69,7 @@ def parts_of(request: RecordedRequest) -> tuple[RequestPart, ...]:
 
 
 def may_be_whole(request: RecordedRequest) -> bool:
-    """Tell, without looking at its items, whether a run may have all of a request: a long history is not read in vain."""
+    """Tell quickly, without checking items, whether a run may have a complete request."""
     view, known = request.view, request.known
     if view is None or request.prepared is None:
         return False
@@ -77,7 +77,7 @@ def may_be_whole(request: RecordedRequest) -> bool:
 
 
 def is_whole(request: RecordedRequest, parts: Sequence[RequestPart]) -> bool:
-    """Tell whether a run has all of a request: instructions, tools and every item."""
+    """Tell whether a run has a complete request: instructions, tools and every item."""
     view = request.view
     if view is None or not may_be_whole(request):
         return False
@@ -90,7 +90,7 @@ def is_whole(request: RecordedRequest, parts: Sequence[RequestPart]) -> bool:
 
 
 def _is_plain(request: RecordedRequest) -> bool:
-    """Tell whether a request is layers' items and then one stretch of the log, as most are."""
+    """Tell whether a request consists of layer items followed by one stretch of the log, as most do."""
     view, prepared, known = request.view, request.prepared, request.known
     assert view is not None
     late = prepared is not None and prepared.order == "cache" and bool(prepared.suffixes) and bool(view.layer_items)
@@ -104,7 +104,7 @@ def _joined(sent: Iterable[SentItem]) -> list[RequestPart]:
         if one.origin == "appended":
             continue
         origin = one.origin if one.origin.startswith("layer:") else "history"
-        if one.item is None:  # the same place of a log is the same item, whatever it was
+        if one.item is None:  # an equal place in the log is an equal item, even if unknown
             parts.append(RequestPart(origin, f"item {one.position} of the log, which was not recorded", one.tokens))
         else:
             parts.append(RequestPart(origin, (one.item,), one.tokens))
@@ -112,7 +112,7 @@ def _joined(sent: Iterable[SentItem]) -> list[RequestPart]:
 
 
 class _Cursor:
-    """A place in a request."""
+    """A position in a request."""
 
     __slots__ = ("at", "body", "offset", "parts")
 
@@ -134,7 +134,7 @@ class _Cursor:
         self._settle()
 
     def tokens(self, count: int, counter: Tokenizer) -> int:
-        """Tokens of the next items, all of one part."""
+        """Count the tokens of the next items, all in one part."""
         part = self.parts[self.at]
         if count == part.size:
             return part.tokens
@@ -154,10 +154,10 @@ class _Cursor:
 def shared_prefix(
     before: Sequence[RequestPart], now: Sequence[RequestPart], counter: Tokenizer = estimate_tokens
 ) -> Shared:
-    """Return the prefix that a request shares with an earlier one; `counter` goes from text to tokens, as they were counted."""
+    """Return the prefix that a request shares with an earlier one; `counter` must be the counter of the request."""
     shared: dict[str, int] = {}
     at = whole = 0
-    # Most requests begin alike, one part at a time: a cursor is for what comes then.
+    # Most requests begin with equal parts; use cursors only for the rest.
     for part, later in zip(before, now, strict=False):
         if not _same_part(part, later):
             break
@@ -186,7 +186,7 @@ def shared_prefix(
 
 
 def _same_part(one: RequestPart, other: RequestPart) -> bool:
-    """Tell whether two parts are one text or one item each, and the same, or one part of a request that went on."""
+    """Tell whether two parts are the same text or item, or stretches of the same log from the same place."""
     if one is other:
         return True
     a, b = one.body, other.body
@@ -196,7 +196,6 @@ def _same_part(one: RequestPart, other: RequestPart) -> bool:
 
 
 def _same(old: _Cursor, new: _Cursor) -> int:
-    """Return how many of the next items are the same in two requests."""
     one, other = old.body, new.body
     assert one is not None
     assert other is not None

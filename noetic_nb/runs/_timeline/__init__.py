@@ -1,1 +1,1 @@
-"""Spans of a run, the rows they are drawn in, and where the time of turns went."""
+"""Spans of a run, the rows for drawing them, and how the time of turns was spent."""

@@ -1,4 +1,4 @@
-"""The events of a run as nested spans, grown event by event; most are written at the end, their start is counted back."""
+"""Builds nested spans from a run's events; most events come at the end of a span, so its start is computed backwards."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from noetic_nb.runs._plain_text import size_words
 from noetic_nb.runs._timeline.span import Span, severity_of
 from noetic_nb.runs._timeline.span_layout import PlacedSpans, Running
 
-# Error kinds that say time was up.
+# Error kinds of timeouts.
 _OUT_OF_TIME: Final = frozenset({"hook_timeout", "channel_timeout", "timeout"})
 
 
 def has_clock(run: Any) -> bool:
-    """Return whether the times of a run were measured; of imported messages often only the order is known."""
+    """Tell whether the times of a run were measured; imported messages often have only an order."""
     estimated = getattr(run, "meta", {}).get("estimated")
     return not isinstance(estimated, Collection) or "t_ms" not in estimated
 
 
 class Timeline(PlacedSpans):
-    """The spans of a run, grown with `take`; where its clock is not `is_timed`, the order of events is all there is.
+    """The spans of a run, grown with `take`; unless the clock `is_timed`, only the order of events is used.
 
-    `problems` and `held` are the numbers of the spans that did not go well, and of those that a rule, a person or the regulator
-    held back. What only follows from another, as a turn from the step that failed in it, is in neither. Of events of other places
-    than `shows` tells nothing is read.
+    `problems` and `held` list the numbers of failed spans, and of those held back by a rule, a person or the regulator.
+    Spans that only fail as a consequence, such as a turn after its failed step, are in neither. `shows` filters events
+    by where they happened.
     """
 
-    reads: ClassVar[frozenset[type[Any]]] = frozenset()  # the types of the events that it has a use for
+    reads: ClassVar[frozenset[type[Any]]] = frozenset()  # the event types that it reads
 
     def __init__(self, *, is_timed: bool = True, shows: Callable[[ev.Where], bool] | None = None) -> None:
         super().__init__(is_timed=is_timed)
@@ -44,7 +44,7 @@ class Timeline(PlacedSpans):
         return spans
 
     def take(self, event: ev.RunEvent, seq: int, call: int | None = None) -> bool:
-        """Read one event, with its number in the run and among the agent's model calls; returns whether a span changed."""
+        """Read one event, given its number in the run and among the agent's model calls; returns whether a span changed."""
         handler = _TAKES.get(type(event)) if self._shows is None or self._shows(event.where) else None
         return handler is not None and handler(self, event, seq, call) is not False
 
@@ -55,7 +55,7 @@ class Timeline(PlacedSpans):
             self._queued(running, turn, event.waited_ms)
 
     def _queued(self, running: Running, turn: Span, waited_ms: float) -> None:
-        """Place the wait of a message for the turn before its own, beside that."""
+        """Place the time that a message waited for the previous turn, beside that turn."""
         span = Span(len(self.spans), turn.seq, "wait", f"queue for {turn.name}", turn.where, None, 0)
         span.first = self.order
         span.last = self.order = self.order + 1
@@ -95,9 +95,9 @@ class Timeline(PlacedSpans):
 
     def _over(self, running: Running, event: ev.TurnCompleted | ev.ChildEnded) -> None:
         is_cut_off = severity_of(event.outcome) > 0
-        for step in reversed(running.steps.values()):  # their end was not reported
+        for step in reversed(running.steps.values()):  # their ends were not reported
             self._end(running, step, event.t_ms, None, "unfinished", follows=is_cut_off)
-        # Kept, as its layers are disposed of, or its answer graded, when it is over.
+        # Keep the state: layers may still be disposed of, or the answer graded.
         running.steps.clear()
         running.asked.clear()
 
@@ -150,13 +150,13 @@ class Timeline(PlacedSpans):
         if event.purpose == "agent":
             running = self._of(event.where, span.start_ms)
             running.answered, running.call, span.call = span, call, call
-            if not span.severity:  # it goes on
+            if not span.severity:  # the execution continues
                 running.cause = None
             if call is not None:
                 self.by_call[call] = span
 
     def _items_appended(self, event: ev.ItemsAppended, _seq: int, _call: int | None) -> bool:
-        # A child has a log of its own, which no view shows.
+        # A child has its own log, which no view shows.
         if event.origin != "model" or event.where.depth:
             return False
         running = self._running.get((event.where.thread_id, event.where.execution_id))
@@ -199,7 +199,7 @@ class Timeline(PlacedSpans):
         running = self._of(event.where, event.t_ms - (event.duration_ms or 0.0) if self.is_timed else self.order)
         if event.tool_name is not None and severity_of(status):
             running.denials[event.tool_name] = running.denials.get(event.tool_name, 0) + 1
-        # A regulator that stops a turn denies the call that it was asked about.
+        # When a regulator stops a turn, it denies the call that it had to decide on.
         follows = (
             running.cause is not None and running.cause.kind == "regulator" and running.stopped_by == event.layer_id
         )
@@ -219,7 +219,7 @@ class Timeline(PlacedSpans):
             running.decided = event.tool_name, seq
 
     def _guard(self, event: ev.SteeringDecided) -> Span | None:
-        """Return the span of the hook that has decided: it was reported just before."""
+        """Return the span of the hook that made the decision; it was reported just before."""
         last = self.spans[-1] if self.spans else None
         is_it = (
             last is not None

@@ -1,8 +1,8 @@
-"""A span of a run, or a moment: its name, its time, its outcome, and its row: nothing overlaps in one.
+"""Spans and moments of a run: name, time and outcome; and the rows in which spans never overlap.
 
-Spans of one execution are in rows by how deep they are nested. A child execution has rows of its own below those of its parent;
-children that run at the same time have different ones, and a later child takes the rows of one that is over. Long pauses in
-which nothing runs are drawn short, or days between turns would leave no room for them.
+Spans of one execution are in rows by nesting depth. A child execution has its own rows below its parent's; concurrent
+children have different rows, and a later child reuses the rows of one that has ended. Long pauses are drawn short,
+because days between turns would leave no room for the rest.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from msgspec import Struct
 
 from noetic_nb.events import SteeringDecided, Where
 
-# Shorter pauses are part of the picture.
+# Shorter pauses are drawn in full.
 LEAST_PAUSE_MS: Final = 1_000.0
-# What stays of a pause, of the longest stretch without one so far: only of what was, so that a picture that grows keeps its form.
+# Drawn share of a pause, relative to the longest stretch without a pause so far; later events never change drawn pauses.
 PAUSE_SHARE: Final = 0.1
 
 
 class DrawnTime:
-    """Times of the run's clock as milliseconds that are drawn, from 0, and back."""
+    """Maps times of the run's clock to drawn milliseconds, from 0, and back."""
 
     def __init__(self) -> None:
         self.origin: float | None = None
         self.until: float = 0.0
         self.pauses: list[tuple[float, float, float]] = []
-        """Of every pause that is shortened: where it is drawn, from and to, and its length in ms."""
+        """Each shortened pause: where it is drawn (from, to), and its length in ms."""
         self._begin = 0.0
         self._longest = 0.0
         self._times: list[float] = []
         self._places: list[float] = []
 
     def runs(self, start: float) -> None:
-        """Take the start of something before which nothing ran."""
+        """Note a start at a time when nothing else is running."""
         if self.origin is None:
             self.origin = self.until = self._begin = start
             return
@@ -51,12 +51,12 @@ class DrawnTime:
         self._begin = self.until = start
 
     def began(self, start: float) -> None:
-        """Note the start of a span, which may be before all others: its end is the recorded time."""
+        """Note the start of a span; it may be the earliest, because starts are computed from recorded ends."""
         if self.origin is not None and start < self.origin and not self.pauses:
             self.origin = self._begin = start
 
     def ran(self, end: float) -> None:
-        """Take a moment until which something ran."""
+        """Note that something ran until a time."""
         if self.origin is None:
             self.origin = self._begin = end
         if end > self.until:
@@ -65,22 +65,22 @@ class DrawnTime:
 
     @property
     def end(self) -> float:
-        """Where the newest moment is drawn."""
+        """The drawn position of the newest moment."""
         return 0.0 if self.origin is None else self.drawn(self.until)
 
     def drawn(self, time: float) -> float:
-        """Return where a time is drawn."""
+        """Return the drawn position of a time."""
         at = bisect_right(self._times, time)
         if not at:
             return max(0.0, time - (self.origin or 0.0))
         before, place = self._times[at - 1], self._places[at - 1]
-        if at % 2:  # inside of a pause
+        if at % 2:  # inside a pause
             after, end = self._times[at], self._places[at]
             return place + (time - before) / (after - before) * (end - place)
         return place + time - before
 
     def clock(self, place: float) -> float:
-        """Return the time that is drawn at a place."""
+        """Return the time at a drawn position."""
         at = bisect_right(self._places, place)
         if not at:
             return place + (self.origin or 0.0)
@@ -92,7 +92,7 @@ class DrawnTime:
 
 
 def duration_text(ms: float | None) -> str:
-    """Return a duration for people; one that nobody knows is empty."""
+    """Format a duration; empty if unknown."""
     if ms is None:
         return ""
     if ms < 999.5:
@@ -107,14 +107,14 @@ def duration_text(ms: float | None) -> str:
     return f"{hours}:{minutes:02d} h" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
-# An end is read off the clock a moment after the duration was: ends and beginnings that meet may overlap by that much.
+# The end is read from the clock shortly after the duration, so adjacent spans may overlap by this much.
 OVERLAP_MS: Final = 0.5
-# Beyond so many rows beside each other spans are drawn over one another.
+# With more concurrent rows than this, spans are drawn over each other.
 MOST_BESIDE: Final = 64
 
 
 class Row:
-    """Spans that do not overlap; `starts` and `orders` are their beginnings, `problems` the places of those that failed."""
+    """Spans that do not overlap; `starts` and `orders` are their beginnings, `problems` the places of failed ones."""
 
     __slots__ = ("at", "block", "level", "orders", "problems", "spans", "starts", "until")
 
@@ -129,11 +129,11 @@ class Row:
         self.until = -inf
 
     def add(self, span: Any) -> None:
-        """Add a span behind the others."""
+        """Add a span at the end."""
         spans, start, first = self.spans, span.start_ms, span.first
         if span.severity:
             self.problems.append(len(spans))
-        if spans:  # never before the one in front of it, or it could not be searched
+        if spans:  # keep the starts sorted for binary search
             before, order = self.starts[-1], self.orders[-1]
             start, first = before if before > start else start, order if order > first else first
         spans.append(span)
@@ -144,7 +144,7 @@ class Row:
             self.until = until
 
     def pop(self) -> Any:
-        """Take the last span out."""
+        """Remove the last span."""
         span = self.spans.pop()
         self.starts.pop()
         self.orders.pop()
@@ -154,11 +154,11 @@ class Row:
         return span
 
     def closed(self, span: Any) -> None:
-        """Take the end of a span, the last of the row."""
+        """Note the end of the last span in the row."""
         self.until = max(self.starts[-1], span.end_ms)
 
     def has_problem(self, span: Any) -> None:
-        """Note that a span has not gone well."""
+        """Note that a span has failed."""
         place = bisect_left(self.orders, span.first)
         while self.spans[place] is not span:
             place += 1
@@ -168,7 +168,7 @@ class Row:
 
 
 class Block:
-    """The rows of one execution after another, with those of their children below."""
+    """The rows of successive executions, with those of their children below."""
 
     __slots__ = ("children", "depth", "levels", "name", "open", "until")
 
@@ -181,7 +181,7 @@ class Block:
         self.until = -inf
 
     def place(self, span: Any, made: list[Row]) -> bool:
-        """Put a span into the first row of its level that is free, or a new one, also in `made`; tells whether it was empty."""
+        """Put a span into the first free row of its level, or a new row (added to `made`); returns whether the row was empty."""
         while len(self.levels) <= span.level:
             self.levels.append([])
         rows, free = self.levels[span.level], span.start_ms + OVERLAP_MS
@@ -198,11 +198,11 @@ class Block:
         return len(row.spans) == 1
 
     def beside(self, start_ms: float) -> Block:
-        """Return the rows for a child that begins: the first in which none runs."""
+        """Return the rows for a new child: the first block in which nothing runs."""
         return free_block(self.children, start_ms, self.depth + 1)
 
     def rows(self) -> Iterator[Row]:
-        """Return all rows from above."""
+        """Yield all rows from top to bottom."""
         for level in self.levels:
             yield from [row for row in level if row.spans]
         for child in self.children:
@@ -210,7 +210,7 @@ class Block:
 
 
 def free_block(blocks: list[Block], start_ms: float, depth: int, name: str | None = None) -> Block:
-    """Return the first block in which nothing runs, a new one if there is none."""
+    """Return the first block in which nothing runs, or a new one."""
     for block in blocks:
         if not block.open and block.until <= start_ms + OVERLAP_MS:
             return block
@@ -234,51 +234,51 @@ KINDS: Final = (
     "warning",
 )
 """Kinds of spans."""
-MOMENTS: Final = ("compaction", "regulator", "error", "warning")  # those that have no duration
+MOMENTS: Final = ("compaction", "regulator", "error", "warning")  # spans without a duration
 
 SIGNS: Final = ("", "⊘", "◔", "✕")
-"""What stands at a span beside its word: nothing, kept from going on, out of time, failed."""
+"""The sign of a span beside its name: none, held back, out of time, failed."""
 _SEVERITY: Final = {
     **dict.fromkeys(("deny", "guide", "denied", "guided", "refused", "nobody"), 1),
     **dict.fromkeys(("aborted", "cancelled", "stopped", "unfinished"), 1),
     "timeout": 2,
     **dict.fromkeys(("error", "failure", "invalid_args", "invalid_result", "unknown"), 3),
 }
-CUT_OFF: Final = frozenset({"cancelled", "unfinished"})  # statuses of what something else ended
+CUT_OFF: Final = frozenset({"cancelled", "unfinished"})  # statuses of spans that ended because something else did
 
 
 def severity_of(status: str) -> int:
-    """Return which of `SIGNS` a status has: 0 went well, or runs."""
+    """Return the index in `SIGNS` for a status: 0 for success or running."""
     return _SEVERITY.get(status, 0)
 
 
 class Span(Struct, eq=False, gc=False):
-    """Something that took time, or a moment; none is part of a circle, and the collector is spared the many of a long run.
+    """A span of time or a moment; without reference cycles and `gc=False`, because a long run has many.
 
     Attributes
     ----------
     at : int
-        Its number among the spans of the timeline.
+        Its index among the spans of the timeline.
     seq : int
-        The number of its event in the run; of what has two, the first that was seen.
+        The number of its event in the run; the first event if it has two.
     kind, name, status : str
-        One of `KINDS`, what it is called, and how it ended: ``running`` while it has not.
+        One of `KINDS`, its name, and its outcome: ``running`` until it ends.
     parent : Span or None
-        What it is part of.
+        The enclosing span.
     start_ms, end_ms : float
-        From where to where it is drawn, by the run's clock; without one in the order of events.
+        Where it is drawn, by the run's clock; without a clock, by the order of events.
     duration_ms : float or None
-        As measured; None if it is unknown, and while it runs.
+        As measured; None if unknown, and while it runs.
     first, last : int
-        The same in the order of events.
+        Start and end in the order of events.
     follows : bool
-        Whether it ended as it did because another span of the timeline did.
+        Whether its outcome is a consequence of another span's.
     call, item, decision : int or None
-        The model call, the place in the log and the steering decision that it belongs to.
+        The model call, the log place and the steering decision that it belongs to.
     decided : SteeringDecided or None
-        That decision where this span made it.
+        The decision that this span made.
     row : int
-        The number of its row among those that were made.
+        The index of its row, in order of creation.
     """
 
     at: int
@@ -306,14 +306,14 @@ class Span(Struct, eq=False, gc=False):
 
     @property
     def look(self) -> tuple[str, str]:
-        """Its kind and name in a picture: a hook that decided is that decision."""
+        """Its kind and name in a picture: a hook with a decision is shown as the decision."""
         if self.decided is None or self.kind != "hook":
             return self.kind, self.name
         return "decision", self.decided.tool_name or "a response"
 
     @property
     def depth(self) -> int:
-        """How many spans it is inside of."""
+        """The number of enclosing spans."""
         depth, around = 0, self.parent
         while around is not None:
             depth, around = depth + 1, around.parent
@@ -321,11 +321,11 @@ class Span(Struct, eq=False, gc=False):
 
     @property
     def was_held(self) -> bool:
-        """Whether a rule, a person or the regulator kept it from going on, which is no failure."""
+        """Whether a rule, a person or the regulator held it back, which is not a failure."""
         return self.severity == 1 and self.status != "unfinished"
 
     def holds(self, other: Span) -> bool:
-        """Return whether another span is part of it."""
+        """Tell whether another span is inside this one."""
         around = other.parent
         while around is not None and around is not self:
             around = around.parent

@@ -1,7 +1,7 @@
-"""Spans in their rows: beginnings, ends, and spans inside of one that is only known when it is over.
+"""Places spans in rows: beginnings, ends, and spans whose enclosing span is reported only when it ends.
 
-What has no start of its own is nested by time: a tool call holds what ran in its execution meanwhile, a hook the model calls of
-its judges.
+Spans without a recorded start are nested by time: a tool call encloses what ran in its execution meanwhile, and a hook
+the model calls of its judges.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, Final, TypeAlias
 from noetic_nb.events import Where
 from noetic_nb.runs._timeline.span import CUT_OFF, KINDS, SIGNS, Block, DrawnTime, Row, Span, free_block, severity_of
 
-# What is known when it is over and may have held others, and what of these a hook may.
+# Kinds that are reported at their end and may enclose other spans, and the kinds that a hook may enclose.
 _HOLDS: Final = frozenset({"tool", "hook"})
 _OF_HOOKS: Final = frozenset({"model", "warning", "error"})
-# What goes wrong because something in it did, or just before.
+# Kinds that fail because something inside them failed, or something just before.
 _FOLLOWS: Final = frozenset({"turn", "step", "child", "error"})
 
 _Execution: TypeAlias = tuple[str, str]
 
 
 class Running:
-    """The state of one execution while it runs."""
+    """The state of a running execution."""
 
     __slots__ = (
         "answered", "asked", "base", "block", "call", "cause", "decided", "denials", "kids", "orphans", "steps", "stopped_by",
@@ -32,21 +32,21 @@ class Running:
         self.block = block
         self.base = base
         self.orphans: dict[int, Span] = {}
-        """Spans that came before what they are part of."""
+        """Spans that arrived before their enclosing span."""
         self.steps: dict[str, Span] = {}
         self.kids: dict[int, Span] = {}
-        """The children, by their number."""
+        """The children, by number."""
         self.call: int | None = None
         self.answered: Span | None = None
         self.asked: dict[str, int] = {}
         self.decided: tuple[str, int] | None = None
-        """The newest decision on a call: the name of its tool, and its number in the run."""
+        """The newest decision on a call: its tool name, and its number in the run."""
         self.denials: dict[str, int] = {}
-        """How many calls of each tool were held back and are not reported yet."""
+        """By tool, how many calls were held back and are not reported yet."""
         self.cause: Span | None = None
-        """The newest span that did not go well, until the execution goes on."""
+        """The newest failed span, until the execution continues."""
         self.stopped_by = ""
-        """The layer whose regulator stopped it."""
+        """The layer of the regulator that stopped it."""
 
     @property
     def inner(self) -> Span | None:
@@ -55,7 +55,7 @@ class Running:
 
 
 class PlacedSpans:
-    """Spans that are placed as they are reported; `Timeline` describes its parts."""
+    """Spans placed as they are reported; `Timeline` describes its fields."""
 
     def __init__(self, *, is_timed: bool = True) -> None:
         self.is_timed = is_timed
@@ -70,25 +70,25 @@ class PlacedSpans:
         self.waited_ms = 0.0
         self._blocks: dict[str, list[Block]] = {}
         self._running: dict[_Execution, Running] = {}
-        # Where the event before this one was: those of a turn mostly share it.
+        # The location of the previous event: most events of a turn share it.
         self._newest: tuple[Where | None, Any] = (None, None)
         self._open_roots = 0
         self._made: list[Row] = []
         self._rows: list[Row] | None = None
-        self.by_call: dict[int, Span] = {}  # for the linked selection
+        self.by_call: dict[int, Span] = {}  # for linked selections
         self.by_item: dict[tuple[str, int], Span] = {}
         self.by_decision: dict[int, Span] = {}
         self.by_turn: dict[tuple[str, int], Span] = {}
 
     @property
     def rows(self) -> list[Row]:
-        """All rows, from above: threads in the order in which they began."""
+        """All rows from top to bottom, threads in starting order."""
         if self._rows is None:
             self._rows = [row for blocks in self._blocks.values() for block in blocks for row in block.rows()]
         return self._rows
 
     def place_of(self, fields: dict[str, Any]) -> Span | None:
-        """Return the span that a choice of `Selection` names, the most exact that there is."""
+        """Return the most specific span for the fields of a `Selection`."""
         thread, turn = fields.get("thread_id"), fields.get("turn")
         found = self.by_decision.get(fields["decision"]) if fields.get("decision") is not None else None
         if found is None and fields.get("item") is not None and thread is not None:
@@ -101,7 +101,7 @@ class PlacedSpans:
             found = next((span for (_, number), span in self.by_turn.items() if number == turn), None)
         return found
 
-    # How spans are made
+    # Creating spans
 
     def _of(self, where: Where, start_ms: float) -> Running:
         known, running = self._newest
@@ -116,7 +116,6 @@ class PlacedSpans:
         return running
 
     def _begin(self, running: Running, span: Span, t_ms: float) -> None:
-        """Place a span that goes on."""
         span.first = span.last = self.order
         self.order += 1
         span.start_ms = span.end_ms = t_ms if self.is_timed else span.first
@@ -154,7 +153,7 @@ class PlacedSpans:
         *,
         follows: bool = False,
     ) -> None:
-        """Close a span that went on; `follows` says that its end is that of another."""
+        """End a running span; `follows` says that its outcome is a consequence of another span's."""
         span.last = self.order
         self.order += 1
         span.end_ms = max(span.start_ms, t_ms) if self.is_timed else span.last + 1
@@ -177,7 +176,7 @@ class PlacedSpans:
             running.cause = None
 
     def _judge(self, running: Running, span: Span, *, follows: bool = False) -> None:
-        """Note a span that did not go well: as one more, or as following from another."""
+        """Record a failed span, as a problem of its own or as a consequence of another."""
         span.follows = follows or (running.cause is not None and _is_of(span, running.cause))
         if span.follows:
             return
@@ -197,7 +196,7 @@ class PlacedSpans:
         *,
         follows: bool = False,
     ) -> Span:
-        """Place a span that was reported when it was over; `follows` says that its end is that of another."""
+        """Place a span that was reported at its end; `follows` says that its outcome is a consequence of another span's."""
         start = event.t_ms - (duration_ms or 0.0)
         running = self._of(event.where, start if self.is_timed else self.order)
         parent = running.inner
@@ -207,7 +206,7 @@ class PlacedSpans:
         span.start_ms, span.end_ms = (start, event.t_ms) if self.is_timed else (span.first, span.last)
         span.duration_ms, span.is_open, span.status, span.error = duration_ms, False, status, error
         span.severity = severity_of(status)
-        if kind == "wait":  # not in a queue, which is no person
+        if kind == "wait":  # only waits for people, not in a queue
             self.waited_ms += duration_ms or 0.0
         if parent is None:
             running.orphans[span.at] = span
@@ -224,14 +223,14 @@ class PlacedSpans:
         return span
 
     def _held(self, running: Running, span: Span) -> list[Span]:
-        """Take the spans inside of one that is only now known out of their rows."""
+        """Remove the spans inside an enclosing span from their rows."""
         found: list[Span] = []
         levels = running.block.levels[span.level :] if span.kind == "tool" else running.block.levels[span.level :][:1]
         for level in levels:
             for row in level:
                 while row.spans and row.spans[-1].start_ms >= span.start_ms and not row.spans[-1].is_open:
                     last = row.spans[-1]
-                    # Layers are asked side by side, and a call of the agent is not a call of a layer.
+                    # Layers run concurrently, and a call of the agent is not a call of a layer.
                     is_of_hook = last.kind in _OF_HOOKS and last.call is None and last.parent is span.parent
                     if span.kind == "hook" and not is_of_hook:
                         break
@@ -251,14 +250,14 @@ class PlacedSpans:
         return found
 
     def open_end(self, span: Span) -> float:
-        """Return until where a span is drawn, by the clock."""
+        """Return the drawn end of a span, by the clock."""
         if not span.is_open:
             return span.end_ms
         return max(span.start_ms, self.time.until) if self.is_timed else float(self.order)
 
 
 def _is_of(span: Span, cause: Span) -> bool:
-    """Return whether a span that did not go well comes from another that was there before it."""
+    """Tell whether a failed span is a consequence of an earlier one."""
     return (
         span.kind in _FOLLOWS
         or span.kind == cause.kind == "regulator"

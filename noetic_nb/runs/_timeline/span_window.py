@@ -1,4 +1,4 @@
-"""A part of a timeline as it is drawn: spans too narrow to tell apart share one bar; rows are searched, not walked."""
+"""The drawn part of a timeline: neighbouring spans too narrow to tell apart share one bar; rows are binary-searched."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Final, NamedTuple
 from noetic_nb.runs._timeline.run_spans import Timeline
 from noetic_nb.runs._timeline.span import Row, Span, duration_text
 
-# Of a bar for several spans, so many are looked at for what most of them are, and of those with problems for the worst.
+# How many spans of a shared bar to check for its most frequent kind, and how many failed ones for the worst.
 _LOOKED_AT: Final = 16
-# Milliseconds: a float tells times since the epoch apart by less than a thousandth.
+# Milliseconds: floats resolve times since the epoch to less than a thousandth.
 _LEAST: Final = 0.01
 _TICKS: Final = 6
 
 
 class Wanted(NamedTuple):
-    """Which spans are shown: by kinds, a text, and ``"problems"`` or ``"held"`` only; `hooks` that went well on demand."""
+    """Filter for shown spans: by kinds, a text, and ``"problems"`` or ``"held"`` only; successful `hooks` on request."""
 
     kinds: frozenset[str] = frozenset()
     only: str = ""
@@ -26,7 +26,7 @@ class Wanted(NamedTuple):
     hooks: bool = True
 
     def takes(self, span: Span) -> bool:
-        """Return whether a span is shown."""
+        """Tell whether a span is shown."""
         kind, _ = span.look
         if self.kinds and kind not in self.kinds:
             return False
@@ -38,25 +38,25 @@ class Wanted(NamedTuple):
 
 
 WHOLE: Final = Wanted()
-QUIET: Final = Wanted(hooks=False)  # what is shown where nobody chose
+QUIET: Final = Wanted(hooks=False)  # the default filter
 
 
 class Bar(NamedTuple):
-    """One span, or several that are too narrow to be told apart; from and to are shares of the width."""
+    """One span, or several that are too narrow to be told apart; from and to are fractions of the width."""
 
     start: float
     stop: float
-    span: Span  # the first of them
+    span: Span  # the first span
     size: int
-    severity: int  # the worst of them
-    kind: str  # that of a model call where one is among them, else what took most of its time
+    severity: int  # the worst severity
+    kind: str  # "model" if it has a model call, otherwise the kind with the longest time
 
 
 class Lane(NamedTuple):
     """A row of a window."""
 
-    thread: str  # the name of the thread where it is its first row
-    depth: int  # how many children it is inside of
+    thread: str  # the thread's name, in its first row
+    depth: int  # how many children enclose it
     level: int
     bars: list[Bar]
 
@@ -67,7 +67,7 @@ class Window(NamedTuple):
     start: float
     stop: float
     lanes: list[Lane]
-    first: int  # the number of the first lane among all that are not empty
+    first: int  # the index of the first lane among all non-empty ones
     total: int
     ticks: list[tuple[float, str]]
     pauses: list[tuple[float, str]]
@@ -75,16 +75,16 @@ class Window(NamedTuple):
 
 
 class _Kept:
-    """The rows of a timeline without unwanted spans, read on as it grows."""
+    """The rows of a timeline without filtered spans, extended as it grows."""
 
     def __init__(self, timeline: Timeline, wanted: Wanted) -> None:
         self.version, self.wanted = timeline.version, wanted
         self._of: dict[int, tuple[Row, list[int]]] = {}
 
     def of(self, row: Row) -> Row:
-        """Return a row with the wanted spans of another."""
+        """Return a copy of a row with only the wanted spans."""
         kept, read = self._of.setdefault(id(row), (Row(row.block, row.level, row.at), [0]))
-        # The last one was open: what it has become may not be wanted, or be now.
+        # Recheck the last span: it was open, so its status may have changed.
         begin = max(0, read[0] - 1)
         if kept.spans and read[0] and kept.spans[-1] is row.spans[begin]:
             kept.pop()
@@ -103,7 +103,7 @@ class Windows:
         self._kept: _Kept | None = None
 
     def end(self, *, by_time: bool) -> float:
-        """Return where the newest span ends."""
+        """Return the end of the newest span."""
         return self.timeline.time.end if by_time and self.timeline.is_timed else float(self.timeline.order)
 
     def window(
@@ -117,7 +117,7 @@ class Windows:
         lanes: int = 40,
         wanted: Wanted = WHOLE,
     ) -> Window:
-        """Return the drawn part between two places, in as many bins at most; `lanes` rows from the row `first` on."""
+        """Return the part between two positions, in at most `bins` bins and `lanes` rows, starting with row `first`."""
         by_time = by_time and self.timeline.is_timed
         end = self.end(by_time=by_time)
         start = max(0.0, min(start, end))
@@ -128,7 +128,7 @@ class Windows:
         rows = [row for row in self.rows(wanted) if row.spans]
         first = max(0, min(first, len(rows) - 1))
         scale = _Scale(self.timeline, start, stop, bins, by_time)
-        if stop >= end:  # rounding must not lose the newest
+        if stop >= end:  # rounding must not lose the newest span
             scale.edges[-1] = inf
         shown, thread = [], rows[first - 1].spans[0].where.thread_id if first else None
         for row in rows[first : first + lanes]:
@@ -144,7 +144,7 @@ class Windows:
         return Window(start, stop, shown, first, len(rows), scale.ticks(), pauses[:_TICKS], matched)
 
     def rows(self, wanted: Wanted = WHOLE) -> Sequence[Row]:
-        """Return the rows with the wanted spans, empty ones among them."""
+        """Return the rows with the wanted spans, including empty ones."""
         rows = self.timeline.rows
         if wanted == WHOLE:
             return rows
@@ -153,14 +153,14 @@ class Windows:
         return [self._kept.of(row) for row in rows]
 
     def extent(self, span: Span, *, by_time: bool) -> tuple[float, float]:
-        """Return from where to where a span is drawn."""
+        """Return the drawn start and end of a span."""
         if by_time and self.timeline.is_timed:
             time = self.timeline.time
             return time.drawn(span.start_ms), time.drawn(self.timeline.open_end(span))
         return span.first, max(span.first + 1, self.timeline.order if span.is_open else span.last)
 
     def lane_of(self, span: Span, wanted: Wanted = WHOLE) -> int | None:
-        """Return the number of the lane of a span; None if it is not wanted."""
+        """Return the lane index of a span; None if it is filtered out."""
         if not wanted.takes(span):
             return None
         at = 0
@@ -183,7 +183,7 @@ class _Scale:
         self.edges = [timeline.time.clock(place) for place in places] if by_time else places
 
     def share(self, place: float) -> float:
-        """Return where a place is in the window: 0 at its start, 1 at its end."""
+        """Return the position within the window: 0 at its start, 1 at its end."""
         return (place - self.start) / (self.stop - self.start)
 
     def _extent(self, span: Span) -> tuple[float, float]:
@@ -197,7 +197,7 @@ class _Scale:
         for span in spans:
             kind, _ = span.look
             took[kind] = took.get(kind, 0.0) + (span.end_ms - span.start_ms if self.by_time else 1.0)
-        # A model call is the work that all else stands around, and often shorter than a hook beside it.
+        # A model call is the actual work, and often shorter than a hook in the same bar.
         return "model" if "model" in took else max(took, key=lambda kind: took[kind])
 
     def bars(self, row: Row) -> Any:
@@ -216,7 +216,7 @@ class _Scale:
                 at += 1
                 continue
             place = min(self.bins - 1, floor((left - self.start) / self.wide))
-            # Always on by one: what is drawn at the edge of a bin may stand on either side of it.
+            # Advance by at least one, because a span at the edge of a bin may fall on either side.
             after = max(at + 1, bisect_left(starts, self.edges[place + 1], at + 1, stop))
             if place == self.bins - 1:
                 after = max(after, stop)
@@ -233,7 +233,7 @@ class _Scale:
             at = after
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Return places on the axis with their labels: time since the start of the run, or numbers."""
+        """Return the positions of axis ticks with labels: time since the start of the run, or numbers."""
         span = self.stop - self.start
         step = _round_up(span / _TICKS)
         if not self.by_time:
@@ -251,14 +251,13 @@ class _Scale:
 
 
 def _worst(row: Row, at: int, after: int) -> int:
-    """Return the worst severity of some spans of a row."""
     first = bisect_left(row.problems, at)
     last = bisect_left(row.problems, after, first)
     return max([row.spans[place].severity for place in row.problems[first : min(last, first + _LOOKED_AT)]], default=0)
 
 
 def _round_up(step: float) -> float:
-    """Return the next of 1, 2, 5 and their tenfolds."""
+    """Round up to 1, 2 or 5 times a power of ten."""
     if step <= 0:
         return 1.0
     base: float = 10.0 ** floor(log10(step))

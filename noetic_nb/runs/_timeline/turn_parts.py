@@ -1,8 +1,8 @@
-"""Where the time of recorded turns went: models, tools, hooks, rules, planning, storage, people, and the rest.
+"""How the time of recorded turns was spent: models, tools, hooks, rules, planning, storage, people, and the rest.
 
-Each moment of a turn belongs to one part, so that the parts add up to the turn: of what ran at the same time a model call comes
-before everything else, then a person who is waited for, then hooks and planning, then tools; equals share. What a run does not
-carry is NaN and never 0.
+Each moment of a turn belongs to one part, so the parts add up to the turn. Among concurrent activities, a model call
+has priority, then waiting for a person, then hooks and planning, then tools; equal ones share the time. Unrecorded
+parts are NaN, never 0.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from noetic_nb import events as ev
 from noetic_nb.runs._events.run_log import placed
 
 PARTS: Final = ("model", "tool", "person", "hook", "rule", "planning", "storage", "own", "unsplit")
-"""What a turn is split into. ``own`` is the overhead of the library: all that is none of the others; where the run does not
-carry all of these, the rest is ``unsplit`` instead."""
+"""The parts of a turn. ``own`` is the library's overhead: everything outside the other parts; if a run lacks some of
+these parts, the rest is ``unsplit`` instead."""
 
-# Who a moment belongs to when several things run: the larger. A tool holds what its children do, a hook the calls of judges.
+# Priority among concurrent activities: higher wins. A tool encloses its children, a hook the calls of its judges.
 _RANK: Final = {"model": 3, "person": 2, "hook": 1, "planning": 1, "tool": 0}
 
-_Part: TypeAlias = tuple[str, str]  # what a time was for, and its name: of a model, a tool, a layer or a rule
+_Part: TypeAlias = tuple[str, str]  # the part, and the name of a model, tool, layer or rule
 
 
 class _Stretch(NamedTuple):
     start: float
     end: float
     part: _Part
-    rules: tuple[tuple[str, float], ...] = ()  # of a hook that evaluated rules, how long each of them took
+    rules: tuple[tuple[str, float], ...] = ()  # for a hook that evaluated rules, the time of each rule
 
 
 class TurnParts(NamedTuple):
@@ -43,7 +43,7 @@ class TurnParts(NamedTuple):
 
 
 def _shares(stretches: Iterable[_Stretch], start: float, end: float) -> dict[int, float]:
-    """Return how much of the time between two moments belongs to each stretch, by its place among them."""
+    """Return how much of the time between two moments belongs to each stretch, by index."""
     all_of_them = list(stretches)
     bounds: list[tuple[float, int, int]] = []
     for at, stretch in enumerate(all_of_them):
@@ -68,7 +68,7 @@ def _shares(stretches: Iterable[_Stretch], start: float, end: float) -> dict[int
 
 
 def _rules_of(stretch: _Stretch, share: float) -> dict[str, float]:
-    """Return the part of a hook's own time that its rules took: time waiting for a judge belongs to the model."""
+    """Return the share of each rule in a hook's own time: time waiting for a judge belongs to the model."""
     took = dict.fromkeys([rule_id for rule_id, _ in stretch.rules], 0.0)
     for rule_id, ms in stretch.rules:
         took[rule_id] += ms
@@ -81,7 +81,7 @@ def _rules_of(stretch: _Stretch, share: float) -> dict[str, float]:
 
 
 class _Turn:
-    """The gathered times of one turn."""
+    """The collected times of one turn."""
 
     def __init__(self) -> None:
         self.stretches: list[_Stretch] = []
@@ -125,7 +125,7 @@ class _Turn:
             self.stretches[-1] = self.stretches[-1]._replace(rules=event.rules_ms)
 
     def parts(self, *, is_timed: bool) -> TurnParts | None:
-        """Return the parts of the turn; None for one that has not ended."""
+        """Return the parts of the turn; None if it has not ended."""
         done = self.completed
         if done is None:
             return None
@@ -148,21 +148,21 @@ class _Turn:
         if done.storage_ms is not None:
             ms["storage", ""] = min(done.storage_ms, left)
             left -= ms["storage", ""]
-        # Rules that nobody timed are in the time of their layer.
+        # The time of unmeasured rules is part of their layer's time.
         if all(part == "rule" for part, _ in self.unknown):
             ms["own", ""] = left
         else:
             ms["own", ""], ms["unsplit", ""] = nan, left
         for key in self.unknown:
             known = ms.get(key, 0.0)
-            if known and key[0] != "rule":  # of several calls of one model only some have a time
+            if known and key[0] != "rule":  # only some calls of one model have a time
                 ms["unsplit", ""] += known
             ms[key] = nan
         return TurnParts(thread_id, turn, duration, ms, dict(self.count))
 
 
 def parts_of_turns(run: Any, *, is_timed: bool = True, only: tuple[str, int] | None = None) -> list[TurnParts]:
-    """Return the parts of the turns that have ended, children's among them, or `only` of one thread and number."""
+    """Return the parts of the ended turns, children included, or only of the turn `only` (thread and number)."""
     turns: dict[tuple[str, int], _Turn] = {}
     for _, event in placed(run, *_READ):
         where = event.where
