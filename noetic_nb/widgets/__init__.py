@@ -1,6 +1,6 @@
-"""Views of runs and of rule books for notebooks. The only package that knows Jupyter; nothing below imports it.
+"""Views of runs and rule books for notebooks. Only this package depends on Jupyter; lower packages never import it.
 
-A view is loaded when it is first used: a cell that shows one waits for no other.
+A view's module is imported on first use, so a cell imports only the views it shows.
 """
 
 from noetic_nb._core.lazy_names import attach

@@ -1,7 +1,7 @@
-"""Ask the person at the notebook: a small form in the output, answered by a click or by the keyboard.
+"""Asks the user of the notebook for approval: a small form in the output, answered by click or keyboard.
 
-Pass it to the harness as ``approve=``. A kernel that is interrupted is a no. While a cell awaits the agent, only a kernel
-with subshells (ipykernel 7, JupyterLab 4.4) receives clicks; elsewhere run the turn as a task: ``asyncio.create_task(...)``.
+Pass it to the harness as ``approve=``. Interrupting the kernel denies. While a cell awaits the agent, only a kernel with
+subshells (ipykernel 7, JupyterLab 4.4) receives clicks; elsewhere run the turn as a task: ``asyncio.create_task(...)``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from noetic_nb.widgets.base._page_thread import PAGES, take_from_any_shell
 
 
 class Notice(anywidget.AnyWidget):
-    """Text below an editor, never markup; empty text hides the notice, `mood` is whether it went well.
+    """Text below an editor, never markup; empty text hides the notice, `mood` tells success from failure.
 
-    While it is live, the static form called `static_name` is hidden.
+    While the live view is on a page, the static form called `static_name` is hidden.
     """
 
     text = traitlets.Unicode("").tag(sync=True)
@@ -46,28 +46,28 @@ WAITING: Final = "Not answered yet."
 
 
 class Asked(Protocol):
-    """A question that someone was asked."""
+    """A question to the user."""
 
     answer: asyncio.Future[str]
-    """``"once"``, ``"always"``, or why not."""
+    """``"once"``, ``"always"``, or the reason for a refusal."""
 
     def settle(self, answer: str | None = None) -> None:
-        """Take the answer, the first one only; without one the question is withdrawn."""
+        """Accept the answer if it is the first; None withdraws the question."""
         ...
 
 
 class Place(Protocol):
-    """Where questions may be asked instead of below the cell."""
+    """A place for questions other than below the cell."""
 
     def ask(self, words: QuestionWords) -> Asked | None:
-        """Ask; None if nobody would see it."""
+        """Ask; returns None if the question would not be visible."""
         ...
 
 
 class Approval:
-    """Asks whether a call may be made, or a response may stand.
+    """Asks the user whether to allow a call, or to keep a response.
 
-    An answer may be for this once, or for every later call of the same tool; that lasts until `forget`.
+    An answer applies once, or to every later call of the same tool until `forget`.
 
     Examples
     --------
@@ -78,12 +78,12 @@ class Approval:
 
     def __init__(self) -> None:
         self._always: set[str] = set()
-        self._open: dict[Asked, None] = {}  # in the order in which they were asked
+        self._open: dict[Asked, None] = {}  # in the order of asking
         self._elsewhere: list[weakref.ref[Place]] = []
 
     @property
     def always(self) -> frozenset[str]:
-        """Tools that were allowed for good."""
+        """Tools that are always allowed."""
         return frozenset(self._always)
 
     def forget(self) -> None:
@@ -91,7 +91,7 @@ class Approval:
         self._always.clear()
 
     def ask_in(self, place: Place) -> Callable[[], None]:
-        """Ask in a place, such as a workbench, while it is shown; the newest of several is used. Returns a function to end it."""
+        """Ask in a place, such as a workbench, while it is shown; the newest place is used. Returns a function to end it."""
         held = weakref.ref(place)
         self._elsewhere.append(held)
         return lambda: self._elsewhere.remove(held) if held in self._elsewhere else None
@@ -121,7 +121,7 @@ class Approval:
         rules: Sequence[str] = (),
         origins: Mapping[str, Origin] | None = None,
     ) -> bool | str:
-        """Show the question and wait for the answer: True, or the reason why not."""
+        """Show the question and wait for the answer: True, or the reason for a refusal."""
         if name in self._always:
             return True
         form = self._ask(question_words(name, args, question, rules, origins))
@@ -131,24 +131,24 @@ class Approval:
         finally:
             del self._open[form]
             form.settle()
-            del form  # the traceback of a cancelled turn holds this frame, for as long as somebody keeps the error
+            del form  # a kept traceback of a cancelled turn would otherwise keep the form alive
         if answer == "always":
             self._always.add(name)
         return True if answer in ("once", "always") else answer
 
     @property
     def questions(self) -> tuple[Asked, ...]:
-        """The questions that are open now, the oldest first."""
+        """The open questions, oldest first."""
         return tuple(self._open)
 
 
 class QuestionWords(NamedTuple):
-    """The words of a question, without secrets."""
+    """The texts of a question, secrets replaced."""
 
     asked: str
     call: str
     why: tuple[str, ...] = ()
-    """The rules that ask, and the first author of each argument."""
+    """The rules that ask, and the origin of each argument."""
 
 
 def question_words(
@@ -158,7 +158,7 @@ def question_words(
     rules: Sequence[str] = (),
     origins: Mapping[str, Origin] | None = None,
 ) -> QuestionWords:
-    """Return the words of a question about a call.
+    """Return the texts of a question about a call.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def question_words(
 
 
 def origin_words(origin: Origin) -> str:
-    """Return the author of a value, in words.
+    """Describe the origin of a value.
 
     Examples
     --------
@@ -191,9 +191,9 @@ def origin_words(origin: Origin) -> str:
 
 
 class _InOrder:
-    """Mixed into a widget whose messages are handled in the order in which they came.
+    """Mixin for a widget that handles its messages in the order of arrival.
 
-    A subshell may handle a click before the text that was typed in front of it.
+    Otherwise a subshell could handle a click before the text typed earlier.
     """
 
     def open(self) -> None:
@@ -219,7 +219,7 @@ class _Text(_InOrder, ipywidgets.Text):  # type: ignore[misc]
 class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
     """One question: allow once, allow for this run, or deny with a reason.
 
-    Once it is answered its widgets are closed; what was asked, what was answered and when stays on the page.
+    After the answer its widgets are closed; the question, the answer and its time stay on the page.
     """
 
     def __init__(self, words: QuestionWords, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -229,7 +229,7 @@ class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
         self.asked, self.call, self.why = words
         self.outcome = WAITING
         self.times = [self._time(), ""]
-        # Text from a model is never markup: it is shown by the same field as notices.
+        # Text from a model is never markup; it uses the same field as notices.
         self.notice = Notice(text="\n".join([self.asked, self.call, *self.why]), static_name=self.static_id)
         wide = {"width": "auto"}
         self.once_button = _Button(description="Allow once", button_style="primary", layout=wide)
@@ -250,16 +250,16 @@ class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
         return datetime.fromtimestamp(self._clock.now_ms() / 1_000).astimezone().isoformat(" ", "seconds")
 
     def _clicked(self, answer: str) -> None:
-        # Clicks arrive in a thread of their own; where the loop has ended nobody waits any more.
+        # Clicks arrive in another thread; if the event loop has ended, nothing waits for the answer.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.settle, answer)
 
     def discard(self) -> None:
-        """Withdraw the question: the cell that asked it runs again, and nobody can answer any more."""
+        """Withdraw the question: the cell that asked runs again."""
         self.settle(REPLACED)
 
     def settle(self, answer: str | None = None) -> None:
-        """Take the answer, the first one only, and close the form; without an answer the question is withdrawn."""
+        """Accept the answer if it is the first, and close the form; None withdraws the question."""
         if not self.answer.done():
             if answer is None:  # the turn was cancelled, or the kernel interrupted
                 self.answer.cancel()
@@ -306,6 +306,6 @@ class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
 
 
 def refusal(text: str) -> str:
-    """Return why not, in the words of a person; these are no words that mean yes."""
+    """Return a typed refusal, changed if it would read as approval."""
     reason = text.strip()
     return REFUSED if not reason or reason in ("once", "always") else reason

@@ -1,6 +1,6 @@
-"""Try something while someone types: after a pause, in a thread, given up when it is no longer wanted or takes too long.
+"""Runs a trial while the user types: after a pause, in a thread, and cancelled if it is outdated or takes too long.
 
-What is tried is code that is half written. It may loop for ever, so the thread is ended from outside.
+The trial executes half-written code. It may loop forever, so the thread is stopped from outside.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from noetic_nb._core.nested_loop import running_loop
 
 T = TypeVar("T")
 
-# A pause in typing; shorter ones try every letter.
+# A pause in typing; a shorter one would try every keystroke.
 PAUSE_S: Final = 0.3
-# Longer than this is not live any more.
+# A longer trial would not feel live.
 LIMIT_S: Final = 2.0
 
 
 class TooLong(Exception):
-    """It was given up because it took too long."""
+    """The work was stopped because it took too long."""
 
 
 class _Ended(SystemExit):
-    """Raised inside a thread that is no longer wanted: as the end of the program it passes through rules."""
+    """Stops a thread whose work is outdated; as a SystemExit it passes through rules."""
 
 
 class _Attempt:
-    """One run of the work."""
+    """One execution of the work."""
 
     def __init__(self) -> None:
         self.unwanted = threading.Event()
@@ -42,15 +42,15 @@ class _Attempt:
         self.unwanted.set()
         thread = self.thread
         if thread is not None and thread.is_alive() and thread.ident is not None:
-            # The only way to end a thread that never waits; it takes effect at its next bytecode.
+            # The only way to stop a thread that never waits; it takes effect at the next bytecode.
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Ended))
 
 
 class LiveTrial(Generic[T]):
-    """Runs the newest of the jobs it is given in a thread, and reports the outcome.
+    """Runs the newest job in a thread, and reports the outcome.
 
-    ``report(result, error)`` is called in that thread, but not for work that was given up for newer work. A cell that keeps
-    the kernel busy delays nothing. Typing must rest for `pause_s` seconds; the work may take `limit_s`.
+    ``report(result, error)`` is called in that thread, but not for a job replaced by a newer one. A cell that keeps the
+    kernel busy delays nothing. Typing must pause for `pause_s` seconds; the job may take `limit_s`.
 
     Examples
     --------
@@ -71,16 +71,16 @@ class LiveTrial(Generic[T]):
         self._limit_s = limit_s
         self._attempt: _Attempt | None = None
         self._lock = threading.Lock()
-        # Where no loop was running (a script, a test) nobody types, and who asks waits.
+        # Without an event loop (a script, a test) nobody types, and the caller waits.
         self._waits = running_loop() is None
 
     def later(
         self, work: Callable[[Callable[[], bool]], T], *, first: Callable[[], float | None] = lambda: None
     ) -> None:
-        """Do ``work(stop)`` after a pause, unless newer work comes; at once in a program without a loop.
+        """Run ``work(stop)`` after a pause, unless newer work arrives; immediately in a program without an event loop.
 
-        `stop` returns whether it is no longer wanted. `first` is done before it, however long that takes; what it returns are
-        seconds that the work may take beyond the limit.
+        `stop` returns whether the work is outdated. `first` runs before it without a limit; it returns the seconds that
+        the work may take beyond the limit.
         """
         attempt = _Attempt()
         with self._lock:
@@ -90,15 +90,15 @@ class LiveTrial(Generic[T]):
         if self._waits and running_loop() is None:
             self._try(attempt, work, first)
             return
-        # The context of the caller says which message of the page it belongs to.
+        # The caller's context identifies the page message that caused the call.
         run = partial(contextvars.copy_context().run, self._after_pause, attempt, work, first)
         try:
             threading.Thread(target=run, name="noetic_nb trial", daemon=True).start()
-        except RuntimeError:  # no threads here
+        except RuntimeError:  # no thread support
             self._try(attempt, work, first)
 
     def cancel(self) -> None:
-        """Cancel the job that is waiting or running."""
+        """Cancel the waiting or running job."""
         with self._lock:
             attempt, self._attempt = self._attempt, None
         if attempt is not None:
@@ -117,7 +117,7 @@ class LiveTrial(Generic[T]):
         except (Exception, asyncio.CancelledError) as exc:
             error = exc if isinstance(exc, Exception) else None
         with self._lock:
-            # An answer that was on its way when newer work began is dropped.
+            # Drop the result if newer work has begun.
             if attempt is not self._attempt:
                 return
             self._attempt = None
@@ -125,9 +125,9 @@ class LiveTrial(Generic[T]):
 
 
 def in_time(work: Callable[[], T], *, limit_s: float = LIMIT_S, attempt: _Attempt | None = None) -> T:
-    """Do work that someone waits for, and give it up after as long as a trial may take.
+    """Run work that the caller waits for, and stop it after the time limit of a trial.
 
-    Raises `TooLong` where it was stopped, or left behind where it could not be; and its own errors.
+    Raises `TooLong` if the work was stopped, or abandoned if it could not be stopped; and the work's own errors.
 
     Examples
     --------
@@ -143,13 +143,13 @@ def in_time(work: Callable[[], T], *, limit_s: float = LIMIT_S, attempt: _Attemp
             return
         except Exception as exc:
             found.append((None, exc))
-        except BaseException as exc:  # a text that ends the program ends no more than its own trial
+        except BaseException as exc:  # a rule that raises SystemExit only ends its own trial
             found.append((None, RuntimeError(f"{type(exc).__name__}: {exc}")))
 
     attempt.thread = threading.Thread(target=run, name="noetic_nb trial", daemon=True)
     try:
         attempt.thread.start()
-    except RuntimeError:  # no threads here: nothing could end it
+    except RuntimeError:  # no thread support, so it could not be stopped
         return work()
     attempt.thread.join(limit_s)
     if not found:

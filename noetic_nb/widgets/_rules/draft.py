@@ -1,4 +1,4 @@
-"""A rule as the fields of an editor, and back, as Python code, and its versions. Rules are checked elsewhere."""
+"""Converts a rule to the fields of an editor and back, and to Python code; lists its versions. Rules are checked elsewhere."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from noetic_nb.steering._rules.file_schema import rule_data, rule_text
 from noetic_nb.steering._rules.rule import DEFAULT_JUDGE_MODEL, SequenceRule
 from noetic_nb.widgets._rules.rule_fields import FORMS, as_count, as_names, as_text, fields_of, names_text
 
-# Older changes are in `rulebook.changes`; a list of them all would grow with every pause.
+# Older changes are in `rulebook.changes`; a complete list would grow with every pause in typing.
 VERSIONS_SHOWN: Final = 50
-# A diff of more is no page any more.
+# A longer diff is not readable.
 LINES_SHOWN: Final = 400
 PAGE_LENGTH: Final = 20_000
 
 
 def version_rows(rulebook: RuleBook, rule_id: str) -> list[dict[str, Any]]:
-    """Return the versions of one rule as a page needs them, newest first; the first content is version 0.
+    """Return the versions of one rule for a page, newest first; version 0 is the initial content.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def version_rows(rulebook: RuleBook, rule_id: str) -> list[dict[str, Any]]:
 
 
 def removed_rules(rulebook: RuleBook) -> list[dict[str, Any]]:
-    """Return the rules that are no longer in the book, the last removed first, with the version that had them last."""
+    """Return the removed rules, last removed first, each with the last version that had it."""
     present = {rule.id for rule in rulebook}
     found: dict[str, int] = {}
     for change in reversed(rulebook.changes):
@@ -54,7 +54,7 @@ def removed_rules(rulebook: RuleBook) -> list[dict[str, Any]]:
 
 
 def rule_at(rulebook: RuleBook, rule_id: str, version: int) -> SteeringRule:
-    """Return a rule as of a version of its book; of one that was removed there, the rule before. Raises ``UNKNOWN_VERSION``."""
+    """Return a rule as of a version of its book; if removed in that version, the rule before. Raises ``UNKNOWN_VERSION``."""
     own = [change for change in rulebook.changes if change.rule_id == rule_id]
     at = [change for change in own if change.version <= version]
     rule = (at[-1].new or at[-1].old) if at else (own[0].old if own else None)
@@ -71,7 +71,7 @@ def rule_at(rulebook: RuleBook, rule_id: str, version: int) -> SteeringRule:
 
 
 def whole_text(rule: SteeringRule) -> str:
-    """Return all of a rule as text; the fields beside the source of a Python rule come first."""
+    """Return a whole rule as text; for a Python rule, the other fields come before the source."""
     if rule.source is None:
         return rule_text(rule)
     facts = [f"# {key}: {value}" for key, value in rule_data(rule).items() if key not in ("id", "python")]
@@ -79,7 +79,7 @@ def whole_text(rule: SteeringRule) -> str:
 
 
 def text_diff(old: str, new: str) -> list[list[str]]:
-    r"""Return the lines of two texts, each with ``"-"``, ``"+"`` or ``" "`` in front.
+    r"""Return the lines of two texts, each prefixed with ``"-"``, ``"+"`` or ``" "``.
 
     Examples
     --------
@@ -97,9 +97,9 @@ _HEAD = (
 
 
 def book_code(rules: Iterable[SteeringRule]) -> str:
-    """Return the code that makes a rule book; running it in an empty notebook gives the same rules in the same order.
+    """Return the code of a rule book; running it in an empty notebook creates the same rules in the same order.
 
-    A function whose text is not known stands there as a comment.
+    A function with unknown source becomes a comment.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def book_code(rules: Iterable[SteeringRule]) -> str:
 
 
 def rule_code(rule: SteeringRule) -> str:
-    """Return the code that puts one rule into the book `rules`.
+    """Return the code that adds one rule to the book `rules`.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def _call(rule: SteeringRule) -> str:
     more = {"on": _one_or_all(rule.applies_to), "tools": _one_or_all(rule.tools), "name": rule.name}
     outcome = {"action": rule.action, "guidance": rule.guidance}
     form, judge = form_of(rule), rule.llm_eval
-    # What the short way to write a rule has no place for is written as a record.
+    # Features that the short form lacks are written as a record.
     if rule.form == "none" or rule.history or (rule.sequence is not None and (rule.name or rule.isolate)):
         return _record(rule)
     if form == "cel":
@@ -185,7 +185,7 @@ def _python(rule: SteeringRule) -> str:
 
 
 def _function(source: str | None) -> tuple[str, str, str, str] | None:
-    """Return the text before the only function of a text, the function without its decorators, its name, and the rest."""
+    """Return the text before a text's only function, the function without decorators, its name, and the rest."""
     try:
         body = ast.parse(source or "").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -207,20 +207,20 @@ _TEMPLATE: Final = 'def {name}(call):\n    if call.tool_name == "...":\n        
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The contents of the fields of one rule, all as text."""
+    """The contents of a rule's fields, all as text."""
 
     form: str
     values: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        """Source, condition or prompt; empty if the form has none."""
+        """The source, condition or prompt; empty if the form has none."""
         return self.values.get("text", "")
 
     def changed(self, values: Mapping[str, object]) -> Draft:
-        """Return it with other values in some fields.
+        """Return a copy with other values in some fields.
 
-        Raises `NoeticConfigError` ``INVALID_FIELD`` for a field that the form does not have, or that holds no text.
+        Raises `NoeticConfigError` ``INVALID_FIELD`` for a field that the form lacks, or that is not text.
         """
         for name in values:
             if name not in self.values:
@@ -231,7 +231,7 @@ class Draft:
 
 
 def form_of(rule: SteeringRule) -> str:
-    """Return the form as the editor has it: the kind of a sequence rule, ``"judge"`` where there is a judge.
+    """Return the form as shown in the editor: the kind of a sequence rule, ``"judge"`` for a rule with a judge.
 
     Examples
     --------
@@ -241,7 +241,7 @@ def form_of(rule: SteeringRule) -> str:
     """
     if isinstance(rule.decider, SequenceRule):
         return rule.decider.kind
-    if rule.form == "none":  # nothing decides it yet: a function may
+    if rule.form == "none":  # still undecided: it may become a function
         return "python"
     return "judge" if rule.form == "cel" and rule.llm_eval is not None else rule.form
 
@@ -274,7 +274,7 @@ def draft_of(rule: SteeringRule) -> Draft:
 
 
 def rule_of(rulebook: RuleBook, rule: SteeringRule, draft: Draft) -> SteeringRule:
-    """Return the rule that the fields describe; it is not put into the book.
+    """Return the rule that the fields describe, without adding it to the book.
 
     Raises `NoeticConfigError` ``RULE_DOES_NOT_COMPILE`` with a `line`, ``INVALID_RULE`` or ``INVALID_FIELD``.
     """
@@ -285,7 +285,7 @@ def rule_of(rulebook: RuleBook, rule: SteeringRule, draft: Draft) -> SteeringRul
     if "tools" in values:
         fields["tools"] = as_names(values["tools"]) or None
     if "action" in values:
-        # "deny" is what no action means: a rule that names none is not changed by being looked at.
+        # A missing action means "deny": showing such a rule must not change it.
         action = None if rule.action is None and values["action"] == "deny" else values["action"]
         fields |= {"action": action, "guidance": values["guidance"] or None}
     if rule.sequence is not None:
@@ -299,7 +299,7 @@ def rule_of(rulebook: RuleBook, rule: SteeringRule, draft: Draft) -> SteeringRul
     elif draft.form == "judge":
         judge = {"prompt": draft.text, "mode": values["mode"], "model": values["model"].strip()}
         fields |= {"when": values["condition"].strip() or None, "llm_eval": judge}
-    # A text that nobody changed need not be known: a rule typed at a prompt has none.
+    # Unchanged text need not be known: a rule typed at a prompt has no source.
     elif draft.text != (rule.source or ""):
         is_there = rule.id in rulebook and rulebook[rule.id].form in ("python", "none")
         new = (rulebook if is_there else RuleBook([rule])).draft(rule.id, draft.text)
@@ -308,9 +308,9 @@ def rule_of(rulebook: RuleBook, rule: SteeringRule, draft: Draft) -> SteeringRul
 
 
 def new_rule(rule_id: str, form: str, *, tool: str = "tool") -> SteeringRule:
-    """Return a rule to begin with; it objects to nothing until it is edited and enabled.
+    """Return a new rule to start with; it never objects until it is edited and enabled.
 
-    Raises `NoeticConfigError` ``INVALID_RULE`` for an empty name, ``INVALID_FORM`` for a form that is none of `FORMS`.
+    Raises `NoeticConfigError` ``INVALID_RULE`` for an empty name, ``INVALID_FORM`` for a form not in `FORMS`.
     """
     base: dict[str, Any] = {"id": rule_id, "applies_to": "before_tool_call", "enabled": False}
     match form:

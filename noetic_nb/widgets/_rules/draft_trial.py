@@ -1,4 +1,4 @@
-"""Drafts tried on recorded runs: the changes beside an editor, their table, and the calls that a new version must handle."""
+"""Tries drafts on recorded runs: the changes shown beside an editor, their table, and the calls for checking a new version."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from noetic_nb.widgets._rules.debounced import LiveTrial
 from noetic_nb.widgets._rules.draft import Draft, rule_of
 from noetic_nb.widgets.base._table import keyed
 
-# More than fits beside an editor; the whole table is what lab.backtest returns.
+# More rows than fit beside an editor; lab.backtest returns the whole table.
 ROWS_SHOWN: Final = 30
 SHOWN_LENGTH: Final = 160
 
@@ -39,7 +39,7 @@ CHANGE_NAMES: Final = {
     "unchanged": "unchanged",
 }
 
-# Name of the line of an evaluation, its words, and whether stopping these is what a rule is there for.
+# The name of an evaluation line, its label, and whether rules are meant to stop these calls.
 _OUTCOMES: Final = (
     ("caught", "Successful attacks caught", True),
     ("failed", "Failed runs stopped", True),
@@ -52,7 +52,7 @@ _OUTCOMES: Final = (
 
 
 def trial_words(title: str, note: str = "") -> dict[str, Any]:
-    """Return words to be shown in place of a trial."""
+    """Return words to show instead of a trial."""
     return {"title": title, "note": note, "lines": [], "counts": [], "rows": [], "faults": [], "of": "draft"}
 
 
@@ -64,9 +64,9 @@ NOT_EDITED: Final = trial_words(
 def trial_data(
     runs: Iterable[Run], table: Any, evaluations: tuple[Evaluation, Evaluation] | None = None
 ) -> dict[str, Any]:
-    """Return a trial as a page needs it: the runs, the table of `lab._rule_backtest`, and the decisions that differ.
+    """Return a trial for a page: the runs, the table of `lab._rule_backtest`, and the decisions that differ.
 
-    `evaluations` are those of the rules in force and with the draft in its place; None if no run has a label.
+    `evaluations` compare the rules in force without and with the draft; None if no run has a label.
     """
     summary = table.attrs["summary"]
     found = _found(runs, table, table[table["change"] != "unchanged"], evaluations)
@@ -78,7 +78,7 @@ def trial_data(
 
 
 def in_force_data(runs: Iterable[Run], table: Any, evaluation: Evaluation | None = None) -> dict[str, Any]:
-    """Return the decisions of the rules in force on recorded calls before any edit; `table` has them on both sides."""
+    """Return what the rules in force decide on recorded calls before any edit; `table` has the same rules on both sides."""
     held = table[table["before"] != "allow"]
     numbers = held["before"].value_counts()
     found = _found(runs, table, held, None if evaluation is None else (evaluation, evaluation))
@@ -100,7 +100,7 @@ _HELD: Final = {"deny": ("newly_denied", "denied"), "guide": ("guided", "guided"
 def _found(
     runs: Iterable[Run], table: Any, shown: Any, evaluations: tuple[Evaluation, Evaluation] | None
 ) -> dict[str, Any]:
-    """Return the common part of trials of drafts and of rules in force; `shown` are the decisions that are listed."""
+    """Return the common data of trials of drafts and of rules in force; `shown` are the listed decisions."""
     skipped = table.attrs["skipped"]
     by_id = {run.run_id: run for run in runs}
     listed = list(shown.head(ROWS_SHOWN).itertuples())
@@ -146,12 +146,12 @@ def _some(count: int, what: str) -> str:
 
 
 def _numbers(count: Count) -> list[float | None]:
-    """Return a count for the page, which has no number that is none."""
+    """Return a count for the page; JSON has no NaN."""
     return [None if number is None or isnan(number) else number for number in count]
 
 
 def outcome_lines(before: Evaluation, after: Evaluation) -> list[dict[str, Any]]:
-    """Return the outcomes that any run has: how many are stopped by the rules in force, and with the draft among them.
+    """Return the outcomes that occur: how many calls are stopped by the rules in force, without and with the draft.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def outcome_lines(before: Evaluation, after: Evaluation) -> list[dict[str, Any]]
     lines = []
     for name, words, is_wanted in _OUTCOMES:
         old, new = getattr(before, name), getattr(after, name)
-        # Where nothing was attacked, an evaluation has the failed runs in both lines.
+        # Without attacks, an evaluation counts the failed runs in both lines.
         if not new.of or (name == "caught" and new == after.failed):
             continue
         lines.append(
@@ -245,9 +245,9 @@ def _change(at: int, row: Mapping[str, Any]) -> str:
 
 
 def place_of(run: Run, seq: int, decided: Mapping[int, int]) -> dict[str, Any]:
-    """Return the fields of a `Selection` for a recorded call: its thread, its turn, its model call, and its decision.
+    """Return the fields of a `Selection` for a recorded call: its thread, turn, model call, and decision.
 
-    `decided` are the places of the run's decisions, by those of their calls; a run that was recorded without steering has none.
+    `decided` maps the places of calls to those of their decisions; a run recorded without steering has none.
     """
     where, about = run.events[seq].where, decided.get(seq)
     decision, call = None if about is None else number_at(run, about), call_at(run, seq)
@@ -260,9 +260,9 @@ def _what(row: Any) -> str:
     return f"{plain(row.tool_name)} {plain_data(row.args, SHOWN_LENGTH)}"
 
 
-# Someone waits who presses Apply: enough calls to meet a bad case, few enough to be done at once.
+# The user waits after pressing Apply: enough calls to find a bad case, few enough to be quick.
 MOST_CALLS: Final = 200
-# Beyond the limit of a trial: the first rule that asks where values come from reads every text of a run.
+# Added to the limit of a trial: the first rule that asks for origins reads every text of a run.
 S_PER_CALL: Final = 0.001
 _IN_THE_TEXT: Final = frozenset({"RULE_DOES_NOT_COMPILE", "INVALID_RULE", "INVALID_FIELD"})
 
@@ -270,7 +270,7 @@ _IN_THE_TEXT: Final = frozenset({"RULE_DOES_NOT_COMPILE", "INVALID_RULE", "INVAL
 class DraftTrial:
     """Tries drafts of one rule book on some runs, which may still grow.
 
-    ``report(data, error)`` is called with what a page shows of a trial, and with the error of a draft that does not compile.
+    ``report(data, error)`` is called with the trial data for a page, and with the error of a draft that does not compile.
     """
 
     def __init__(
@@ -290,8 +290,8 @@ class DraftTrial:
         self._known: tuple[RuleSnapshot, dict[str, Any]] | None = None
 
     def try_later(self, rule: SteeringRule, draft: Draft, *, even_if_impure: bool = False) -> None:
-        """Try a draft after a pause, in place of an earlier draft that still waits."""
-        # Compiling a Python text runs what stands beside its function, so text that acts is stopped before that.
+        """Try a draft after a pause, replacing an earlier draft that still waits."""
+        # Compiling Python text runs its top-level code, so text with side effects is stopped first.
         acts = [] if draft.form != "python" or even_if_impure else _acts(rule, draft.text)
         if acts:
             self._live.cancel()
@@ -301,7 +301,7 @@ class DraftTrial:
         rules = self._rulebook.snapshot
 
         def work(stop: Callable[[], bool]) -> dict[str, Any]:
-            # Tried even if it is not enabled yet: it may be a moment later.
+            # Tried even if not enabled: the user may enable it next.
             candidate = rule_of(self._rulebook, rule, draft).model_copy(update={"enabled": True})
             recorded = self._recorded
             assert recorded is not None
@@ -311,7 +311,7 @@ class DraftTrial:
 
     @property
     def in_force(self) -> dict[str, Any]:
-        """The results of the rules in force, as a page shows them."""
+        """Return the results of the rules in force for a page."""
         is_known = self._known is not None and self._known[0] is self._rulebook.snapshot
         return self._known[1] if self._known is not None and is_known else NOT_EDITED
 
@@ -331,8 +331,8 @@ class DraftTrial:
         self._live.cancel()
 
     def _read(self, rules: RuleSnapshot) -> float:
-        """Read the recorded calls, and evaluate the rules in force; returns how long all of it may take a draft, in seconds."""
-        # This is the slow part of a first trial; typing does not change it.
+        """Read the recorded calls, and evaluate the rules in force; returns the time limit for a draft, in seconds."""
+        # The slow part of a first trial; typing does not affect it.
         sizes = tuple([len(run.events) for run in self._runs])
         if self._recorded is None or self._recorded.sizes != sizes:
             self._recorded = _Recorded(self._runs, sizes, self._outcome)
@@ -348,7 +348,7 @@ class DraftTrial:
 
 
 class _Recorded:
-    """The recorded calls, ready for one draft after another."""
+    """The recorded calls, prepared for many drafts."""
 
     def __init__(self, runs: Sequence[Run], sizes: tuple[int, ...], outcome: Outcome) -> None:
         self.sizes = sizes
@@ -364,19 +364,19 @@ class _Recorded:
         self._before: tuple[RuleSnapshot, Evaluation | None] | None = None
 
     def prepare(self, rules: RuleSnapshot) -> float:
-        """Evaluate the rules in force, once for all drafts; returns how long a draft may take, in seconds."""
+        """Evaluate the rules in force once for all drafts; returns the time limit for a draft, in seconds."""
         if self._before is None or self._before[0] is not rules:
             self._trials.diff(rules, ())
             self._before = (rules, None if self._evaluator is None else self._evaluator.evaluate(rules))
         return S_PER_CALL * len(self._trials.calls)
 
     def in_force(self, rules: RuleSnapshot) -> dict[str, Any]:
-        """Return the decisions of the rules in force, as a page shows them."""
+        """Return the decisions of the rules in force for a page."""
         assert self._before is not None
         return in_force_data(self._runs, self._trials.diff(rules, rules), self._before[1])
 
     def data(self, rules: RuleSnapshot, candidate: SteeringRule, stop: Callable[[], bool]) -> dict[str, Any]:
-        """Return the changes of a draft, as a page shows them."""
+        """Return the changes of a draft for a page."""
         diff = self._trials.diff(rules, candidate, stop=stop)
         assert self._before is not None
         before = self._before[1]
@@ -387,7 +387,7 @@ class _Recorded:
 
 
 def _acts(rule: SteeringRule, text: str) -> list[str]:
-    """Return the side effects of a text; its top level counts, because compiling runs it."""
+    """Return the side effects of a text, including its top level, because compiling runs it."""
     import ast
 
     found = read_rule(rule.model_copy(update={"source": text, "predicate": rule.predicate or print})).impure
@@ -417,9 +417,9 @@ def sample_calls(runs: Sequence[Run], rule: SteeringRule) -> tuple[RecordedCall,
 
 
 def check_draft(rule: SteeringRule, calls: Sequence[RecordedCall]) -> None:
-    """Evaluate a rule on recorded calls, of any form; its judge, if it has one, is not consulted.
+    """Evaluate a rule of any form on recorded calls; its judge, if any, is not called.
 
-    Raises ``RULE_FAILS_ON_SAMPLE`` with the `line` of a Python rule that failed, where it is known.
+    Raises ``RULE_FAILS_ON_SAMPLE``, with the `line` of a failed Python rule if known.
     """
     check_on_samples(rule, [call.params for call in calls])
     for call, result in zip(calls, try_rules(_alone(rule), calls, policy=Policy()), strict=True):
@@ -435,5 +435,5 @@ def check_draft(rule: SteeringRule, calls: Sequence[RecordedCall]) -> None:
 
 
 def _alone(rule: SteeringRule) -> RuleSnapshot:
-    # Tried even if it is not enabled yet: it may be a moment later.
+    # Tried even if not enabled: the user may enable it next.
     return RuleSnapshot(0, (rule.model_copy(update={"enabled": True}),))

@@ -1,6 +1,6 @@
-"""The data of an editor of rules: the book as a table, the chosen rule, the contents of its fields, and the last outcome.
+"""The data of a rule editor: the book as a table, the chosen rule, the contents of its fields, and the last outcome.
 
-Nothing here knows of widgets. What pages must learn is collected in `news`, a part of the snapshot at a time.
+Independent of widgets. Changes for the pages are collected in `news`, one part of the snapshot at a time.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 
 
 def save_book(rulebook: RuleBook, path: str | PathLike[str], *, overwrite: bool = False) -> str:
-    """Write a rule book to a YAML or JSON file; returns a sentence about it. `overwrite` replaces a changed file too.
+    """Write a rule book to a YAML or JSON file; returns a sentence about it. `overwrite` also replaces a changed file.
 
-    Raises ``FILE_EXISTS``, ``INVALID_FORMAT``, ``MISSING_PACKAGE``, or ``NOT_WRITTEN`` where the system refuses.
+    Raises ``FILE_EXISTS``, ``INVALID_FORMAT``, ``MISSING_PACKAGE``, or ``NOT_WRITTEN`` if the system refuses.
     """
     if not str(path).strip():
         raise NoeticConfigError("INVALID_FORMAT", "A rule file has a name.", given=str(path), hint="Type rules.yaml.")
@@ -78,10 +78,10 @@ NAMES_OFFERED: Final = 200
 
 
 class EditorReading(Reading):
-    """The state of an editor of a rule book, whose drafts are tried on `runs`.
+    """The state of a rule book editor, whose drafts are tried on `runs`.
 
-    The events of the first run come by `take`, those of the others are read here; hits in `moment` count, and `outcome` is
-    that of `lab.evaluate`. `report` gets the data of a trial and the error of a draft, in the thread of the trial.
+    The events of the first run arrive through `take`, those of the others are read here; hits within `moment` are counted,
+    and `outcome` is that of `lab.evaluate`. `report` gets a trial's data and a draft's error, in the thread of the trial.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class EditorReading(Reading):
         self.choose(ids[0] if ids else None)
         self.news.clear()
 
-    # What happens in the run and in the book.
+    # Events of the run and changes of the book
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about new hits."""
@@ -142,7 +142,7 @@ class EditorReading(Reading):
         wide = self.hits.wide if self.is_followed else 0
         changed = self.hits.take(event)
         if not self.is_followed:
-            return None  # the hits of a long run are counted first
+            return None  # count all hits of a long run first
         if is_new:
             self._put("offered", self._offers())
         if not changed:
@@ -163,32 +163,32 @@ class EditorReading(Reading):
         self.news.clear()
 
     def book_changed(self, change: RuleChange) -> None:
-        """Take a change of the book, made here or elsewhere."""
+        """Handle a change of the book, made here or elsewhere."""
         places = [row["id"] for row in self.snapshot["rows"]]
         self._put_rules()
         rule = self._rule()
         if rule is None:
-            # The rule that is now where the chosen one was, or the last.
+            # The rule now in the place of the removed one, or the last rule.
             ids = [other.id for other in self.rulebook]
             at = places.index(self.chosen) if self.chosen in places else 0
             self.choose(ids[min(at, len(ids) - 1)] if ids else None)
             return
         self._put_versions()
         if self.is_edited and draft_of(rule) != self.draft:
-            # What someone is writing is not thrown away because a rule changed elsewhere.
+            # Keep the text being typed when a rule changes elsewhere.
             if change.rule_id == self.chosen and change.change not in ("move", "enable", "disable"):
                 self.notify("plain", "This rule was changed elsewhere meanwhile. Your text is not applied yet.")
         elif draft_of(rule) != self.draft or change.rule_id == self.chosen:
             self._show(rule, forced=False)
 
-    # What someone does, in a page or by the methods of the editor.
+    # Actions from a page or the editor's methods
 
     def answer(self, request: dict[str, Any]) -> Any:
         """Carry out a request of a page; see the methods of the same names."""
         match request:
             case {"do": "typed", "rule_id": rule_id, "generation": generation, "at": at, "values": dict(values)}:
-                # What was typed into a text that was replaced since belongs to no rule any more. What was sent before a page
-                # had its subshell waits for the running cell, and arrives behind newer text.
+                # Ignore typing into a text that was replaced since. A message sent before a page had its subshell waits
+                # for the running cell, and arrives after newer text.
                 if rule_id == self.chosen and generation == self._generation and at > self._typed_at:
                     self._typed_at = at
                     self.typed(values)
@@ -223,13 +223,13 @@ class EditorReading(Reading):
         return None
 
     def choose(self, rule_id: str | None) -> None:
-        """Show another rule; text that was typed and not applied is dropped."""
+        """Show another rule; typed text that was not applied is dropped."""
         self.chosen = rule_id
         rule = None if rule_id is None else self.rulebook[rule_id]
         self.notify("plain", "")
         if self.trial is not None:
             self.trial.cancel()
-            # Of a rule that is not enabled the interesting part is what it would change.
+            # For a disabled rule, show what it would change.
             is_on = rule is None or rule.enabled
             self._put("trial", _shown(self.trial.in_force if is_on else NOT_EDITED))
         self._show(rule, forced=True)
@@ -249,18 +249,18 @@ class EditorReading(Reading):
 
     @property
     def is_edited(self) -> bool:
-        """Whether the fields differ from the rule that was shown."""
+        """Whether the fields differ from the shown rule."""
         return self.draft != self._shown
 
     def apply(self) -> bool:
-        """Put the draft in place of the chosen rule; returns whether it was applied."""
+        """Replace the chosen rule by the draft; returns whether it was applied."""
         if self.chosen is None or self.draft is None:
             self.notify("bad", EMPTY)
             return False
         return self.apply_to(self.chosen, self.draft)
 
     def apply_to(self, rule_id: str, draft: Draft) -> bool:
-        """Put the contents of the fields in place of a rule, even where other text was typed or chosen since."""
+        """Apply the contents of the fields to a rule, even if the user has typed or chosen something else since."""
         if rule_id not in self.rulebook:
             self.notify("bad", f"Not applied. {plain(rule_id)} was removed meanwhile; undo brings it back.")
             return False
@@ -273,7 +273,7 @@ class EditorReading(Reading):
         before = self.draft, self._shown
 
         def checked() -> SteeringRule:
-            # Compiling runs what stands beside the function, so it is held to the limit as well.
+            # Compiling runs top-level code, so the time limit applies here as well.
             candidate = rule_of(self.rulebook, rule, was.changed(draft.values))
             check_draft(candidate, samples)
             return candidate
@@ -298,7 +298,7 @@ class EditorReading(Reading):
         return True
 
     def failed(self, error: NoeticConfigError, draft: Draft) -> None:
-        """Say why a draft does not hold up, with the place."""
+        """Show why a draft fails, and where."""
         facts = error.facts
         line, column = facts.get("line"), facts.get("column")
         name = facts.get("field") or ("condition" if draft.form == "judge" else "text")
@@ -320,13 +320,13 @@ class EditorReading(Reading):
             self.failed(error, self.draft)
 
     def try_now(self) -> None:
-        """Try the draft on the recorded runs, even where it has side effects."""
+        """Try the draft on the recorded runs, even if it has side effects."""
         rule = self._rule()
         if self.trial is not None and rule is not None and self.draft is not None:
             self.trial.try_later(rule, self.draft, even_if_impure=True)
 
     def try_first(self) -> None:
-        """Try what is shown before anything is typed: the rules in force, or a rule that is not enabled beside them."""
+        """Try the initial content before any typing: the rules in force, or a disabled rule beside them."""
         rule = self._rule()
         if self.trial is None or self.is_edited:
             return
@@ -336,7 +336,7 @@ class EditorReading(Reading):
             self.trial.try_later(rule, self.draft)
 
     def undo(self) -> bool:
-        """Take the last change of the book back; returns whether there was one."""
+        """Undo the last change of the book; returns whether there was one."""
         change = self.rulebook.undo()
         if change is None:
             self.notify("plain", "There is no change to take back.")
@@ -347,7 +347,7 @@ class EditorReading(Reading):
         return True
 
     def restore(self, rule_id: str, version: int) -> None:
-        """Put an earlier version of a rule in force again, as a change of its own."""
+        """Put an earlier version of a rule in force again, as a new change."""
         rule = self.rulebook.put(rule_at(self.rulebook, rule_id, version))
         self.choose(rule.id)
         self.notify(
@@ -355,7 +355,7 @@ class EditorReading(Reading):
         )
 
     def compare(self, rule_id: str, version: int) -> dict[str, Any]:
-        """Return how a version of a rule differs from the one in force."""
+        """Return the differences between a version of a rule and the one in force."""
         old = whole_text(rule_at(self.rulebook, rule_id, version))
         now = whole_text(self.rulebook[rule_id]) if rule_id in self.rulebook else old
         lines = text_diff(old, now)
@@ -370,12 +370,12 @@ class EditorReading(Reading):
             self.rulebook.move(rule_id, place)
 
     def remove(self, rule_id: str) -> None:
-        """Take a rule out; undo brings it back."""
+        """Remove a rule; undo brings it back."""
         self.rulebook.remove(rule_id)
         self.notify("good", f"Removed {plain(rule_id)}.", undo=True)
 
     def add(self, rule_id: str, form: str) -> SteeringRule:
-        """Add a rule to begin with, which is not enabled yet, and choose it."""
+        """Add a new rule, not enabled yet, and choose it."""
         if rule_id in self.rulebook:
             raise NoeticConfigError(
                 "DUPLICATE_RULE_ID", "A rule of this name exists already.", given=rule_id, hint="Choose another name."
@@ -384,7 +384,7 @@ class EditorReading(Reading):
         return self.begin_with(new_rule(rule_id, form, tool=next(iter(self._offered["tools"]), "tool")))
 
     def begin_with(self, rule: Any) -> SteeringRule:
-        """Add a rule that is not enabled yet, under a free name, and choose it; one that says the same is chosen again."""
+        """Add a rule, not enabled yet, under a free name, and choose it; an equal existing rule is chosen instead."""
         if not isinstance(rule, SteeringRule):
             hint = "lab.draft_rule drafts one; RuleBook().only_from_user(...) returns one."
             raise NoeticConfigError("NOT_A_RULE", "A draft is a rule.", given=rule, hint=hint)
@@ -397,7 +397,7 @@ class EditorReading(Reading):
         return found
 
     def save(self, path: str, *, overwrite: bool = False) -> dict[str, Any]:
-        """Write the book to a file; returns whether a file stands in the way."""
+        """Write the book to a file; returns whether an existing file prevents it."""
         try:
             self.notify("good", save_book(self.rulebook, path, overwrite=overwrite))
         except NoeticConfigError as exc:
@@ -421,7 +421,7 @@ class EditorReading(Reading):
         return self.rulebook[self.chosen] if self.chosen is not None and self.chosen in self.rulebook else None
 
     def _show(self, rule: SteeringRule | None, *, forced: bool) -> None:
-        """Show a rule in the fields; text that a page typed meanwhile is kept unless `forced`."""
+        """Show a rule in the fields; text typed on a page meanwhile is kept unless `forced`."""
         if forced:
             self._generation += 1
         self.draft = self._shown = None if rule is None else draft_of(rule)
@@ -458,7 +458,7 @@ class EditorReading(Reading):
         return f"rule_{number}"
 
     def _offer(self, event: RunEvent) -> bool:
-        """Keep the names in an event that a field may offer; returns whether one is new."""
+        """Store the names in an event that a field may suggest; returns whether one is new."""
         names: list[tuple[str, str]] = []
         if isinstance(event, ToolCalled):
             names = [("tools", event.name), *(("args", str(name)) for name in event.args or ())]

@@ -1,7 +1,7 @@
-"""Edit the rules of a rule book while an agent runs, and see the effect of an edit while typing.
+"""Edits the rules of a rule book while an agent runs, and shows the effect of an edit while you type.
 
-The editor only shows; compiling, trying and replacing a rule is the rule book's work. A draft that fails there leaves the
-last good version in force and the text in the editor, with the place that failed.
+The editor only displays; the rule book compiles, tries and replaces rules. If a draft fails, the last good version
+stays in force, and the text stays in the editor with the place of the error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Notice(NamedTuple):
     """``good``, ``bad`` or ``plain``."""
     text: str
     line: int | None = None
-    """The line that failed, from 1."""
+    """The line of the error, from 1."""
     column: int | None = None
 
 
@@ -45,23 +45,23 @@ class RuleEditor(RunView):
     Parameters
     ----------
     rulebook : RuleBook
-        Whose rules are edited; changes made elsewhere appear here too.
+        The book to edit; changes made elsewhere appear here as well.
     run : Run, iterable of Run, or object with a ``run``, optional
-        Recorded or imported runs, or one that grows while an agent runs. While someone types, the draft is tried on them,
-        and a new version is tried on their calls before it replaces the old one.
+        Recorded or imported runs, or a growing run of an agent. While you type, the draft is tried on them, and a new
+        version is checked on their calls before it replaces the old one.
     runs : iterable of Run, optional
-        More of them.
+        More runs.
     outcome : str or callable
-        How a run went: a key of ``run.meta`` or a function of a run, True good, False failed, None unknown. Where there are
-        such labels, or attacks (``meta["attack"]``), a trial is split by them.
+        The outcome of a run: a key of ``run.meta``, or a function of a run that returns True (good), False (failed) or
+        None (unknown). If there are outcomes, or attacks (``meta["attack"]``), a trial is split by them.
     thread_id : str, optional
-        Count hits of this thread only.
+        Count only hits of this thread.
     turn : int, optional
-        Count hits of this turn only, 1 for the first of a thread.
+        Count only hits of this turn, counted from 1 in each thread.
     until : int, optional
-        Count hits of the turns up to this one, inclusive.
+        Count only hits of turns up to and including this one.
     selection : Selection, optional
-        What someone points at, shared with other views: a click on a decision that differs chooses it.
+        The selection shared with other views: clicking a decision that differs selects it.
 
     Raises
     ------
@@ -122,14 +122,14 @@ class RuleEditor(RunView):
             subscribe_weakly(rulebook.listen, self._book_changed),
             *(self._follow(each, self.take) for each in self.runs[1:]),
         )
-        # The book may have changed while the widget was made.
+        # The book may have changed while the widget was created.
         with self._doing():
             if reading.snapshot["version"] != rulebook.version:
                 reading.book_changed(rulebook.changes[-1])
 
     @property
     def chosen(self) -> str | None:
-        """The id of the rule that is shown."""
+        """The id of the shown rule."""
         return self.reading.chosen
 
     @property
@@ -146,7 +146,7 @@ class RuleEditor(RunView):
 
     @property
     def trial(self) -> dict[str, Any] | None:
-        """The findings of the last trial, as the page shows them; None without runs."""
+        """The results of the last trial, as the page shows them; None without runs."""
         found: dict[str, Any] | None = self.reading.snapshot["trial"]
         return found
 
@@ -156,7 +156,7 @@ class RuleEditor(RunView):
             self.reading.choose(rule_id)
 
     def write(self, **values: str | int) -> None:
-        """Put something into fields of the chosen rule, such as ``text=`` or ``count=``, as if it were typed.
+        """Set fields of the chosen rule, such as ``text=`` or ``count=``, as if typed.
 
         Raises `NoeticConfigError` ``INVALID_FIELD``.
         """
@@ -164,22 +164,22 @@ class RuleEditor(RunView):
             self.reading.typed(values)
 
     def apply(self) -> bool:
-        """Put the draft in place of the chosen rule; returns whether it was applied."""
+        """Replace the chosen rule by the draft; returns whether it was applied."""
         with self._doing():
             return self.reading.apply()
 
     def undo(self) -> bool:
-        """Take the last change of the rule book back; returns whether there was one."""
+        """Undo the last change of the rule book; returns whether there was one."""
         with self._doing():
             return self.reading.undo()
 
     def try_now(self) -> None:
-        """Try the draft on the recorded runs, even where it has side effects."""
+        """Try the draft on the recorded runs, even if it has side effects."""
         with self._doing():
             self.reading.try_now()
 
     def restore(self, version: int, rule_id: str | None = None) -> None:
-        """Put an earlier version of a rule, by default the chosen one, in force again.
+        """Put an earlier version of a rule (by default the chosen one) in force again.
 
         Raises `NoeticConfigError` ``UNKNOWN_VERSION``.
         """
@@ -193,13 +193,13 @@ class RuleEditor(RunView):
                 self.reading.move(self.chosen, by)
 
     def remove(self) -> None:
-        """Take the chosen rule out; undo brings it back."""
+        """Remove the chosen rule; undo brings it back."""
         with self._doing():
             if self.chosen is not None:
                 self.reading.remove(self.chosen)
 
     def add(self, rule_id: str, form: str) -> SteeringRule:
-        """Add a rule to begin with, which is not enabled yet, and choose it.
+        """Add a new rule, not enabled yet, and choose it.
 
         Parameters
         ----------
@@ -217,24 +217,24 @@ class RuleEditor(RunView):
             return self.reading.add(rule_id, form)
 
     def begin_with(self, rule: SteeringRule) -> SteeringRule:
-        """Add a rule as a draft that is not enabled yet, such as that of `lab.draft_rule`, and choose it.
+        """Add a rule as a disabled draft, such as one from `lab.draft_rule`, and choose it.
 
-        Returns the rule in the book: under another name where its own is taken, and the old one where that says the same.
+        Returns the rule in the book: renamed if its name is taken, or the existing rule if it is equal.
         """
         with self._doing():
             return self.reading.begin_with(rule)
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> bool:
-        """Write the rule book to a rule file; returns whether it was written, and `notice` says what.
+        """Write the rule book to a rule file; returns whether it was written. `notice` describes the outcome.
 
-        A file that the book was not read from, or that changed since, is only replaced with `overwrite`.
+        A file that the book was not read from, or that changed since, is replaced only with `overwrite`.
         """
         with self._doing():
             self.reading.save(str(path), overwrite=overwrite)
             return self.notice.mood == "good"
 
     def code(self, rule_id: str | None = None) -> str:
-        """Return the Python code that makes the rule book, or one rule of it."""
+        """Return the Python code of the rule book, or of one rule."""
         return book_code(self.rulebook) if rule_id is None else rule_code(self.rulebook[rule_id])
 
     def to_frame(self) -> Any:
@@ -243,8 +243,8 @@ class RuleEditor(RunView):
         Returns
         -------
         pandas.DataFrame
-            One row a rule: ``id, form, hooks, enabled, hits, version, text``. `version` is that of the book in which the rule
-            was last changed, 0 for one that the book began with.
+            One row per rule: ``id, form, hooks, enabled, hits, version, text``. `version` is the book's version in
+            which the rule last changed, 0 for an initial rule.
         """
         with self.up_to_date():
             return rules_frame(self.rulebook, self.reading.hits)
@@ -256,8 +256,8 @@ class RuleEditor(RunView):
             self._send_news()
 
     def _book_changed(self, change: RuleChange) -> None:
-        # At once, so that what the editor says of a change of its own comes after it. While another thread is at something, such
-        # as the answer to a page, changes wait with the events: whoever changes a rule does not wait for a view.
+        # Handle it now, so that the editor's own message about a change comes after it. If another thread is busy, for
+        # example answering a page, changes wait with the events: changing a rule never waits for a view.
         self._unread.append(change)  # type: ignore[arg-type]
         self.read_some(inf)
         if self._unread and not self.is_awake:
@@ -281,7 +281,7 @@ class RuleEditor(RunView):
                 self._read_event(change)
 
     def _trial_done(self, data: dict[str, Any], error: NoeticConfigError | None) -> None:
-        if self._is_of_one:  # what is chosen in it is a place in that run, and in no other
+        if self._is_of_one:  # a selection only makes sense for a single run
             for row in data["rows"]:
                 row["place"] = row["place"] if row["run"] == plain(self.runs[0].run_id) else None
         with self._doing():
@@ -294,10 +294,10 @@ class RuleEditor(RunView):
             self._send_news()
 
     def _send_news(self) -> None:
-        # In the order of the changes: two threads must not send at the same time.
+        # In the order of the changes: two threads must not send concurrently.
         with self._reading_lock:
             news, self.reading.news = self.reading.news, []
-            # Of parts that were replaced several times only the last counts.
+            # Of parts that were replaced several times, only the last version counts.
             last = {message["part"]: message for message in news}
             for message in last.values():
                 self.send(message)

@@ -1,4 +1,4 @@
-"""The fields of an editor, by the form of a rule: the content of each, its label, and its place in a sentence."""
+"""The fields of an editor for each form of rule: content, label, and place in a sentence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POINTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field; `before` and `after` are the words of a sentence around it."""
+    """One field; `before` and `after` are the surrounding words of a sentence."""
 
     name: str
     label: str
@@ -27,13 +27,13 @@ class Field:
     placeholder: str = ""
     options: tuple[tuple[str, str], ...] = ()
     suggest: Literal["", "tools", "args", "models"] = ""
-    """Which names of the recorded runs are offered."""
+    """Which names from the recorded runs to suggest."""
     before: str = ""
     after: str = ""
     is_sentence: bool = False
 
     def data(self) -> dict[str, Any]:
-        """Return it as a page needs it."""
+        """Return the field for a page."""
         return {
             **{name: getattr(self, name) for name in ("name", "label", "kind", "placeholder", "suggest")},
             "options": [list(option) for option in self.options],
@@ -48,7 +48,7 @@ _TOOLS: Final = Field("tools", "Tools", "names", "every tool", suggest="tools")
 _ACTIONS: Final = tuple([(action, action) for action in ("deny", "guide", "ask", "allow")])
 _GUIDANCE: Final = Field("guidance", "Guidance", placeholder="for the model; {tool.args.path} is filled in")
 _OUTCOME: Final = (Field("action", "Action", "choice", options=_ACTIONS), _GUIDANCE)
-# A sentence forbids something: it never allows.
+# A sentence rule forbids; it never allows.
 _SENTENCE_OUTCOME: Final = (Field("action", "Action", "choice", options=_ACTIONS[:3]), _GUIDANCE)
 _MODES: Final = (("sync", "wait for the verdict"), ("async", "deliver it with a later prompt"))
 
@@ -103,7 +103,7 @@ FORMS: Final[dict[str, str]] = {
     "only_after": "Only after …",
     "only_from_user": "Only what the user wrote",
 }
-"""Every form of a rule in the editor, in words; sequence rules are four."""
+"""Every form of rule in the editor, in words; sequence rules have four."""
 
 
 def fields_of(form: str) -> tuple[Field, ...]:
@@ -118,7 +118,7 @@ def fields_of(form: str) -> tuple[Field, ...]:
 
 
 def as_text(value: object, field: str) -> str:
-    """Return a value that a page sent for a field as text.
+    """Return a field's value from a page as text.
 
     Raises `NoeticConfigError` ``INVALID_FIELD`` for anything else.
     """
@@ -128,7 +128,7 @@ def as_text(value: object, field: str) -> str:
 
 
 def as_names(text: str) -> tuple[str, ...]:
-    """Return names separated by commas.
+    """Split names at commas.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def names_text(names: Sequence[str] | None) -> str:
 
 
 def as_count(text: str) -> int:
-    """Return a whole number.
+    """Parse a whole number.
 
     Raises `NoeticConfigError` ``INVALID_FIELD`` for anything else.
     """

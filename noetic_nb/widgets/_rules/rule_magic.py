@@ -1,7 +1,7 @@
-"""The cell magic ``%%rule``: a cell that is a rule. Load it with ``%load_ext noetic_nb.widgets``.
+"""The cell magic ``%%rule``: a cell that defines a rule. Load it with ``%load_ext noetic_nb.widgets``.
 
-The cell may hold a Python function, a condition in CEL (``--cel``) or the prompt of a judge (``--judge MODEL``). Running it
-again replaces the rule in place; a cell that fails leaves the last good version in force.
+The cell contains a Python function, a CEL condition (``--cel``) or the prompt of a judge (``--judge MODEL``). Running
+it again replaces the rule in place; if the cell fails, the last good version stays in force.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POINTS: Final = ("before_tool_call", "after_model_call")
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises where others exit: a kernel must survive a typing error."""
+    """Raises instead of exiting: a typing error must not end the kernel."""
 
     def error(self, message: str) -> NoReturn:
         raise NoeticConfigError("INVALID_MAGIC", f"%%rule: {message}", hint=self.format_usage().strip())
@@ -52,10 +52,10 @@ def _book(name: str, names: Mapping[str, Any]) -> RuleBook:
 
 
 def rule_cell(line: str, cell: str, names: Mapping[str, Any]) -> SteeringRule:
-    r"""Put the rule that a cell holds into its rule book.
+    r"""Add the rule in a cell to its rule book.
 
-    `line` names the rule book, perhaps the rule, and options; `names` are those that the cell can use. Raises ``INVALID_MAGIC``,
-    ``NOT_A_RULE_BOOK``, ``RULE_DOES_NOT_COMPILE`` or ``INVALID_RULE``; nothing is changed then.
+    `line` has the rule book, options, and optionally the rule's name; `names` are available in the cell. Raises
+    ``INVALID_MAGIC``, ``NOT_A_RULE_BOOK``, ``RULE_DOES_NOT_COMPILE`` or ``INVALID_RULE``; then nothing changes.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def rule_cell(line: str, cell: str, names: Mapping[str, Any]) -> SteeringRule:
             guidance=given.guidance,
             isolate=given.isolate,
         )
-    # Compiled before the book is touched: a cell that fails leaves the last good version in force.
+    # Compile before changing the book: if the cell fails, the last good version stays in force.
     predicate = compile_predicate(given.id or "rule", cell, names)
     return book.put(
         SteeringRule(
@@ -108,7 +108,7 @@ def load_ipython_extension(shell: Any) -> None:
     """Register ``%%rule``."""
 
     def rule(line: str, cell: str) -> SteeringRule:
-        """Put the rule that the cell holds into a rule book."""
+        """Add the rule in the cell to a rule book."""
         return rule_cell(line, cell, shell.user_ns)
 
     shell.register_magic_function(rule, magic_kind="cell", magic_name="rule")

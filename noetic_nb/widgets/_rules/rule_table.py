@@ -1,4 +1,4 @@
-"""The table of rules: one row a rule with its form, hooks, state, hits over the turns, and the version that it is from."""
+"""The table of rules: one row per rule with its form, hooks, state, hits by turn, and version."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from noetic_nb.widgets._rules.rule_fields import FORMS
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 from noetic_nb.widgets.base._table import keyed, table
 
-# A saved notebook shows a rule's text, not a library pasted into it.
+# A saved notebook shows a rule's text, but not a whole library pasted into it.
 PAGE_LENGTH: Final = 20_000
-# A sparkline is as wide as a word: more bars than this run together.
+# A sparkline is as wide as a word; more bars than this would merge.
 BARS: Final = 40
 LEAST_BARS: Final = 8
 EMPTY: Final = "No rule yet. A function decorated with @rules.rule(...) appears here."
@@ -47,8 +47,8 @@ class RuleHits:
         self._by_turn: defaultdict[str, Counter[int]] = defaultdict(Counter)
 
     def take(self, event: RunEvent) -> tuple[str, ...]:
-        """Count an event; returns the rules whose hits have changed."""
-        # A person's answer to a rule with the action "ask" is recorded too; it is not the rule's decision.
+        """Count an event; returns the rules whose hits changed."""
+        # A user's answer to a rule with the action "ask" is recorded as well, but is not the rule's decision.
         if not isinstance(event, SteeringDecided) or not event.rule_ids or event.layer_id == "approval":
             return ()
         if not self.moment.shows(event.where):
@@ -65,20 +65,20 @@ class RuleHits:
         return sum(self._counts[rule_id].values()) if rule_id in self._counts else 0
 
     def words(self, rule_id: str) -> str:
-        """Return a rule's hits for people; empty if it has none."""
+        """Describe a rule's hits; empty if it has none."""
         counts = self._counts.get(rule_id, Counter())
         return ", ".join(f"{counts[action]} {word}" for action, word in _WORDS.items() if counts.get(action))
 
     @property
     def per(self) -> int:
-        """How many turns one bar stands for."""
+        """The number of turns per bar."""
         per = 1
         while per * BARS < self.turns:
             per *= 2
         return per
 
     def bars(self, rule_id: str) -> list[int]:
-        """Return the hits by turn, a bar for `per` turns; up to the last bar that is not empty."""
+        """Return the hits by turn, one bar per `per` turns, up to the last non-empty bar."""
         found = self._by_turn.get(rule_id)
         if not found:
             return []
@@ -90,11 +90,11 @@ class RuleHits:
 
     @property
     def wide(self) -> int:
-        """For how many bars all sparklines have room."""
+        """The number of bars that fit in every sparkline."""
         return max((self.turns - 1) // self.per + 1, LEAST_BARS)
 
     def row(self, rule_id: str) -> dict[str, str]:
-        """Return a rule's hits for its row: in words, as the path of a sparkline of height 1, and where they are most."""
+        """Return a rule's hits for its row: in words, as an SVG path of height 1, and the maximum."""
         bars, words, per = self.bars(rule_id), self.words(rule_id), self.per
         most = max(bars, default=0)
         marks = [f"M{at + 0.1:g},1v-{hits / most:.3g}h0.8V1Z" for at, hits in enumerate(bars) if hits]
@@ -105,14 +105,14 @@ class RuleHits:
 
 
 def rule_places(rule: SteeringRule) -> str:
-    """Return where a rule applies, for people."""
+    """Describe where a rule applies."""
     points = ", ".join(point.replace("_", " ") for point in rule.applies_to)
     tools = "" if rule.tools is None else f": {plain(', '.join(plain(tool) for tool in rule.tools))}"
     return points + tools
 
 
 def _versions(rulebook: RuleBook) -> dict[str, int]:
-    """Return the version that each rule was last changed in; 0 for those that the book began with."""
+    """Return the version in which each rule last changed; 0 for initial rules."""
     return {change.rule_id: change.version for change in rulebook.changes if change.change != "move"}
 
 
@@ -166,7 +166,7 @@ def _form(rule: SteeringRule) -> str:
 
 
 def rules_frame(rulebook: RuleBook, hits: RuleHits) -> Any:
-    """Return one row a rule: ``id, form, hooks, enabled, hits, version, text``.
+    """Return one row per rule: ``id, form, hooks, enabled, hits, version, text``.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Many runs as a table: the live view of a collection.
 
-Search, filter and order are the collection's own and happen in the kernel. A page gets 50 rows at a time, and a run is read when
-someone opens it.
+The collection itself searches, filters and sorts, in the kernel. A page gets 50 rows at a time; a run is read when it is
+opened.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from noetic_nb.widgets.base._table import keyed, table
 
 
 class RunLabels:
-    """The labels that one rater gives to runs, and those of others that may be seen."""
+    """The labels that one rater gives to runs, and the visible labels of others."""
 
     def __init__(self, collection: RunCollection, by: str) -> None:
         self.collection, self.by = collection, by
         self.names, self.data = names_for(collection[0] if len(collection) else None, by, "run")
 
     def text(self, at: int) -> str:
-        """Return the labels of a run as its row shows them."""
+        """Return the labels of a run for its row."""
         shown = [each for each in visible_labels(self.collection[at], self.by) if each.target == (None,) * 4]
         return ", ".join(
             f"{each.name}: {each.value}" + ("" if each.by == self.by else f" ({plain(each.by)})") for each in shown
         )
 
     def give(self, at: int, name: int, value: int | None) -> None:
-        """Label a run with a value by its place in the codebook, None to take it back."""
+        """Label a run with a value, given as an index in the codebook; None removes the label."""
         names = list(self.names)
         if not 0 <= name < len(names) or not (value is None or 0 <= value < len(self.names[names[name]])):
             raise NoeticConfigError(
@@ -61,15 +61,15 @@ COLUMNS: Final = (
     ("outcome", "Outcome", "nn-outcome"),
     ("", "Labels", "nn-text"),
 )
-"""The fact that a column is sorted by, its name, and the class that it is laid out by."""
+"""The fact that a column is sorted by, its name, and its CSS class."""
 OUTCOMES: Final = {True: "good", False: "failed", None: ""}
 EMPTY: Final = "There is no run in this collection."
 WIDTH, HEIGHT = 72, 16
-"""Of a small picture, in pixels of a page."""
+"""The size of a small picture, in CSS pixels."""
 
 
 def line_of(points: Sequence[float]) -> str:
-    """Return the line of a small picture as the path of an SVG, from zero to the largest value.
+    """Return the line of a small picture as an SVG path, scaled from zero to the largest value.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def line_of(points: Sequence[float]) -> str:
 
 
 def wire(row: Mapping[str, Any], at: int, chosen: bool) -> dict[str, Any]:
-    """Return a run as a page gets it; `at` is its place in the collection."""
+    """Return a run for a page; `at` is its index in the collection."""
     outcome = row["outcome"]
     named = [f"{name}: {'raters differ' if value is None else value}" for name, value in row["labels"].items()]
     texts = {
@@ -117,9 +117,9 @@ def wire(row: Mapping[str, Any], at: int, chosen: bool) -> dict[str, Any]:
 
 
 class RunsReading(Reading):
-    """A collection as pages see it, with the labels of the rater at the page.
+    """A collection as pages see it, with the labels of the rater using the page.
 
-    `opens` opens the run at a place of the collection, None for none; it returns the id of the widget that shows it.
+    `opens` opens the run at an index of the collection (None closes it); it returns the id of the widget that shows it.
     """
 
     def __init__(
@@ -147,11 +147,11 @@ class RunsReading(Reading):
 
     @property
     def selected_runs(self) -> RunCollection:
-        """The runs that are selected, in the order of the collection."""
+        """The selected runs, in the order of the collection."""
         return self.collection._of([key for key, at in self._places.items() if at in self.chosen])
 
     def _turn_to(self, start: int) -> dict[str, Any]:
-        """Bring the snapshot to the page that begins with a row, and return its content."""
+        """Change the snapshot to the page that begins with a row, and return its content."""
         start = max(0, min(start, len(self.shown) - 1)) // PAGE * PAGE
         part = self.shown[start : start + PAGE]
         places = [self._places[key] for key in part._keys]
@@ -178,11 +178,11 @@ class RunsReading(Reading):
         return shown
 
     def page(self) -> dict[str, Any]:
-        """Return the page that is shown, as it is now."""
+        """Return the current page."""
         return self._turn_to(self.snapshot["start"])
 
     def _ask(self, asked: dict[str, Any]) -> None:
-        """Search, filter and sort; where that fails, all stays as it was."""
+        """Search, filter and sort; on failure nothing changes."""
         if asked == self._asked:
             return
         found = self.collection
@@ -195,7 +195,7 @@ class RunsReading(Reading):
         self.shown, self._asked = found, asked
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer a question for a page of the table, a selection, and a run to open: with the page."""
+        """Handle a page change, a selection, or a run to open; returns the page."""
         match request:
             case {
                 "what": "page",
@@ -225,7 +225,7 @@ class RunsReading(Reading):
         return super().answer(request)
 
     def headline(self) -> str:
-        """Return in one line which runs are shown."""
+        """Describe in one line which runs are shown."""
         now = self.snapshot
         total = f"{now['total']:,} run{'' if now['total'] == 1 else 's'}"
         parts = [total if now["matched"] == now["total"] else f"{now['matched']:,} of {total}"]
@@ -255,7 +255,7 @@ class RunsReading(Reading):
 
 
 def row_data(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run as a row for a page, with a box to select it."""
+    """Return a run as a table row for a page, with a checkbox."""
     name, (first, *others) = escape(row["name"]), zip(_cells(row), COLUMNS, strict=True)
     looks = [(cell, f' class="{look}"' if look else "") for cell, (_, _, look) in others]
     rest = "".join([f"<td{look}>{cell}</td>" for cell, look in looks])
@@ -280,33 +280,33 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 
 class Runs(RunView):
-    """Show the runs of a collection: search and filter them, look at one in a workbench, and select some.
+    """Show the runs of a collection: search and filter them, open one in a workbench, and select some.
 
     Parameters
     ----------
     collection : RunCollection
-        The runs; of other sources of `noetic_nb.open_runs` one is made.
+        The runs; other sources for `noetic_nb.open_runs` are converted.
     by : str, optional
-        A rater, who labels runs by keys with the values of the codebook of the first run: a digit gives a value, 0 takes it
-        back. Labels of other raters are shown once both are done.
+        A rater who labels runs by keyboard with the values in the codebook of the first run: a digit gives a value, 0
+        removes it. Labels of other raters are shown once both are done.
 
     Attributes
     ----------
     collection : RunCollection
         All runs.
     shown : RunCollection
-        Those that the search and the filter of the page leave, in its order.
+        The runs that match the page's search and filter, in its order.
     selected : RunCollection
-        Those whose rows are selected, in the order of `collection`.
+        The runs with selected rows, in the order of `collection`.
     bench : Workbench or None
         The workbench below the table.
 
     Raises
     ------
     NoeticConfigError
-        As `noetic_nb.open_runs`; ``NO_CODEBOOK`` where a rater is named and there is none.
+        As `noetic_nb.open_runs`; ``NO_CODEBOOK`` if a rater is given but there is no codebook.
     NoeticError
-        ``invalid_run_file`` where files have changed since the collection was opened.
+        ``invalid_run_file`` if files have changed since the collection was opened.
 
     References
     ----------
@@ -327,12 +327,12 @@ class Runs(RunView):
         self.collection: RunCollection = open_runs(collection)
         labels = None if by is None else RunLabels(self.collection, by)
         self._table = RunsReading(self.collection, self._open_at, labels)
-        # Nothing is followed: a run without events stands for those of the collection.
+        # Nothing is followed: an empty run stands for the runs of the collection.
         super().__init__(Run(), self._table)
 
     @property
     def shown(self) -> RunCollection:
-        """The runs that the page shows, on all its pages."""
+        """The runs in the table, on all its pages."""
         return self._table.shown
 
     @property
@@ -341,19 +341,19 @@ class Runs(RunView):
         return self._table.selected_runs
 
     def open_run(self, at: int) -> Workbench:
-        """Show a workbench below the table; the one before is closed.
+        """Show a workbench below the table; the previous one is closed.
 
         Parameters
         ----------
         at : int
-            The place of the run in `collection`, 0 for the first.
+            The index of the run in `collection`.
 
         Raises
         ------
         NoeticConfigError
-            ``INVALID_OPTION`` where there is no such place.
+            ``INVALID_OPTION`` if there is no such index.
         NoeticError
-            Where the run cannot be read.
+            If the run cannot be read.
         """
         with self.up_to_date():
             self._open_at(at)
@@ -378,7 +378,7 @@ class Runs(RunView):
         return answer
 
     def to_frame(self) -> Any:
-        """Return the facts of the runs that are shown, on all pages of the table.
+        """Return the facts of the shown runs, on all pages of the table.
 
         Returns
         -------

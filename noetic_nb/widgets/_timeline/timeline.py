@@ -1,7 +1,7 @@
-"""The spans of a run over time, nested and in parallel: the live view.
+"""The live view of a run's spans over time, nested and in parallel.
 
-A page is sent the part that it shows, with one bar for spans that are too narrow to be told apart; so it costs as much to
-look at ten thousand spans as at a hundred.
+A page gets only the part that it shows, with one bar for spans that are too narrow to be told apart. So ten thousand
+spans are as fast to view as a hundred.
 """
 
 from __future__ import annotations
@@ -26,37 +26,36 @@ FRAME: Final = {
 
 
 class RunTimeline(PictureView):
-    """Show turns, steps, children, model and tool calls, hooks and waits where they ran, nested and side by side.
+    """Show turns, steps, children, model and tool calls, hooks and waits over time, nested and in parallel.
 
     Parameters
     ----------
     run : Run or object with a ``run``
-        A run that grows, or one that was loaded, imported or replayed.
+        A growing run, or one that was loaded, imported or replayed.
     thread_id : str, optional
         Show only this thread.
     turn : int, optional
-        Show only this turn, 1 for the first of a thread.
+        Show only this turn, counted from 1 in each thread.
     until : int, optional
         Show the turns up to this one, inclusive.
     selection : Selection, optional
-        What someone points at, shared with other views: a span that is chosen names its turn, and its call, item and decision
-        where it has them; what others choose is shown here.
+        The selection shared with other views: choosing a span selects its turn, and its call, item and decision if it
+        has them; selections of other views are shown here.
 
     Attributes
     ----------
     scale : str
-        ``"time"``, or ``"order"`` for the same width for everything that happened. A recording without clock times has the
-        order only.
+        ``"time"``, or ``"order"`` for equal widths. A recording without clock times only has the order.
 
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``; ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
+        ``NOT_A_RUN``; ``INVALID_TURN`` if `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
         ``NOT_A_SELECTION``.
 
     References
     ----------
-    .. [1] docs/behaviour/views.md, "Timeline" (kinds, columns, signs, how starts are known).
+    .. [1] docs/behaviour/views.md, "Timeline" (kinds, columns, signs, how starts are computed).
 
     Examples
     --------
@@ -91,10 +90,10 @@ class RunTimeline(PictureView):
         Returns
         -------
         pandas.DataFrame
-            A row a span, in the order in which they were seen: ``run_id, thread_id, execution_id, turn, seq`` (of its first
-            event), ``kind, name, start_ms`` (the run's clock), ``duration_ms, status, depth`` (how many spans it is inside
-            of), ``parent`` (the row of the one around it), ``call, item, decision`` (as in `Selection`), ``error``. What
-            nobody knows is missing, not 0.
+            One row per span, in the order of recording: ``run_id, thread_id, execution_id, turn, seq`` (of its first
+            event), ``kind, name, start_ms`` (the run's clock), ``duration_ms, status, depth`` (the number of enclosing
+            spans), ``parent`` (the row of the enclosing span), ``call, item, decision`` (as in `Selection`), ``error``.
+            Unknown values are missing, not 0.
         """
         import pandas
 

@@ -1,4 +1,4 @@
-"""Read the spans out of a run, and their texts; a page is sent one window at a time."""
+"""Reads the spans of a run with their texts; a page gets one window at a time."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ EMPTY: Final = "Nothing has run yet. Turns, calls and hooks appear here as they 
 NO_CLOCK: Final = "This recording has no clock times: what is shown is the order of its events."
 LISTED: Final = 8
 LISTS: Final = {"problems": "Did not go well", "held": "Held back by rules, people or the regulator"}
-"""The heads of the lists of a timeline."""
-# Of a turn: less is nothing to look for.
+"""The titles of a timeline's lists."""
+# Share of a turn below which a part is not worth looking at.
 _LEAST_SHARE: Final = 0.01
-# Of the layers, rules or tools of a part: more is a list to read, not a glance.
+# Most layers, rules or tools to name in a part.
 _NAMED: Final = 4
 
 
 def listed(timeline: Timeline) -> list[list[Any]]:
-    """Return the lists of `LISTS` that have something: name, head, number of spans, and of the last ones number and line."""
+    """Return the non-empty `LISTS`: name, title, number of spans, and the number and line of the last ones."""
     found: list[list[Any]] = []
     for name, head in LISTS.items():
         numbers: list[int] = getattr(timeline, name)
@@ -51,19 +51,19 @@ def _listed_line(span: Span) -> str:
 
 
 def go_of(span: Span) -> dict[str, Any]:
-    """Return the selection that other views get when a span is chosen."""
+    """Return the selection for other views when a span is chosen."""
     where = span.where
     return {
         "thread_id": sendable(where.thread_id),
         "turn": where.turn if where.turn >= 0 else None,
         "call": span.call,
         "item": span.item,
-        # A tool call that nobody decided about stands for itself.
+        # A tool call without a decision stands for itself.
         "decision": span.seq if span.decision is None and span.kind == "tool" else span.decision,
     }
 
 
-# Kinds of span have the colours that they have in the picture.
+# The kinds of spans have the same colours as in the picture.
 _PART_LOOKS: Final = {
     "model": ("models", SPAN_COLOURS["model"]),
     "tool": ("tools", SPAN_COLOURS["tool"]),
@@ -78,7 +78,7 @@ _PART_LOOKS: Final = {
 
 
 def parts_of(turn: TurnParts) -> list[list[Any]]:
-    """Return where the time of a turn went, largest first: colour, percent, words, and the slowest spans by name.
+    """Return how the time of a turn was spent, largest part first: colour, percentage, words, and the slowest spans by name.
 
     Examples
     --------
@@ -139,7 +139,7 @@ SLOWEST: Final = 5
 
 
 def static_html(timeline: Timeline, window: Window, empty: str, *, by_time: bool) -> str:
-    """Return the picture of a whole run, with its failures below it."""
+    """Return the picture of a whole run, with its failures below."""
     title = heading(TITLE)
     if not timeline.spans:
         return f'{title}<p class="nn-empty">{escape(empty)}</p>'
@@ -165,7 +165,7 @@ def _pauses(window: Window) -> str:
 
 
 def static_text(timeline: Timeline, empty: str) -> str:
-    """Return the timeline as plain text: the spans, the failures, and the slowest spans."""
+    """Return the timeline as plain text: spans, failures, and slowest spans."""
     if not timeline.spans:
         return f"{TITLE}. {empty}"
     lines = [f"{TITLE}: {headline(timeline)}"]
@@ -187,12 +187,12 @@ def static_text(timeline: Timeline, empty: str) -> str:
     return "\n".join(lines)
 
 
-# Narrower bars than a few pixels cannot be pointed at; more lanes than these fill a screen.
+# A bar must be a few pixels wide to be clickable; more lanes than this fill a screen.
 FIRST_BINS: Final = 160
 MOST_BINS: Final = 400
 LANES: Final = 30
 PAGE: Final = 50
-# Characters of why something was decided or failed, in a row.
+# Characters of the reason for a decision or failure, in a row.
 WHY: Final = 120
 
 
@@ -202,11 +202,11 @@ class TimelineReading(Reading):
     Parameters
     ----------
     moment : Moment, optional
-        Which part of the run is drawn.
+        The part of the run to draw.
     is_timed : bool, default True
-        Whether the clock of the run is to be believed.
+        Whether the run's clock times are reliable.
     run : Run, optional
-        The run, asked where the time of a turn went.
+        The run, used to compute how the time of turns was spent.
 
     Examples
     --------
@@ -230,7 +230,7 @@ class TimelineReading(Reading):
         self.asks = self.timeline = Timeline(is_timed=is_timed, shows=None if moment == EVERYTHING else moment.shows)
         self.windows = Windows(self.timeline)
         self.by_time = is_timed
-        # What a page was told of last, and what other views were told then.
+        # The last message to the page, and the last selection of other views.
         self._told: tuple[int, dict[str, Any]] | None = None
         self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
@@ -248,11 +248,11 @@ class TimelineReading(Reading):
         return bool(self.timeline.spans)
 
     def changed(self, answer: bool) -> dict[str, Any] | None:
-        """Take that a span has changed; returns how many there are."""
+        """Handle a changed span; returns the new number of spans."""
         if not self.is_followed:
             return None
         self.snapshot["total"] = len(self.timeline.spans)
-        # A page asks for what it shows, a few times a second: a message does not grow with the run.
+        # A page requests its window a few times a second, so messages do not grow with the run.
         return {"type": "grown", "total": self.snapshot["total"]}
 
     def begin(self) -> None:
@@ -263,7 +263,7 @@ class TimelineReading(Reading):
         self.snapshot["chosen"] = None if found is None else found.at
 
     def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
-        """Find the span that was chosen; returns its number."""
+        """Find the selected span; returns its number."""
         found = self.timeline.place_of(fields)
         if self._told is not None and self._told[1] == fields:
             found = self.timeline.spans[self._told[0]]
@@ -347,7 +347,7 @@ class TimelineReading(Reading):
         wanted = self._wanted(request)
         found = [span for span in self.timeline.spans if wanted == WHOLE or wanted.takes(span)]
         start, at = int(_number(request.get("start"), len(found))), request.get("at")
-        if isinstance(at, int):  # the page that has this one
+        if isinstance(at, int):  # the page already has this list
             start = bisect_left(found, at, key=lambda span: span.at) - PAGE // 2
         start = max(0, min(start, len(found) - PAGE))
         return {

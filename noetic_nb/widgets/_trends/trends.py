@@ -1,7 +1,7 @@
-"""Quality, spending and drift walking towards the thresholds: the live view of a regulator.
+"""The live view of a regulator: quality, spending and drift against their thresholds.
 
-Quality and spending belong to a task, and a task to a thread: one thread is shown at a time, the one that moved last
-unless another is chosen.
+Quality and spending belong to a task, and a task to a thread. So one thread is shown at a time: the most recently
+active one, unless another is chosen.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from noetic_nb.widgets.base._feed import Reading
 from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment, Selection
 
-# The columns of so many threads are sent at first, which is below 1 MB; a page asks for those of others.
+# Columns of this many threads are sent initially, less than 1 MB; a page requests the others.
 THREADS_SENT: Final = 6
-# Marks of what would have been decided, at most: more would cover each other.
+# Most marks of hypothetical decisions: more would cover each other.
 MARKS_ANSWERED: Final = 300
 
 
 class TrendsReading(Reading):
-    """The threads of a run as the page needs them.
+    """The threads of a run as data for a page.
 
     Parameters
     ----------
     moment : Moment
-        What is shown.
+        The part of the run to show.
     run : Run, optional
-        The run, for what its events alone do not say; without it nothing can be decided again.
+        The run, for data beyond its events; without it nothing can be decided again.
     regulator : Regulator, optional
-        Decides again in place of the recorded one.
+        Decides again instead of the recorded regulator.
     bank : RegulatorBank, optional
-        Runs on which thresholds are tried.
+        Runs for trying thresholds.
 
     Examples
     --------
@@ -84,9 +84,9 @@ class TrendsReading(Reading):
         self.charts: list[ThreadChart] = []
         self.shown = -1
         self._places: dict[str, int] = {}
-        # The turns that are new or have changed since pages were last told, by their identity.
+        # New or changed turns that pages do not know yet, by identity.
         self._untold: dict[int, tuple[int, TurnSignals]] = {}
-        # Everything that a page needs at first, grown in place: the widget syncs this very dict.
+        # The initial data of a page, updated in place: the widget syncs this very dict.
         self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
             "pad": PAD_PX,
@@ -104,16 +104,16 @@ class TrendsReading(Reading):
         return bool(self.charts)
 
     def changed(self, moved: tuple[ThreadSignals, TurnSignals]) -> dict[str, Any] | None:
-        """Take the turn that an event changed; returns the message about its column, None while no page follows yet."""
+        """Handle a turn changed by an event; returns the message about its column, None while no page follows."""
         thread, turn = moved
         at = self._places.get(thread.thread_id)
         if at is None:
             at = self._new_chart(thread)
         if not (self._shows_all or self._is_shown(turn)):
-            return None  # read for what it leaves to the turn that is shown
+            return None  # a hidden turn, read only for its effect on the shown one
         self.snapshot["latest"] = at
         if not self.is_followed:
-            self._untold[id(turn)] = at, turn  # `begin` takes every turn once, however often it changed
+            self._untold[id(turn)] = at, turn  # `begin` handles every turn once, however often it changed
             return None
         column, is_new = self.charts[at].take(turn)
         return self._message(at, column, is_new)
@@ -140,7 +140,7 @@ class TrendsReading(Reading):
         if is_sent:
             known["turns"] = rows
         if is_new:
-            return {"type": "stale"}  # every column is another: a page asks for all of them
+            return {"type": "stale"}  # every column has changed, so a page requests all of them
         message = {"type": "turn", "thread": at, "at": column, "about": about, "row": rows[column]}
         if is_first or len(rows) == 1:
             message["id"] = known["id"]
@@ -160,7 +160,7 @@ class TrendsReading(Reading):
                 known["turns"] = chart.rows()
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer a page: the columns of a thread, the turns of a column, or the decisions under other thresholds."""
+        """Answer a page: the columns of a thread, the turns of a column, or the decisions with other thresholds."""
         match request:
             case {"what": "thread", "thread": int(at)} if 0 <= at < len(self.charts):
                 return self.charts[at].data()
@@ -222,12 +222,12 @@ class TrendsReading(Reading):
         return condition_marks(self.what_if.judged(thresholds, self.regulator), chart)
 
     def conditions_of(self, chart: ThreadChart) -> list[Mark]:
-        """Return the conditions of predicates as recorded, for a picture; none where nobody knows them, or of a long run."""
+        """Return the recorded conditions of predicates for a picture; none if they are unknown or the run is long."""
         if self.what_if.run is None or chart.size > 1:
             return []
         try:
             return self._conditions(chart, {})
-        except NoeticConfigError:  # nobody knows how its regulator was set up
+        except NoeticConfigError:  # the set-up of its regulator is unknown
             return []
 
     def stops_of(self, thresholds: Mapping[str, Any], regulator: Regulator | None = None) -> Stops:
@@ -238,10 +238,10 @@ class TrendsReading(Reading):
         return self.bank.stops(tape.template, tape.settings_under(thresholds))
 
     def _on_bank(self) -> tuple[str, ...]:
-        """Return the stops of the recorded thresholds, in words."""
+        """Describe the bank's runs stopped by the recorded thresholds."""
         try:
             return () if self.bank is None else (f"As it was set: {self.stops_of({})}",)
-        except NoeticConfigError:  # nobody knows how its regulator was set up
+        except NoeticConfigError:  # the set-up of its regulator is unknown
             return ()
 
     def _doubt(self) -> str:
@@ -297,42 +297,42 @@ class RegulatorTrends(PictureView):
     Parameters
     ----------
     run : Run or object with a ``run``
-        A run that grows, or one that was loaded or replayed.
+        A growing run, or one that was loaded or replayed.
     thread_id : str, optional
         Show only this thread.
     turn : int, optional
-        Show only this turn, 1 for the first of a thread.
+        Show only this turn, counted from 1 in each thread.
     until : int, optional
         Show the turns up to this one, inclusive.
     selection : Selection, optional
-        What someone points at, shared with other views: a turn that is clicked is chosen, a chosen one is marked.
+        The selection shared with other views: clicking a turn selects it, the selected turn is marked.
     regulator : Regulator, optional
-        Decides again in place of the recorded one when thresholds are dragged; needed for a run that no regulator watched.
+        Decides again instead of the recorded one when you drag thresholds; required for a run without a regulator.
     bank : Run or iterable of Run, optional
-        Runs with an outcome: beside dragged thresholds stands how many failed and good ones they would stop, with 95 %
-        intervals.
+        Runs with an outcome: beside dragged thresholds, the view shows how many failed and good runs they would stop,
+        with 95 % intervals.
 
     Attributes
     ----------
     thread_at : int
-        Which thread is shown, 0 for the first of the run; -1 for the one that moved last.
+        The index of the shown thread; -1 for the most recently active one.
 
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``; ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
+        ``NOT_A_RUN``; ``INVALID_TURN`` if `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
         ``NOT_A_SELECTION``; ``INVALID_REGULATOR``; ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS``, ``RUN_INCOMPLETE`` or
-        ``RUN_NOT_ENDED`` of the bank.
+        ``RUN_NOT_ENDED`` for the bank.
 
     Notes
     -----
-    A turn with several grades shows all of them; the mean is that of as many grades of the thread as the regulator averages,
-    drawn against what it calls poor [1]_. All thresholds are read off its decisions: a recording that lacks them shows none.
+    All grades of a turn are shown; the mean covers as many grades of the thread as the regulator averages, and is drawn
+    against the regulator's limit for poor quality [1]_. All thresholds come from its decisions: without them there are none.
 
     References
     ----------
     .. [1] docs/behaviour/runs.md, "Readings".
-    .. [2] docs/behaviour/views.md, "Trends" (columns, what is dragged, what is decided again).
+    .. [2] docs/behaviour/views.md, "Trends" (columns, draggable thresholds, recomputed decisions).
 
     Examples
     --------
@@ -370,31 +370,31 @@ class RegulatorTrends(PictureView):
         *,
         regulator: Regulator | None = None,
     ) -> Any:
-        """Return the decisions of the regulator under other thresholds, at every moment of a recorded decision.
+        """Return the decisions of the regulator with other thresholds, at every recorded decision.
 
-        The real regulator decides, on what was recorded: that other answers would have followed is not in it.
+        The real regulator decides on the recorded data; the different answers that might have followed are not considered.
 
         Parameters
         ----------
         thresholds : mapping of str to mapping of str to float
-            ``{predicate: {name: number}}``, named as in `Regulator.thresholds`; the numbers that are not named stay as they
-            were recorded. A cap that is None is none.
+            ``{predicate: {name: number}}``, named as in `Regulator.thresholds`; other numbers stay as recorded. None as
+            a cap means no cap.
         regulator : Regulator, optional
-            Whose settings and memory count in place of the recorded ones; needed where the run had none.
+            Its settings and memory replace the recorded ones; required if the run had none.
 
         Returns
         -------
         pandas.DataFrame
-            A row for each decision: the columns of ``run.to_frame("decisions")`` that another decision changes, and ``was``,
+            One row per decision: the columns of ``run.to_frame("decisions")`` that a decision determines, and ``was``,
             ``was_reason``, ``was_stops`` as recorded (None and False if nothing was). `stops` is True if a turn would be
-            stopped; a break stops every later turn until the task is reset. ``seq`` is missing where nothing was recorded.
+            stopped; a break stops every later turn until the task is reset. ``seq`` is missing if nothing was recorded.
             ``attrs["bank"]`` has the `Count` of the bank's runs that would be stopped, ``failed`` and ``good``.
 
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD``, ``INVALID_THRESHOLD``; ``NO_REGULATOR`` where the run had no
-            regulator, or does not say how it was set up; ``INVALID_REGULATOR``; ``INVALID_RECORDING``.
+            ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD``, ``INVALID_THRESHOLD``; ``NO_REGULATOR`` if the run had no
+            regulator or its set-up is unknown; ``INVALID_REGULATOR``; ``INVALID_RECORDING``.
 
         Examples
         --------
@@ -414,14 +414,14 @@ class RegulatorTrends(PictureView):
         return found
 
     def conditions(self) -> Any:
-        """Return each condition of each predicate in each turn, as the recorded regulator saw it.
+        """Return each condition of each predicate in each turn, as the recorded regulator evaluated it.
 
         Returns
         -------
         pandas.DataFrame
-            ``thread_id``, ``turn``, ``predicate``, ``condition``, ``value`` (missing where it is not defined), ``threshold``,
-            ``met``, and ``fired``: whether the predicate decided in the turn. A turn is judged where the predicate held, else at
-            its last moment.
+            ``thread_id``, ``turn``, ``predicate``, ``condition``, ``value`` (missing if not defined), ``threshold``,
+            ``met``, and ``fired``: whether the predicate decided in the turn. A turn is evaluated where the predicate
+            held, otherwise at its last moment.
 
         Raises
         ------
@@ -452,8 +452,8 @@ class RegulatorTrends(PictureView):
         Returns
         -------
         pandas.DataFrame
-            A row for each turn: what it used, what the task had spent by then, the thresholds in force, and the decisions.
-            What nobody knows is missing, not 0.
+            One row per turn: its usage, the task's spending so far, the thresholds in force, and the decisions. Unknown
+            values are missing, not 0.
         """
         import pandas
 

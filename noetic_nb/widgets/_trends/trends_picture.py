@@ -1,4 +1,4 @@
-"""The trends as HTML without scripts, and as plain text: the picture, the decisions, and the table behind it."""
+"""The trends as HTML without scripts, and as plain text: picture, decisions, and table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from noetic_nb.runs._regulation.thread_signals import TurnSignals
 from noetic_nb.widgets.base._table import table
 
 EMPTY: Final = "No turn yet. Grades, costs and decisions appear here as they come."
-# A list of more decisions would fill the page.
+# A longer list of decisions would fill the page.
 LISTED: Final = 8
 LIST_LENGTH: Final = 200
 NO_DECISION: Final = "No decision to warn, change or stop."

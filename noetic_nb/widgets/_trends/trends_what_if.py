@@ -1,4 +1,4 @@
-"""The decisions under other thresholds beside the recorded ones: for a page, and as a table."""
+"""Compares decisions with other thresholds to the recorded ones: for a page, and as a table."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ COLUMNS: Final = {
 }  # fmt: skip
 
 
-# Decisions whose plain form is kept: those of some ten thousand turns.
+# How many plain forms of decisions to cache: those of about ten thousand turns.
 DETAILS_KEPT: Final = 50_000
 
 
 class _Reached:
-    """The events that a moment reaches, with their places."""
+    """The events within a moment, with their places."""
 
     reads: ClassVar[frozenset[type[Any]] | None] = None
 
@@ -47,14 +47,14 @@ class _Reached:
 
 
 class WhatIf:
-    """The tape of a run, made when it is first needed, and lengthened as the run grows.
+    """The decision tape of a run, created on demand, and extended as the run grows.
 
     Parameters
     ----------
     run : Run
         The run.
     moment : Moment
-        Which part of it is shown.
+        The part of it to show.
     """
 
     def __init__(self, run: Any, moment: Moment) -> None:
@@ -67,26 +67,26 @@ class WhatIf:
         self._tapes: dict[int | None, tuple[Regulator | None, DecisionTape, Feed, int, RunEvent | None]] = {}
 
     def decide(self, thresholds: Thresholds, regulator: Regulator | None = None) -> list[Redecided]:
-        """Return the decisions that are shown, as they would have been; raises `NoeticConfigError`."""
+        """Return the shown decisions as they would have been; raises `NoeticConfigError`."""
         found = self.tape(regulator).decide(thresholds)
         if self.moment.turn is None and self.moment.thread_id is None:
             return found
         return [each for each in found if self.moment.turn in (None, each.turn)]
 
     def recorded(self, found: Iterable[Redecided], thread_id: str) -> Outcome:
-        """Return the outcome of a thread's decisions as recorded, worked out again where the run has grown."""
+        """Return the outcome of a thread's decisions as recorded, recomputed if the run has grown."""
         known, key = self._recorded.get(thread_id), (len(self.run.events), next(iter(self.run.events), None))
         if known is None or known[0] != key:
             known = self._recorded[thread_id] = key, outcome_of(found, thread_id, recorded=True)
         return known[1]
 
     def judged(self, thresholds: Thresholds, regulator: Regulator | None = None) -> list[Judged]:
-        """Return every predicate in every turn that is shown, as it would have been; raises `NoeticConfigError`."""
+        """Return every predicate in every shown turn, as it would have been; raises `NoeticConfigError`."""
         found = self.tape(regulator).judged(thresholds)
         return [each for each in found if self.moment.turn in (None, each.turn)]
 
     def tape(self, regulator: Regulator | None = None) -> DecisionTape:
-        """Return the tape, under the recorded settings or those of a regulator."""
+        """Return the tape with the recorded settings, or with those of a regulator."""
         key = None if regulator is None else id(regulator)
         known = self._tapes.get(key)
         events = self.run.events
@@ -107,7 +107,7 @@ class WhatIf:
         feed.take_all(islice(events, total))
         tape = tape_of(self.run, regulator, reached.placed)
         if any(isinstance(event, RegulatorDecided) for _, event in reached.placed):
-            reached.tape = tape  # what nobody watched is fed anew instead: its events become others
+            reached.tape = tape  # a run without a regulator is fed again instead, because its events change
         reached.placed = []
         self._tapes[key] = regulator, tape, feed, total, first
         return tape
@@ -139,7 +139,7 @@ class WhatIf:
             self._details.clear()
 
     def _detail(self, decision: decisions.Decision) -> Any:
-        # The tape answers with the same objects again and again, but for the predicate that was moved.
+        # The tape returns the same objects repeatedly, except for the predicate that was changed.
         known = self._details.get(id(decision))
         if known is None:
             if len(self._details) > DETAILS_KEPT:
@@ -167,18 +167,18 @@ def _reason(decision: Mapping[str, Any]) -> Any:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a thread's decisions: where it breaks, until when a break holds, and the turns with warnings."""
+    """The outcome of a thread's decisions: its breaks, how long each holds, and the turns with warnings."""
 
     breaks: list[tuple[int, str]] = field(default_factory=list)
-    """The turn of each break that began to hold, and its name."""
+    """The turn in which each break began, and its name."""
     bands: list[tuple[int, int | None]] = field(default_factory=list)
-    """First and last turn of each stretch that is broken; None as last is the end."""
+    """First and last turn of each broken stretch; None as last means the end."""
     warned: dict[str, list[int]] = field(default_factory=dict)
-    """Turns with a decision that stops nothing, by the name of the decision."""
+    """Turns with a decision that does not stop, by the decision's name."""
 
 
 def outcome_of(found: Iterable[Redecided], thread_id: str, *, recorded: bool = False) -> Outcome:
-    """Return the outcome of one thread's decisions, under other thresholds or as recorded."""
+    """Return the outcome of one thread's decisions, with other thresholds or as recorded."""
     outcome = Outcome()
     names: dict[tuple[str, str | None], str] = {}
     for each in found:
@@ -207,7 +207,7 @@ def outcome_of(found: Iterable[Redecided], thread_id: str, *, recorded: bool = F
 
 
 def sentence(now: Outcome, was: Outcome | None) -> str:
-    """Return how it would have gone, against how it went; `was` is None if nobody decided.
+    """Describe what would have happened, compared with what happened; `was` is None without recorded decisions.
 
     Examples
     --------

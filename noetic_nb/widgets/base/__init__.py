@@ -1,4 +1,4 @@
-"""The parts that all views share, for a view of your own: see docs/recipes/view.md and lesson 8."""
+"""The shared parts of all views, for writing your own view: see docs/recipes/view.md and lesson 8."""
 
 from noetic_nb.widgets.base._assets import script, style
 from noetic_nb.widgets.base._feed import Reading

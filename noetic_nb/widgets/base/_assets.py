@@ -1,7 +1,7 @@
-"""The script and style of the views, read from the package: nothing is fetched from anywhere.
+"""The script and style of the views, read from the package, never from the network.
 
-Each view has one script and one sheet; what all views use stands in front of them, since an inline module cannot import its
-neighbour. A page takes both of a view once, however many views of the kind it shows.
+Each view has one script and one style sheet. The common parts come first in both, because an inline module cannot import
+others. A page loads each view's script and style once, however many views of the kind it shows.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Final
 def _place(name: str) -> Traversable:
     return files("noetic_nb.widgets") / (
         name if name.startswith("base/") else f"_{name}"
-    )  # folders of views are private
+    )  # the folders of views are private
 
 
-# Cached, so that live and static forms of one kernel agree although the package is upgraded meanwhile.
+# Cached, so that live and static forms agree even if the package is upgraded while the kernel runs.
 @cache
 def _text(name: str) -> str:
     return _place(name).read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ _SHARED: Final = ("base/common", "base/rows")
 
 
 def script(*names: str) -> str:
-    """Return the module of a view, with the common functions in front; the last of several files has its ``export``.
+    """Return the module of a view, starting with the common functions; the last of several files has the ``export``.
 
     Examples
     --------
@@ -43,16 +43,16 @@ def script(*names: str) -> str:
 
 
 def joint_script(panels: Mapping[str, Sequence[str]], *names: str) -> str:
-    """Return one module of several views: ``PANEL_SCRIPTS`` has their functions by name, each in a scope of its own.
+    """Return one module for several views: ``PANEL_SCRIPTS`` has their functions by name, each in its own scope.
 
-    What several of them use stands in front, once.
+    Parts shared by several views come first, once.
 
     Parameters
     ----------
     panels : mapping of str to sequence of str
         The files of each view's script.
     *names : str
-        The files of what shows them; the last one has the ``export``.
+        The files of the module that shows them; the last one has the ``export``.
 
     Examples
     --------
@@ -70,8 +70,8 @@ def joint_script(panels: Mapping[str, Sequence[str]], *names: str) -> str:
     return "\n".join([*parts, *[_text(f"{name}.js") for name in names]])
 
 
-# Hosts evaluate a module anew for each model, and replace a sheet by the same one, after which a page computes all styles anew.
-# An adopted sheet is one object for all. What is rendered before it stands in its document is dressed again when it does.
+# Jupyter evaluates a module again for each model, and replacing a style sheet recomputes all styles of the page. An adopted
+# sheet is one shared object. A view rendered before it is attached to its document adopts the sheet in the next frame.
 _ONCE: Final = """const KNOWN = (globalThis[Symbol.for("noetic_nb views")] ??= new Map());
 if (!KNOWN.has("@key")) KNOWN.set("@key", (() => {
 const SHEET = new CSSStyleSheet();
@@ -100,18 +100,18 @@ export default KNOWN.get("@key");
 
 
 def once_a_page(module: str, sheet: str, name: str) -> str:
-    """Return a module with its style sheet that a page evaluates once, however many models bring it.
+    """Return a module with its style sheet that a page evaluates only once for all models.
 
-    The text is whole in each model, so that an exported page has it; a page knows it by its hash.
+    Each model has the complete text, so that an exported page works; a page recognises it by its hash.
 
     Parameters
     ----------
     module : str
-        A script that ends in the ``export default`` of a function which makes a view.
+        A script that ends in the ``export default`` of a function that creates a view.
     sheet : str
         Its style sheet.
     name : str
-        The file of the view: the sheet is for what stands in the element with its ``data-view``.
+        The file of the view: the style sheet applies inside elements with its ``data-view``.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def once_a_page(module: str, sheet: str, name: str) -> str:
 
 
 def _sheet(scripts: Sequence[str]) -> str:
-    """Return the style sheets of those scripts of a view that have one."""
+    """Return the joined style sheets of a view's scripts, for those that have one."""
     names = (f"{name}.css" for name in scripts)
     return "\n".join([_text(name) for name in names if _place(name).is_file()])
 
@@ -151,7 +151,7 @@ def _stem(name: str) -> str:
 def style(*scripts: str) -> str:
     """Return the style sheet of a view, live or static, with the common one in front.
 
-    That of a view is for what stands in the element with its ``data-view``: neighbours on a page have classes of the same names.
+    The view's own rules apply inside elements with its ``data-view``, because neighbouring views use the same class names.
 
     Examples
     --------
@@ -164,11 +164,11 @@ def style(*scripts: str) -> str:
     return f"{_text('base/common.css')}\n{own}"
 
 
-# Prices in one line are no formula: these classes keep MathJax 2 and 3 off.
+# Prices such as $1 and $2 in one line are not formulas: these classes disable MathJax 2 and 3.
 _PLAIN: Final = "tex2jax_ignore mathjax_ignore"
-# The first rule hides the static form while its live view is on the page. The second hides the output of a widget that
-# shows no live view, so that no "model not found" stands above the picture. A page looks both up for few elements, and asks what
-# is known quickly first: this is part of what each change of it costs.
+# The first rule hides the static form while its live view is on the page. The second hides the output of a widget without
+# a live view, so that no "model not found" appears above the picture. Both selectors match few elements and begin with a
+# cheap test, because every change of the page evaluates them.
 _BESIDE: Final = """
 :root:has(.nn-live-@) #nn-@, :root:has(.nn-live-@) .jp-OutputArea-child:has(#nn-@) { display: none; }
 .jp-OutputArea-child:has(+ * #nn-@):has(> :is(.jupyter-widgets, .jp-OutputArea-output.lm-Panel)):not(:has(.nn-live-@)) {
@@ -176,12 +176,12 @@ _BESIDE: Final = """
 }
 """
 
-# Of elements that only a style sheet keeps apart: where a page drops it, or their tags, their words would run together.
+# Elements separated only by styles: if a page drops the styles or tags, their words would run together.
 _BESIDE_EACH_OTHER: Final = re.compile(r"(</(?:span|text|title|svg)>)(?=<)")
 
 
 def static_frame(inside: str, sheet: str, name: str = "") -> str:
-    """Return the static form of a view with its style sheet, and the file of the view where the sheet is for it only.
+    """Return the static form of a view with its style sheet; `name` limits the sheet to the view with that file.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def static_frame(inside: str, sheet: str, name: str = "") -> str:
 
 
 def output_frame(html: str, name: str) -> str:
-    """Return a static form as the output beside the live view of that name.
+    """Return a static form as the output beside the live view with that name.
 
     Examples
     --------

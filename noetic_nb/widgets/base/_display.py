@@ -1,9 +1,9 @@
-"""How a widget is put on a page: as two outputs, the live view and a static form below it; one live view for each cell.
+"""Displays a widget as two outputs: the live view with a static form below it; each cell has one live view.
 
-The output of the live view holds nothing but the widget and is never changed while that is open, or the page would draw it
-anew. The static form is what a saved notebook, an export and a page without a kernel show; while the live view is on
-the page its style sheet hides it. It is brought up to date once at the end of the running cell or after a pause, however many
-turns there were. Where a page is known to be there, it is sent when that has drawn the live view, which it would hold up.
+The live view's output contains only the widget and never changes while it is open, because a change would redraw it.
+The static form appears in saved notebooks, exports and pages without a kernel; its style sheet hides it while the live
+view is on the page. It is updated once at the end of the running cell or after a pause, however many turns there were.
+If a page is known to be open, the update is sent after the page has drawn the live view, so as not to delay that.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from noetic_nb.widgets.base._assets import output_frame
 
 
 class Discardable(Protocol):
-    """A view that a cell opened."""
+    """A view opened by a cell."""
 
     def discard(self) -> None:
-        """Undo the opening; nothing of it is shown any more."""
+        """Undo the opening and remove the view."""
         ...
 
 
 @dataclass(slots=True)
 class _Cell:
-    """One run of a cell."""
+    """One execution of a cell."""
 
     request: str
     opened: WeakSet[Any] = field(default_factory=WeakSet)
-    """Weakly, because a view that nobody holds needs no closing."""
+    """Weak references, because an unreferenced view needs no closing."""
     shown: list[Discardable] = field(default_factory=list)
 
 
@@ -48,16 +48,16 @@ _open: dict[str, _Cell] = {}
 
 
 def running_shell() -> Any:
-    """Return IPython's shell, None outside of it."""
-    ipython = sys.modules.get("IPython")  # never imported here: without it there is no notebook
+    """Return IPython's shell, None without IPython."""
+    ipython = sys.modules.get("IPython")  # do not import it: if it is not loaded, there is no notebook
     return ipython.get_ipython() if ipython is not None else None
 
 
 def current_cell() -> tuple[str, str] | None:
-    """Return the running cell and the run of it, or None outside a notebook.
+    """Return the running cell and its execution, or None outside a notebook.
 
-    The first stays when the cell is run again (its id, or its text where the front end names no cells), the second
-    does not.
+    The first value stays the same when the cell is run again (it is the cell id, or the cell text in a front end
+    without ids), the second changes.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def current_cell() -> tuple[str, str] | None:
 
 
 def has_page() -> bool:
-    """Return whether a page shows the output of the running cell: front ends name the cell, plain programs do not.
+    """Tell whether a page shows the output of the running cell: front ends name the cell, plain programs do not.
 
     Examples
     --------
@@ -82,27 +82,27 @@ def has_page() -> bool:
 
 
 def _parent() -> dict[str, Any]:
-    """Return the request that is being answered; empty outside a notebook."""
+    """Return the request being handled; empty outside a notebook."""
     parent = getattr(running_shell(), "parent_header", None)
     return parent if isinstance(parent, dict) else {}
 
 
 def enter_cell(view: Discardable) -> None:
-    """Record that the running cell opened `view`, and close the views that an earlier run of the cell left open."""
+    """Record that the running cell opened `view`, and close the views from an earlier execution of the cell."""
     cell = _running_cell()
     if cell is not None:
         cell.opened.add(view)
 
 
 def hold_in_cell(shown: Discardable) -> None:
-    """Keep a view that the running cell shows until the cell runs again."""
+    """Keep a view that the running cell shows alive until the cell runs again."""
     cell = _running_cell()
     if cell is not None:
         cell.shown.append(shown)
 
 
 def drop_from_cell(shown: Discardable) -> None:
-    """Stop keeping a view that a cell shows: it is closed."""
+    """Release a closed view that a cell kept alive."""
     for cell in tuple(_open.values()):
         if shown in cell.shown:
             cell.shown.remove(shown)
@@ -116,7 +116,7 @@ def _running_cell() -> _Cell | None:
     known = _open.get(name)
     if known is not None and known.request == request:
         return known
-    # Replaced first: if an old view cannot be closed, later runs of the cell do not meet it again.
+    # Replace the entry first: if closing an old view fails, later executions do not try again.
     _open[name] = now = _Cell(request)
     if known is not None:
         for old in (*known.shown, *known.opened):
@@ -130,24 +130,24 @@ FILES: Final = {
     "svg": ("to_svg", "image/svg+xml"),
     "png": ("to_png", "image/png"),
 }
-"""The kinds of files, each with the method that makes it, which not every view has, and its type."""
+"""The kinds of files, each with its media type and the method that makes it, if the view has it."""
 
 
 class FilesMixin:
-    """Mixed into a view that has `to_frame` and `to_html`."""
+    """Mixin for views with `to_frame` and `to_html`."""
 
     def to_csv(self, path: str | PathLike[str] | None = None) -> str:
-        """Return the table of the view as CSV, without secrets; with `path`, write it to a file as well.
+        """Return the table of the view as CSV, secrets replaced; with `path`, also write it to a file.
 
         Parameters
         ----------
         path : path-like, optional
-            The file, written whole or not at all.
+            The file, written atomically.
 
         Returns
         -------
         str
-            `to_frame()` without its index; the first line has the names of the columns.
+            `to_frame()` without its index; the first line has the column names.
 
         Raises
         ------
@@ -160,12 +160,12 @@ class FilesMixin:
         return _written(frame.to_csv(index=False), path)
 
     def to_page(self, path: str | PathLike[str] | None = None) -> str:
-        """Return the static form of the view as one HTML page, which needs no kernel and no network.
+        """Return the static form of the view as one HTML page that needs no kernel and no network.
 
         Parameters
         ----------
         path : path-like, optional
-            The file to write it to as well, whole or not at all.
+            The file to write to as well, written atomically.
 
         Returns
         -------
@@ -181,7 +181,7 @@ class FilesMixin:
         return _written(html_page(title[:120], self.to_html()), path)  # type: ignore[attr-defined]
 
     def form(self) -> str:
-        """Return the view as HTML, with its picture once more for pages that keep no styles."""
+        """Return the view as HTML, with a second copy of its picture for pages that drop styles."""
         reading = self.reading  # type: ignore[attr-defined]
         picture = ""
         if hasattr(self, "to_svg") and reading.has_any:
@@ -207,7 +207,7 @@ def _written(text: str, path: str | PathLike[str] | None) -> str:
     return text
 
 
-# Turns that follow each other make one update, when they are through.
+# Turns in quick succession cause a single update after the last one.
 PAUSE_S: Final = 2.0
 WIDGET_VIEW: Final = "application/vnd.jupyter.widget-view+json"
 
@@ -223,28 +223,28 @@ class Shown:
         self.static = static
 
     def discard(self) -> None:
-        """Forget the place: its cell runs again."""
+        """Remove the place: its cell runs again."""
         if self.view is not None:
             self.view.forget_place(self)
             self.view = None
 
 
 class DisplayMixin:
-    """Mixed into a widget that has `to_html` and `to_text`."""
+    """Mixin for widgets with `to_html` and `to_text`."""
 
     _places: tuple[Shown, ...] = ()
     _tells_when_drawn = False
-    """Whether its page sends a message when it has drawn the view, as those of `store.show` do."""
+    """Whether its page sends a message when it has drawn the view, as `store.show` does."""
     _waits_for = ""
-    """The event of the shell at which the static form is brought up to date; empty if it is."""
+    """The shell event at which the static form will be updated; empty if it is up to date."""
     _timer: asyncio.TimerHandle | None = None
     _shown_on: asyncio.AbstractEventLoop | None = None
-    """That of the cell that showed the view last."""
+    """The event loop of the cell that last showed the view."""
     _id = ""
 
     @property
     def static_id(self) -> str:
-        """The id that ties the live view to its static form on a page."""
+        """The id that links the live view to its static form on a page."""
         if not self._id:
             self._id = uuid4().hex
         return self._id
@@ -258,11 +258,11 @@ class DisplayMixin:
         return ""
 
     def close(self) -> None:
-        """Stop following, release the widgets, and leave the static form where the view was shown. May be repeated."""
+        """Stop following, release the widgets, and leave the static form where the view was shown. Safe to call again."""
         self._close(but_in=None)
 
     def discard(self) -> None:
-        """Close; the cell that is running again has nothing left to show."""
+        """Close; the cell runs again, so its outputs stay empty."""
         place = current_cell()
         self._close(but_in=None if place is None else place[0])
 
@@ -271,7 +271,7 @@ class DisplayMixin:
             return
         for place in self._places:
             if but_in is None or place.cell != but_in:
-                # The static form first, while it is hidden: nobody sees the older one in between.
+                # Update the hidden static form first, so that the old one never becomes visible.
                 place.static.update(self._static_bundle(), raw=True)
                 place.live.update({}, raw=True)
             place.view = None
@@ -300,8 +300,8 @@ class DisplayMixin:
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         if self.comm is None:  # type: ignore[attr-defined]  # of the widget this is mixed into
             return self._alone(), {}
-        # Text or HTML here would stand on a page that has not loaded the widget yet, or cannot. The bases make a text of the
-        # whole view first, which would be thrown away.
+        # Text or HTML here would appear on a page that cannot load the widget, or has not yet. Also, the base classes would first
+        # create a text of the whole view and discard it.
         model_id = self.model_id  # type: ignore[attr-defined]
         return {WIDGET_VIEW: {"version_major": 2, "version_minor": 1, "model_id": model_id}}, {}
 
@@ -317,22 +317,22 @@ class DisplayMixin:
             show(self._alone())
         else:
             live = show(self._repr_mimebundle_()[0])
-            # The next cell is the last moment: a kernel that ends in it would leave nothing.
+            # Update before the next cell at the latest: the kernel may end in that cell.
             is_later = self._tells_when_drawn and has_page() and running_loop() is not None
             if is_later:
                 self._publish_at("pre_run_cell")
             place = Shown(self, live, show(self._empty_bundle() if is_later else self._static_bundle()))
             self._places = (*self._places, place)
             self._shown_on = running_loop()
-            # Nobody else may hold a view that is on the page.
+            # The user may keep no reference to a view on the page.
             hold_in_cell(place)
 
     def forget_place(self, place: Shown) -> None:
-        """Update this place no longer."""
+        """Stop updating this place."""
         self._places = tuple([other for other in self._places if other is not place])
 
     def publish_static(self) -> None:
-        """Bring the static form up to date now."""
+        """Update the static form now."""
         self._stop_waiting()
         if self._places:
             bundle = self._static_bundle()
@@ -340,19 +340,19 @@ class DisplayMixin:
                 place.static.update(bundle, raw=True)
 
     def refresh_static(self) -> None:
-        """Bring the static form up to date when the cell ends or after a pause."""
+        """Update the static form when the cell ends or after a pause."""
         if self._places:
-            # The end of a cell is the last moment at which a notebook that is only executed takes updates.
+            # A notebook that is only executed accepts updates until the end of the cell.
             self._publish_at("post_run_cell")
 
     def drawn(self) -> None:
-        """Handle a page's message that it has drawn the live view: waiting messages are sent."""
+        """Handle a page's message that it has drawn the live view: send the waiting static form."""
         if self._waits_for == "pre_run_cell":
             self.publish_static()
 
     def _publish_at(self, event: str) -> None:
-        """Bring the static form up to date at an event of the shell, or after a pause."""
-        self._stop_waiting()  # the pause begins anew
+        """Update the static form at a shell event, or after a pause."""
+        self._stop_waiting()  # restart the pause
         self._waits_for = event
         shell = running_shell()
         if shell is not None:
@@ -361,7 +361,7 @@ class DisplayMixin:
         if loop is not None:
             self._timer = loop.call_later(PAUSE_S, self._bring_up_to_date)
         elif self._shown_on is not None and not self._shown_on.is_closed():
-            # A thread that reads: the pause is that of the loop on which the view was shown.
+            # The reading thread has no event loop: use the loop on which the view was shown.
             self._shown_on.call_soon_threadsafe(self._begin_pause)
 
     def _begin_pause(self) -> None:
@@ -374,7 +374,7 @@ class DisplayMixin:
         return bool(self._places)
 
     def publish_if_waiting(self) -> None:
-        """Bring the static form up to date now, if it waits for the end of the cell; one that waits for its page goes on."""
+        """Update the static form now if it waits for the end of the cell, but not if it waits for its page."""
         if self._waits_for == "post_run_cell":
             self.publish_static()
 
@@ -397,18 +397,18 @@ class DisplayMixin:
         return self.release_widget(self)
 
     def release_widget(self, *widgets: Any) -> bool:
-        """Close the comms of the given widgets, their layouts and their styles; False if that was done before."""
+        """Close the comms of the given widgets, their layouts and their styles; False if already done."""
         self._stop_waiting()
         if self.comm is None:  # type: ignore[attr-defined]  # of the widget this is mixed into
             return False
-        # Layouts and styles are widgets of their own with a comm each; ipywidgets leaves them open.
+        # Layouts and styles are widgets with a comm of their own; ipywidgets leaves them open.
         for widget in widgets:
             for part in _parts(widget):
                 part.close()
             if widget is not self:
                 widget.close()
         super().close()  # type: ignore[misc]
-        # The base class hides a closed widget by shadowing this method, and its static form with it.
+        # The base class hides a closed widget by shadowing this method, which would hide its static form as well.
         self.__dict__.pop("_repr_mimebundle_", None)
         return True
 

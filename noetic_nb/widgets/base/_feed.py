@@ -1,4 +1,4 @@
-"""The readings of views: the data that one kind of view takes from a run, and how events reach it. Knows nothing of widgets."""
+"""Readings, the data that each kind of view takes from a run, and their feed of events. Independent of widgets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 
 
 def changes(before: Any, after: Any) -> dict[str, Any] | None:
-    """Return how JSON data became others, for a page that has the former; None if they are equal.
+    """Return the difference between two JSON values, for a page that has the first; None if they are equal.
 
     Examples
     --------
@@ -35,12 +35,12 @@ def changes(before: Any, after: Any) -> dict[str, Any] | None:
 
 
 class Place(NamedTuple):
-    """Where an event stands in its run."""
+    """The position of an event in its run."""
 
     seq: int
-    """Its number among all events of the run, 0 for the first."""
+    """Its number among all events of the run."""
     call: int | None = None
-    """For a model call of the agent: its number among these, 0 for the first. None for all other events."""
+    """For a model call of the agent, its number among these calls; None for other events."""
 
 
 class Reader(Protocol):
@@ -48,40 +48,40 @@ class Reader(Protocol):
 
     @property
     def reads(self) -> frozenset[type[Any]] | None:
-        """The types of the events that `take` has a use for, None for all."""
+        """The event types that `take` uses, None for all."""
         ...
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event; returns a message about it, or None if there is none."""
+        """Read one event; returns a message about it, or None."""
         ...
 
 
 class Reading(ABC):
-    """The data that one kind of view reads out of a run: the base of all readings, and their defaults."""
+    """The data that one kind of view reads from a run: the base class of all readings, with defaults."""
 
     reads: ClassVar[frozenset[type[Any]] | None] = None
-    """The types of the events that `take` has a use for, None for all: most events of a long run are of no use to one view."""
+    """The event types that `take` uses, None for all; skipping the others makes long runs fast."""
 
     texts: DecisionRedaction | None = None
-    """What takes events of no other use to it; of a recording that is there it has them all at once."""
+    """Receives events that only it uses; it gets those of a complete recording all at once."""
 
     snapshot: dict[str, Any]
-    """What a page needs at first, as JSON data: always the same object, grown by `take`."""
+    """The initial data of a page, as JSON data: always the same object, extended by `take`."""
     is_followed = False
-    """Whether pages follow. Until they do, events are read without messages, and no picture is made that nobody sees."""
+    """Whether pages follow. Until then, events are read without creating messages or pictures."""
     nothing: str = "This recording has nothing to show."
-    """What is shown instead of ``snapshot["empty"]`` where nothing is there and nothing more is recorded."""
+    """Shown instead of ``snapshot["empty"]`` if there is nothing to show and recording has ended."""
 
     counted: ClassVar[tuple[str, str] | None] = None
-    """The kind of events that a view of a replayed run counts in the part that is known, and their name in the plural."""
+    """The event type that a view of a replayed run counts in the known part, and its plural name."""
 
     @property
     def has_any(self) -> bool:
-        """Whether there is something to show, or it is known why there is not."""
+        """Whether there is something to show, or a known reason why there is not."""
         return True
 
     asks: Any = None
-    """What reads the events where the view only asks for its answers: `take` with the event and its place."""
+    """The reader of the events, for a view that only uses its answers: `take` gets the event and its place."""
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message with the changes, or None if nothing changed."""
@@ -89,7 +89,7 @@ class Reading(ABC):
         return self.changed(answer) if answer else None
 
     def changed(self, answer: Any) -> dict[str, Any] | None:
-        """Take an answer of what it `asks`; returns the message with the changes, or None if nothing changed."""
+        """Handle an answer from `asks`; returns the message with the changes, or None if nothing changed."""
         return None
 
     def begin(self) -> None:
@@ -97,20 +97,20 @@ class Reading(ABC):
         self.is_followed = True
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer a request of a page beyond the snapshot, as JSON data.
+        """Answer a page's request for data beyond the snapshot, as JSON data.
 
-        Raises `NoeticConfigError` for a request that cannot be answered, which the page shows.
+        Raises `NoeticConfigError` for an invalid request; the page shows the error.
         """
         raise NoeticConfigError(
             "UNKNOWN_REQUEST", "This view does not know this message.", given=request, hint="Load the page again."
         )
 
     def asked_first(self) -> list[dict[str, Any]]:
-        """Return the requests that a page makes as soon as it has the snapshot, so that the answers can go with it."""
+        """Return the requests that a page makes when it has the snapshot, so that the answers can be sent with it."""
         return []
 
     def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
-        """Take a choice of `Selection`; returns a message for the pages, or None if there is none."""
+        """Handle a change of the `Selection`; returns a message for the pages, or None."""
         return None
 
     @abstractmethod
@@ -123,7 +123,7 @@ class Reading(ABC):
 
 
 class Feed:
-    """Hands a reading the events that its moment reaches, each with its place among all events.
+    """Passes the events within a moment to a reading, each with its place among all events.
 
     Examples
     --------
@@ -148,7 +148,7 @@ class Feed:
         self._over: set[str] = set()
 
     def take(self, event: RunEvent) -> dict[str, Any] | None:
-        """Hand over one event; returns the message of the reading, or None if it has none."""
+        """Pass on one event; returns the message of the reading, or None."""
         call = None
         if isinstance(event, ModelCalled) and event.purpose == "agent":
             call = self._calls
@@ -161,7 +161,7 @@ class Feed:
         return self.reading.take(event, Place(seq, call)) if reads is None or type(event) in reads else None
 
     def read(self, run: object) -> list[RunEvent]:
-        """Hand over the events of a run so far, of which no page is told; returns them."""
+        """Pass on the events of a run so far, without messages to pages; returns the events."""
         events, numbers, kinds = numbered(run)
         if numbers is None:
             self.take_all(events, kinds)
@@ -171,10 +171,10 @@ class Feed:
         return events
 
     def take_all(self, events: Iterable[RunEvent], kinds: bytes | None = None) -> None:
-        """Hand over many events, of which no page is told: quicker than one by one. `kinds` are theirs, where known."""
+        """Pass on many events, without messages to pages and faster than one by one. `kinds` are their kinds, if known."""
         events = list(events)
         take, reads, place, is_whole = self.reading.take, self.reading.reads, tuple.__new__, self._is_whole
-        # A moment is told by events of all kinds, calls are counted, and nothing else is looked at that nobody reads.
+        # A limited moment needs all events, and calls are counted; otherwise skip event types that the reading does not use.
         wanted: Collection[type[Any]] = EVENT_TYPES if reads is None or not is_whole else {*reads, ModelCalled}
         kinds, texts = kinds_of(events) if kinds is None else kinds, getattr(self.reading, "texts", None)
         if texts is not None and is_whole:
@@ -187,7 +187,7 @@ class Feed:
                 call = self._calls
                 self._calls += 1
             if (is_whole or self._reaches(event)) and (reads is None or kind in reads):
-                take(event, place(Place, (self._seq + at, call)))  # in half the time that its own `__new__` takes
+                take(event, place(Place, (self._seq + at, call)))  # twice as fast as its own `__new__`
         self._seq += len(events)
 
     def _reaches(self, event: RunEvent) -> bool:
@@ -196,7 +196,7 @@ class Feed:
             where = event.where
             if where.turn > last:
                 self._over.add(where.thread_id)
-            # What is outside of turns belongs to the turn before it, which is past the moment.
+            # An event outside turns belongs to the turn before it, which is past the moment.
             if where.turn <= 0 and where.thread_id and where.thread_id in self._over:
                 return False
         return self.moment.reaches(event)

@@ -1,7 +1,7 @@
-"""Views inside another widget: one comm, one snapshot and one message an event for all of them.
+"""Views inside another widget: all of them share one comm, one snapshot and one message per event.
 
-A view that is made inside `hosted_by` opens no comm. What it would send to its page, and the traits that change, it hands to
-its host, which knows it by a name.
+A view created inside `hosted_by` opens no comm. It passes its messages and changed traits to its host, which knows the
+view by name.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import anywidget
 
 
 class Host(Protocol):
-    """The receiver of the messages of the views inside it."""
+    """The receiver of messages from the views inside it."""
 
     def panel_sent(self, panel: str, content: dict[str, Any]) -> None:
-        """Take a message of a view for its page."""
+        """Handle a view's message to its page."""
         ...
 
     def panel_changed(self, panel: str, traits: dict[str, Any]) -> None:
-        """Take new values of synced traits of a view."""
+        """Handle new values of a view's synced traits."""
         ...
 
     def catch_up(self) -> None:
-        """Read the new events, and hand them to the views."""
+        """Read the new events, and pass them to the views."""
         ...
 
 
@@ -35,7 +35,7 @@ _INSIDE: Final[ContextVar[tuple[Host, str] | None]] = ContextVar("noetic_nb_host
 
 @contextmanager
 def hosted_by(host: Host, panel: str) -> Iterator[None]:
-    """Make the views that are built here parts of a host, under a name."""
+    """Make the views created inside the block parts of a host, under the given name."""
     token = _INSIDE.set((host, panel))
     try:
         yield
@@ -44,26 +44,26 @@ def hosted_by(host: Host, panel: str) -> Iterator[None]:
 
 
 def is_hosted() -> bool:
-    """Return whether a view that is built now is inside a host."""
+    """Tell whether a view created now is inside a host."""
     return _INSIDE.get() is not None
 
 
 class HostedMixin:
-    """Mixed into a widget before its base: inside a host it has no comm of its own.
+    """Mixin (listed before the base class) for widgets that have no comm of their own inside a host.
 
     Attributes
     ----------
     host : Host or None
-        What it is inside of; None for a widget of its own.
+        The enclosing host; None for a separate widget.
     panel : str
-        Its name there.
+        Its name in the host.
     """
 
     host: Host | None = None
     panel: str = ""
 
     def open(self) -> None:
-        """Open a comm, unless a host has one."""
+        """Open a comm, unless there is a host."""
         inside = _INSIDE.get()
         if inside is None:
             super().open()  # type: ignore[misc]
@@ -71,9 +71,9 @@ class HostedMixin:
             self.host, self.panel = inside
 
     def add_traits(self, **traits: Any) -> None:
-        """Add traits, by a class that views of one kind share; inside a host they are the script and style that it has itself.
+        """Add traits, using one class for all views of a kind; inside a host, script and style come from the host.
 
-        The base class makes a class anew for each view, though it is given the same script and style each time.
+        The base class would create a new class for each view, even with the same script and style.
         """
         if _INSIDE.get() is not None:
             return
@@ -90,20 +90,20 @@ class HostedMixin:
             self.keys.append(name)  # type: ignore[attr-defined]  # of the widget this is mixed into
 
     def send(self, content: dict[str, Any], buffers: Any = None) -> None:
-        """Send a message to the page, by the host where there is one."""
+        """Send a message to the page, through the host if there is one."""
         if self.host is None:
             super().send(content, buffers)  # type: ignore[misc]
         else:
             self.host.panel_sent(self.panel, content)
 
     def notify_change(self, change: Any) -> None:
-        """Tell observers, and the page by the host."""
+        """Notify observers, and the page through the host."""
         super().notify_change(change)  # type: ignore[misc]
         if self.host is not None and change["name"] in self.keys:  # type: ignore[attr-defined]
             self.host.panel_changed(self.panel, {change["name"]: change["new"]})
 
     def take_state(self, values: dict[str, Any]) -> None:
-        """Set synced traits as a page asked; names that no page may set are passed over."""
+        """Set synced traits requested by a page; names that a page may not set are ignored."""
         known = page_traits(self)
         with self.hold_trait_notifications():  # type: ignore[attr-defined]
             for name, value in values.items():
@@ -112,8 +112,8 @@ class HostedMixin:
 
 
 def page_traits(view: Any) -> dict[str, Any]:
-    """Return the synced traits of a view that are its own, and the fault that it shows."""
+    """Return a view's own synced traits, and its fault."""
     own = set(view.class_trait_names(sync=True)) - set(anywidget.AnyWidget.class_trait_names(sync=True))
-    # Scripts and style sheets are traits, too.
+    # Scripts and style sheets are traits as well.
     own = {name for name in own if not name.startswith("_")}
     return {name: getattr(view, name) for name in sorted(own - {"snapshot", "sent", "static_name"})}

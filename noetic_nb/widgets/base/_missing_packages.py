@@ -1,9 +1,9 @@
-"""Say in one sentence which package a page that runs in the browser cannot load, and go on with the next cell.
+"""In the browser, replaces an ImportError by one sentence naming the missing package, and continues with the next cell.
 
-The site without a server names this file as what a kernel runs when it begins (``PYTHONSTARTUP``). A cell that needs pandas, a
-picture or a CEL condition then says so in place of a traceback and is no error: "Run All" goes on. What such a cell would have
-assigned is taken away, so that a later cell says what it misses instead of a number that means something else. Everything else
-that is raised is shown as ever.
+The server-less site runs this file at kernel start (``PYTHONSTARTUP``). A cell that needs pandas, a picture or a CEL
+condition then prints a sentence instead of a traceback and does not fail, so "Run All" continues. Names that the cell
+would have assigned are deleted, so that later cells fail clearly instead of using stale values. All other errors are
+shown as usual.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEEDS: Final = {
     "nest_asyncio": "nested='patch' needs nest-asyncio",
     "nbclient": "Running other notebooks needs nbclient",
 }
-"""Packages without a build for the browser on the package index, by the name that is imported."""
+"""Packages that the package index has no browser build of, by import name."""
 
 _CODES: Final = frozenset({"MISSING_PACKAGE", "MISSING_EXTRA", "MISSING_RANKS"})
 _OWN_SCOPE: Final = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -58,12 +58,12 @@ def bound_names(code: str) -> tuple[set[str], set[str]]:
 
 
 class GoOnWithout:
-    """Prints a sentence for a package that is missing here; an IPython shell calls it with every error.
+    """Prints a sentence for a missing package; an IPython shell calls it with every error.
 
     Parameters
     ----------
     shell : IPython.core.interactiveshell.InteractiveShell
-        Told by `install`.
+        The shell; `install` registers with it.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -71,7 +71,7 @@ class GoOnWithout:
         self._gone: dict[str, str] = {}
 
     def install(self) -> None:
-        """Be called with every error from now on."""
+        """Register for every future error."""
 
         def handle(
             _: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: int | None = None
@@ -101,7 +101,7 @@ class GoOnWithout:
         return None
 
     def handle(self, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: int | None) -> None:
-        """Print the sentence, or show the error as ever."""
+        """Print the sentence, or show the error as usual."""
         sentence = self.sentence_for(error)
         if sentence is None:
             self._shell.set_custom_exc((), None)

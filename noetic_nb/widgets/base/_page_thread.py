@@ -1,7 +1,7 @@
-"""One thread for all that pages send, in the order in which it came.
+"""One thread handles all messages from pages, in the order of arrival.
 
-A notebook may send the messages of each widget on a subshell of its own, and a kernel then handles them side by side: a
-click could overtake the text that was typed before it. Where there are no threads, messages are handled as they come.
+A notebook may send each widget's messages on a separate subshell, and kernels handle subshells concurrently: a click
+could overtake the text typed before it. Without thread support, messages are handled immediately.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _connected: weakref.WeakSet[Any] = weakref.WeakSet()
 def subscribe_weakly(
     subscribe: Callable[[Callable[[Any], None]], Callable[[], None]], method: Any
 ) -> Callable[[], object]:
-    """Subscribe a method without keeping its object alive; returns a function that ends it, as does the end of the object.
+    """Subscribe a method without keeping its object alive; the subscription ends with the object or the returned function.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def subscribe_weakly(
 
 
 def connect_weakly(*widgets: Any) -> None:
-    """Let widgets be collected that nobody else holds, and have their pages' messages handled in the order of all pages."""
+    """Let unreferenced widgets be garbage-collected, and handle all pages' messages in one order."""
     for widget in widgets:
         held = weakref.ref(widget)
 
@@ -63,14 +63,14 @@ def connect_weakly(*widgets: Any) -> None:
 
         widget.comm.on_msg(deliver)
         take_from_any_shell(widget.comm)
-        # Kept in the list, because a page that is loaded again asks for every widget in it.
+        # Keep the entry, because a reloaded page requests every widget in the list.
         ipywidgets_widget._instances[widget.model_id] = weakref.proxy(widget)
         _connected.add(widget)
 
 
 @atexit.register
 def _hold_at_exit() -> None:
-    # A kernel that ends drops its variables when its sockets are closed already: comms could not be closed any more.
+    # At exit, variables are dropped after the sockets are closed, which is too late to close comms.
     ipywidgets_widget._instances.update({widget.model_id: widget for widget in tuple(_connected) if widget.comm})
 
 
@@ -81,12 +81,12 @@ def _handle(widget: Any, msg: dict[str, Any]) -> None:
 
 log = safe_logger(__name__)
 
-# A thread that has nothing to do for so long ends; the next message starts another.
+# An idle thread ends after this time; the next message starts another.
 IDLE_S: Final = 5.0
 
 
 class PageThread:
-    """Does works one after the other in one thread, which is started for them and ends when it is idle.
+    """Runs functions one after the other in a thread that starts on demand and ends when idle.
 
     Examples
     --------
@@ -106,8 +106,8 @@ class PageThread:
         self._thread: threading.Thread | None = None
 
     def do(self, work: Callable[..., object], *args: Any) -> None:
-        """Do a work after all that were given before; a fault is logged."""
-        # The context of the caller says which message of the page it belongs to.
+        """Run a function after all earlier ones; errors are logged."""
+        # The caller's context identifies the page message that caused the call.
         entry = (contextvars.copy_context(), work, args)
         with self._changed:
             self._works.append(entry)
@@ -118,13 +118,13 @@ class PageThread:
             try:
                 self._thread.start()
                 return
-            except RuntimeError:  # no threads here
+            except RuntimeError:  # no thread support
                 self._thread = None
                 self._works.remove(entry)
         _do(*entry)
 
     def wait(self, timeout_s: float = 10.0) -> bool:
-        """Wait until all that was given is done; returns whether it is."""
+        """Wait until all functions have run; returns whether they have."""
         done = threading.Event()
         self.do(done.set)
         return done.wait(timeout_s)
@@ -141,11 +141,11 @@ class PageThread:
 
 
 def take_from_any_shell(comm: Any) -> None:
-    """Let a kernel take a comm message of a page on the shell that the page names, not on the shell used last.
+    """Let a page's comm messages arrive on the shell that the page names, not on the shell used last.
 
-    ipykernel 7.4 hands a page's messages to the shell whose code last used the comm, since that may wait for the answer. What an
-    agent's cell had a view send would bind its page to the main shell, where a click waits for the end of the cell. Messages
-    that one thread handles in the end may come on any shell.
+    ipykernel 7.4 sends a page's messages to the shell whose code last used the comm, since that code may wait for the
+    answer. A view used in an agent's cell would bind its page to the main shell, where a click waits for the end of the
+    cell. Because one thread handles all messages, they may arrive on any shell.
     """
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = None
@@ -159,4 +159,4 @@ def _do(context: contextvars.Context, work: Callable[..., object], args: tuple[A
 
 
 PAGES: Final = PageThread()
-"""The thread of this kernel."""
+"""The page thread of this kernel."""

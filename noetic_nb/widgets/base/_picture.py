@@ -1,4 +1,4 @@
-"""The picture of a view as a file: SVG, and PNG with matplotlib, both of the same scene."""
+"""Exports the picture of a view as SVG, or as PNG with matplotlib, both from the same scene."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from noetic_nb.plots._scene.svg import to_svg
 from noetic_nb.widgets.base._run_view import RunView
 
 LEAST, MOST = 200, 4_000
-"""Widths of a picture, in pixels of a page."""
+"""Limits of the width of a picture, in CSS pixels."""
 
 
 class PictureView(RunView):
-    """A view whose reading has a `scene`: its picture can be taken along."""
+    """A view whose reading has a `scene`: you can export its picture."""
 
     def to_svg(self) -> str:
-        """Return the picture as an SVG file on a light ground, which editors and pages read.
+        """Return the picture as an SVG file with a light background, for editors and web pages.
 
         Examples
         --------
@@ -34,16 +34,16 @@ class PictureView(RunView):
     def to_png(
         self, path: str | PathLike[str] | None = None, *, width: int = 960, theme: Literal["light", "dark"] = "light"
     ) -> bytes:
-        """Return the picture as a PNG; matplotlib draws it.
+        """Return the picture as a PNG, drawn by matplotlib.
 
         Parameters
         ----------
         path : str or path, optional
-            Also write it there.
+            A file to write it to as well.
         width : int, pixels
-            Its width on a page, 200 to 4000; the file has twice as many.
+            Its width on a page, 200 to 4000; the file has twice as many pixels.
         theme : {"light", "dark"}
-            Its ground and ink.
+            Its background and text colours.
 
         Returns
         -------
@@ -63,7 +63,7 @@ class PictureView(RunView):
         b'PNG'
         """
         _check(width, theme)
-        from noetic_nb.plots._scene.axes import to_png  # matplotlib takes 0.4 s
+        from noetic_nb.plots._scene.axes import to_png  # importing matplotlib is slow
 
         picture = to_png(self._scene(), width, theme)
         if path is not None:

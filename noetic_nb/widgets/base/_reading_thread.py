@@ -1,9 +1,9 @@
-"""Schedule the reading of events: beside the agent, a little at a time while it works, the rest as soon as it waits.
+"""Schedules the reading of events: in small slices while the agent works, and the rest when it waits.
 
-An event only tells that there is news. One thread reads it, for all views of a kernel: some 1 % of the time while
-others keep the processor busy, and without a pause once they do not. A long backlog is read as a run is opened. Whoever asks
-a view for something reads first what it has not read yet, and so does the end of a cell. Where there are no threads, events
-are read as they come.
+An event only signals that there is something new. One thread reads for all views of a kernel: about 1 % of the time
+while others keep the processor busy, and without pauses otherwise. A long backlog is read in bulk, like a newly opened
+run. Any access to a view's data first reads its pending events, and so does the end of a cell. Without thread support,
+events are read immediately.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from noetic_nb.widgets.base._display import running_shell
 
 log = safe_logger(__name__)
 
-# Events that follow each other closely are read together, and nobody sees a picture that is so much late.
+# Events in quick succession are read together; a delay of this length is not visible.
 GATHER_S: Final = 0.03
-# While others keep the processor busy: so long of this thread's own time, then pauses until they wait, ten at most.
+# While others keep the processor busy: read for this much of the thread's own time, then pause up to ten times until they wait.
 SLICE_S: Final = 0.002
 PAUSE_S: Final = 0.018
-# Others are taken to wait when they use less than half of so long a moment.
+# Others count as waiting if they use less than half of this interval.
 LOOK_S: Final = 0.002
-# A thread that has nothing to read for so long ends; the next news start another.
+# An idle thread ends after this time; the next event starts another.
 IDLE_S: Final = 5.0
-# So many events are handed to all views before the next ones, so that no view runs ahead.
+# How many events to pass to all views at a time, so that no view runs ahead.
 CHUNK: Final = 32
-# Once others wait, a longer backlog is read as a run is opened: in a quarter of the time, and pages are sent everything once.
+# When others wait, a longer backlog is read in bulk, four times as fast, and pages get a complete snapshot once.
 BACKLOG: Final = 1_000
-# Enough of this thread's own time for a whole backlog.
+# Enough of the thread's own time for a whole backlog.
 QUIET_S: Final = 10.0
 
 
 def has_time(until: float) -> bool:
-    """Tell whether a moment of `thread_time` leaves more than a slice."""
+    """Tell whether more than a slice is left until a `thread_time`."""
     return until - thread_time() > SLICE_S
 
 
 class Stale(Protocol):
-    """Something that has news to read."""
+    """An object with new data to read."""
 
     is_awake: bool
-    """Whether it is in line to be read."""
+    """Whether it is queued."""
 
     def read_some(self, until: float) -> bool:
-        """Read until there is no more, or `thread_time` is past a moment; returns whether there is no more."""
+        """Read until nothing is left or `thread_time` exceeds `until`; returns whether nothing is left."""
         ...
 
     def catch_up(self) -> None:
@@ -63,7 +63,7 @@ class Stale(Protocol):
 
 
 class Readings:
-    """Reads stale views one after the other, in one thread that starts when it is needed and ends when it is idle."""
+    """Reads queued views one after the other, in a thread that starts on demand and ends when idle."""
 
     def __init__(self, *, idle_s: float = IDLE_S, has_threads: bool = True) -> None:
         self.has_threads = has_threads
@@ -73,11 +73,11 @@ class Readings:
         self._thread: threading.Thread | None = None
 
     def wake(self, stale: Stale) -> None:
-        """Put something in line, once until it has been read."""
+        """Queue an object, once until it has been read."""
         stale.is_awake = True
         if self.has_threads:
             with self._changed:
-                # The context says which message of the kernel the news belong to.
+                # The context identifies the kernel message that caused the event.
                 self._stale.append((contextvars.copy_context(), stale))
                 if self._thread is not None:
                     self._changed.notify_all()
@@ -86,7 +86,7 @@ class Readings:
                 try:
                     self._thread.start()
                     return
-                except RuntimeError:  # no threads here
+                except RuntimeError:  # no thread support
                     self._thread, self.has_threads = None, False
                     self._stale.clear()
         stale.is_awake = False
@@ -104,10 +104,10 @@ class Readings:
                 is_quiet = any(_others_wait() for _ in range(10))
 
     def _slice(self, until: float) -> bool:
-        """Read until `thread_time` is past a moment; returns whether there is no more."""
+        """Read until `thread_time` exceeds `until`; returns whether nothing is left."""
         for _ in range(len(self._stale)):
             context, stale = self._stale.popleft()
-            # First: what comes from here on puts it in line again.
+            # Reset the flag first, so that later events queue it again.
             stale.is_awake = False
             try:
                 is_done = context.run(stale.read_some, until)
@@ -121,7 +121,7 @@ class Readings:
 
 
 def _others_wait() -> bool:
-    """Pause; returns whether others waited at the end of it."""
+    """Pause; returns whether others were waiting at the end."""
     time.sleep(PAUSE_S)
     start = time.process_time()
     time.sleep(LOOK_S)
@@ -129,27 +129,27 @@ def _others_wait() -> bool:
 
 
 READINGS: Final = Readings()
-"""Those of this kernel."""
+"""The reading thread of this kernel."""
 
 
 class Follows(Protocol):
     """A view that follows a run."""
 
     def take(self, event: RunEvent) -> None:
-        """Take an event that is to be read later."""
+        """Store an event to read later."""
         ...
 
     def read_some(self, until: float) -> bool:
-        """Read some of the pending events, as `Stale`."""
+        """Read some of the stored events, as `Stale`."""
         ...
 
     def catch_up(self) -> None:
-        """Read all that was taken now."""
+        """Read all stored events now."""
         ...
 
 
 class Follower:
-    """Follows one run for all views of it, whose events wait here until they are read.
+    """Follows one run for all its views, and stores events until they are read.
 
     Examples
     --------
@@ -179,18 +179,18 @@ class Follower:
         self.run = run
         self.is_awake = False
         self._cursor: Cursor | None = None
-        # Of views that may be collected while they follow: the view itself, and what takes events for it.
+        # Weak references to each view and to its method that receives events.
         self._views: tuple[tuple[weakref.ref[Any], Any], ...] = ()
-        # Under this one nothing is called but what takes an event: a view may be collected, and leave, anywhere.
+        # While holding this lock, only call the receivers: a view may be garbage-collected, and leave, at any time.
         self._lock = threading.RLock()
         self._joining = threading.Lock()
 
     def join(self, view: Follows, take: Callable[[RunEvent], None]) -> Callable[[], object]:
-        """Send a view all future events until it is gone; returns a function that ends this, which may be called again."""
+        """Send a view all future events while it exists; returns a function that ends this, safe to call again."""
         entry = (weakref.ref(view), weakref.WeakMethod(take))
         with self._joining:
             with self._lock:
-                self.hand_out()  # what came before is not for this one
+                self.hand_out()  # earlier events are not for this view
                 self._views = (*self._views, entry)
             if self._cursor is None:
                 self._cursor = self.run._follow(self._woken)
@@ -205,8 +205,8 @@ class Follower:
         return ended
 
     def end_if_alone(self) -> None:
-        """Follow the run no longer where all views have left."""
-        # Whoever finds someone joining leaves it: a view may be collected, and close, in the middle of that.
+        """Stop following the run if all views have left."""
+        # If another thread is joining, do nothing: garbage collection may close a view during a join.
         if not self._views and self._cursor is not None and self._joining.acquire(blocking=False):
             try:
                 if not self._views and self._cursor is not None:
@@ -215,7 +215,7 @@ class Follower:
             finally:
                 self._joining.release()
 
-    def _woken(self) -> None:  # all that an agent waits for
+    def _woken(self) -> None:  # runs in the agent's thread, so keep it short
         if not self.is_awake:
             READINGS.wake(self)
 
@@ -224,7 +224,7 @@ class Follower:
         return 0 if self._cursor is None else self._cursor.behind
 
     def hand_out(self, most: int | None = None) -> bool:
-        """Hand waiting events, so many at most, to the views, which do not read them yet; returns whether these are all."""
+        """Pass up to `most` waiting events to the views, which store them; returns whether none are left."""
         with self._lock:
             cursor = self._cursor
             if cursor is None:
@@ -236,10 +236,10 @@ class Follower:
             return not cursor.behind
 
     def read_some(self, until: float) -> bool:
-        """Read until there is no more, or `thread_time` is past a moment; returns whether there is no more."""
+        """Read until nothing is left or `thread_time` exceeds `until`; returns whether nothing is left."""
         while True:
             is_all = self.hand_out(None if self._behind > BACKLOG and has_time(until) else CHUNK)
-            if not all([view.read_some(until) for view in self.views]):  # noqa: C419  # each of them
+            if not all([view.read_some(until) for view in self.views]):  # noqa: C419  # all of them, without short-circuiting
                 return False
             if is_all:
                 self.end_if_alone()
@@ -249,7 +249,7 @@ class Follower:
 
     @property
     def views(self) -> list[Any]:
-        """The views that follow and are still there, each once."""
+        """The existing views that follow, each once."""
         return list(dict.fromkeys(view for ref, _ in self._views if (view := ref()) is not None))
 
     def catch_up(self) -> None:
@@ -264,7 +264,7 @@ _MAKING: Final = threading.Lock()
 
 
 def follower_of(run: Any) -> Follower:
-    """Return the follower of a run, one for all its views; it lives as long as one of them does."""
+    """Return the follower of a run, shared by all its views; it lives as long as any of them."""
     with _MAKING:
         found = _FOLLOWERS.get(id(run))
         if found is None or found.run is not run:
@@ -273,8 +273,8 @@ def follower_of(run: Any) -> Follower:
 
 
 def at_cell_end(*_result: Any) -> None:
-    """Have all views read and show everything: the end of a cell is the last moment at which an executed notebook takes it."""
-    # Each once: one that follows hundreds of runs reads them all when it catches up.
+    """Let all views read and show everything: an executed notebook accepts updates only until the end of the cell."""
+    # Each view once, because one may follow hundreds of runs and read them all when it catches up.
     for view in dict.fromkeys(view for follower in list(_FOLLOWERS.values()) for view in follower.views):
         if view.is_shown:
             view.catch_up()
@@ -282,7 +282,7 @@ def at_cell_end(*_result: Any) -> None:
 
 
 def watch_cells() -> None:
-    """Call `at_cell_end` where there are cells; a second time changes nothing."""
+    """Call `at_cell_end` after each cell, if there are cells; safe to call again."""
     events = getattr(running_shell(), "events", None)
     if events is not None:
         events.register("post_run_cell", at_cell_end)

@@ -1,10 +1,9 @@
-"""The base of all live views of a run: they follow it, send changes, answer pages, and leave a static form behind.
+"""The base class of all live views: follows a run, sends changes, answers pages, and leaves a static form behind.
 
-An event is read a moment after it happened, beside the agent; whoever asks a view for something finds it up to date.
-
-A view keeps one synced `snapshot` that is grown in place, so that the kernel never sends it twice, while each event
-travels as a small message. A page that opens later gets the snapshot; one that missed a message requests it, and what the
-snapshot does not hold is asked for.
+Events are read shortly after they happen, without delaying the agent; any access to a view's data reads pending events
+first.  A view has one synced `snapshot` that grows in place, so the kernel never sends it twice, while each event
+travels as a small message. A page that opens later gets the snapshot; a page that missed a message requests it again,
+and requests any data that is not in the snapshot.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from noetic_nb.widgets.base._selection import EVERYTHING, FIELDS, Moment, Select
 
 log = safe_logger(__name__)
 
-# Threads that append at the same time have at most so many events that are in the run and were not handed out yet.
+# At most this many concurrently appended events are already in the run but not passed on yet.
 _ON_THE_WAY: Final = 100
-# So long the thread that reads waits for one that answers a page, before it sees to other views.
+# How long the reading thread waits for one that answers a page, before it turns to other views.
 _BUSY_S: Final = 0.02
 
 
@@ -54,7 +53,7 @@ def _threads_of(events: Sequence[RunEvent]) -> tuple[list[str], dict[str, int]]:
 
 
 class _UpToDate(traitlets.Dict):
-    """A snapshot that is read when it is looked at."""
+    """A snapshot that reads pending events on access."""
 
     def get(self, obj: Any, cls: Any = None) -> Any:
         """Return the snapshot, up to date."""
@@ -63,35 +62,35 @@ class _UpToDate(traitlets.Dict):
 
 
 class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
-    """Base of the views of a run.
+    """Base class of views of a run.
 
     Parameters
     ----------
     source : Run or object with a ``run``
-        What to look at; a run that grows is followed.
+        The run to show; a growing run is followed.
     reading : Reading
-        What the view reads out of it.
+        The data that the view reads from it.
     moment : Moment, optional
-        Which part of the run is shown; all of it by default.
+        The part of the run to show; all of it by default.
     selection : Selection, optional
-        What someone points at, shared with other views; one of its own by default.
+        The selection shared with other views; a new one by default.
     **traits
-        First values of the traits of the view.
+        Initial values of the view's traits.
     """
 
     snapshot = _UpToDate().tag(sync=True)
-    # How many messages are in the snapshot already; grown in place, as that is.
+    # The number of messages already in the snapshot; also updated in place.
     sent = traitlets.Dict().tag(sync=True)
     fault = traitlets.Unicode("").tag(sync=True)
     static_name = traitlets.Unicode("").tag(sync=True)
 
     table: ClassVar[str] = ""
-    """Which table of the run the view shows; a view that shows none of them has a `to_frame` of its own."""
+    """The table of the run that the view shows; a view without one defines its own `to_frame`."""
 
     scripts: ClassVar[tuple[str, ...]] = ()
-    """The files of its script, without their suffix; the last one has the ``export``, and a style sheet of its name."""
+    """Its script files without suffix; the last one has the ``export`` and a style sheet of the same name."""
 
-    # On the class too: a widget that was refused in `__init__` is closed like any other when it is collected.
+    # Defaults on the class: a widget whose `__init__` failed is closed like any other when it is collected.
     _unsubscribe: tuple[Callable[[], object], ...] = ()
     _followers: tuple[Follower, ...] = ()
     is_awake = False
@@ -101,7 +100,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
     _is_reading = False
     _known = ""
     _last_read: RunEvent | None = None
-    """The newest event that was there when the view was made."""
+    """The newest event at the time when the view was created."""
 
     def __init__(
         self,
@@ -117,16 +116,16 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         self.selection = selection_of(selection)
         self.reading = reading
         self._feed = Feed(reading, self.moment)
-        # Events are taken, questions answered and pictures made one at a time.
+        # Handle events, questions and pictures one at a time.
         self._reading_lock = threading.RLock()
         self._unread: deque[RunEvent] = deque()
         self._asked_by: Any = None
-        # By their questions, the last two: another page may show this view, too.
+        # The last two answers by question id; two, because another page may show this view as well.
         self._answers: dict[Any, Any] = {}
         reading.snapshot["selection"] = sendable_fields(self.selection.fields)
         with self._reading_lock:
-            # First, so that no event is lost; what comes while the widget is being made waits for it.
-            if not is_hosted():  # else its host hands it events and choices
+            # Subscribe first, so that no event is lost; events that arrive while the widget is created are stored.
+            if not is_hosted():  # otherwise its host passes events and selections
                 self._unsubscribe = (
                     self._follow(self.run, self.take),
                     subscribe_weakly(self.selection.observe, self._selected),
@@ -148,9 +147,9 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
                 reading.snapshot["known"] = self._known
             reading.snapshot["files"] = self._file_kinds
             self._begin()
-            # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
+            # The dict itself, not a copy: traitlets does not notice in-place changes, so it is not sent again.
             super().__init__(snapshot=reading.snapshot, sent={"messages": 0}, static_name=self.static_id, **traits)
-            # What came meanwhile may be among them; mostly it is not, and only the newest may still be on its way here.
+            # Stored events may already have been read; usually there are none, and only the newest may still arrive.
             self._already = {id(event): event for event in (events if self._unread else events[-_ON_THE_WAY:])}
         if self.host is None:
             connect_weakly(self)
@@ -160,33 +159,33 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         self._is_made = True
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Read script and style sheet of a view that names its `scripts` and has no text of its own."""
+        """Load script and style sheet of a view with `scripts`, unless it defines its own."""
         if "scripts" in vars(cls) and "_esm" not in vars(cls):
             cls._css = style(*cls.scripts)
             cls._esm = once_a_page(script(*cls.scripts), cls._css, cls.scripts[-1])
         super().__init_subclass__(**options)
 
     def add_traits(self, **traits: Any) -> None:
-        """Add traits for the script and the style sheet, unless the one has the other in it."""
+        """Add traits for script and style sheet; drops a sheet that the script already contains."""
         if self.scripts:
             traits.pop("_css", None)
         super().add_traits(**traits)
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
-        """Return the synced traits, those with their first values too: a page of saved widgets knows none of ours."""
+        """Return the synced traits, including those with default values: a page of saved widgets does not know our defaults."""
         state: dict[str, Any] = super().get_state(key=key, drop_defaults=False)
         return state
 
     def _begin(self) -> None:
-        """Make the snapshot of the events read so far."""
+        """Create the snapshot of the events read so far."""
         self.reading.begin()
 
     def _known_part(self, events: Sequence[RunEvent]) -> str:
-        """Return how far a replayed run is known, and how much of it; empty for all other runs."""
+        """Return how far a replayed run is known, and how much of it; empty for other runs."""
         points = getattr(self.run, "known_until", {})
         if not points:
             return ""
-        said = "" if is_hosted() else said_of(points)  # a host says it once for all its panels
+        said = "" if is_hosted() else said_of(points)  # a host shows it once for all its panels
         kind, name = self.reading.counted or ("", "")
         shown = [event for event in events if event.kind == kind and self.moment.shows(event.where)]
         if not shown:
@@ -200,12 +199,12 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         Returns
         -------
         pandas.DataFrame
-            A new frame: the rows of the run's table that belong to the moment.
+            A new frame: the rows of the run's table within the moment.
         """
         return self.moment.rows(self.run.to_frame(self.table))
 
     def to_html(self) -> str:
-        """Return the view as HTML without scripts, for a page without a kernel and a network."""
+        """Return the view as HTML without scripts, for a page without kernel and network."""
         with self.up_to_date():
             known = f'<p class="nn-note">{escape(self._known)}</p>' if self._known else ""
             return static_frame(known + self.form(), self._css, "".join(self.scripts[-1:]))
@@ -216,12 +215,12 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
             return "\n".join([self.reading.to_text(), *([self._known] if self._known else [])])
 
     def send(self, content: dict[str, Any], buffers: Any = None) -> None:
-        """Send a message to the page; those that a page must not miss are counted."""
+        """Send a message to the page; messages that a page must not miss are counted."""
         if content.get("type") not in ("got", "all"):
             self.sent["messages"] += 1
         super().send(content, buffers)
 
-    # Following.
+    # Following a run
 
     def _follow(self, run: Any, take: Callable[[RunEvent], None]) -> Callable[[], object]:
         follower = follower_of(run)
@@ -229,17 +228,17 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         return follower.join(self, take)
 
     def take(self, event: RunEvent) -> None:
-        """Take an event that is to be read later."""
+        """Store an event to read later."""
         self._unread.append(event)
 
     def catch_up(self) -> None:
-        """Read all events now that were not read yet."""
+        """Read all pending events now."""
         if self._is_made:
             with self.up_to_date():
                 pass
 
     def look(self) -> None:
-        """Catch up, unless another thread works for long: the caller does not wait for an answer to a page."""
+        """Catch up, unless another thread is busy: the caller does not wait for an answer to a page."""
         if self._is_made and self._reading_lock.acquire(blocking=self._is_reading):
             try:
                 self.catch_up()
@@ -248,26 +247,26 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
 
     @contextmanager
     def up_to_date(self) -> Iterator[None]:
-        """Read all events so far; nothing is read inside the block, and new events wait."""
-        if self.host is not None:  # with which what it reads waits
+        """Read all events so far; inside the block nothing is read, and new events wait."""
+        if self.host is not None:  # its stored events wait with the host
             self.host.catch_up()
         try:
             with self._reading_lock:
-                if not self._is_reading:  # else a picture that is being drawn asks for itself
+                if not self._is_reading:  # otherwise the picture being drawn asks for its own data
                     for follower in self._followers:
                         follower.hand_out()
                     self.read_some(inf)
                 yield
         finally:
-            # Whoever found us at it has left it here.
+            # Other threads have left pending events to this one.
             if self._unread and not self._is_reading and not self.is_awake:
                 READINGS.wake(self)
 
     def read_some(self, until: float) -> bool:
-        """Read until there is no more, or `thread_time` is past a moment; returns whether there is no more.
+        """Read until nothing is left or `thread_time` exceeds `until`; returns whether nothing is left.
 
-        Where another thread is at something, such as the answer to a page, its turn comes again later; without a moment, that
-        thread is left to see to it, as an agent waits for no view.
+        If another thread holds the view, for example to answer a page, reading is retried later; with `until` infinite,
+        the events are left to that thread, because an agent never waits for a view.
         """
         while self._unread and self._is_made:
             if not (self._reading_lock.acquire(timeout=_BUSY_S) if until < inf else self._reading_lock.acquire(False)):
@@ -304,7 +303,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
                     return not self._unread
             return True
         finally:
-            # Not at every event: the static form is a whole page, and is for readers who come later.
+            # Not at every event: the static form is a whole page, meant for later readers.
             if turns and self._is_following:
                 self.refresh_static()
 
@@ -319,7 +318,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
             self._fail(exc)
 
     def _read_backlog(self, events: Sequence[RunEvent]) -> None:
-        """Read many events as a run is opened: pages are not told of each, and then sent everything once."""
+        """Read many events in bulk: pages get no single messages, but one complete snapshot at the end."""
         if not self._is_following:
             return
         self.reading.is_followed = False
@@ -334,24 +333,24 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         self.send({"type": "all", "snapshot": self.reading.snapshot})
 
     def _fail(self, exc: Exception) -> None:
-        # A picture that fails must not stop the agent it shows: it reports the fault and stops itself.
+        # A failing view must not stop the agent: it reports the fault and stops itself.
         log.exception("A view of a run failed and no longer follows it.")
         self._stop_following()
         self.fault = f"This view stopped following the run: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
 
     def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
         match content:
-            # What is sent while a page still loads its script reaches nobody.
+            # Messages sent while a page still loads its script are lost.
             case {"type": "here", "messages": int(sent)} if sent == self.sent["messages"]:
                 pass
             case {"type": "drawn"}:
                 self.drawn()
-            case {"type": "again" | "here"}:  # a page saw that it missed a message, or did miss one
+            case {"type": "again" | "here"}:  # the page noticed a missed message, or did miss one
                 with self.up_to_date():
                     self._send_all()
             case {"type": "get", "id": asked, "request": dict(request)}:
                 answer = self._answer(request)
-                if "since" in content and "data" in answer:  # of a picture that a page asks for over and over
+                if "since" in content and "data" in answer:  # for a picture that a page requests repeatedly
                     before = self._answers.get(content["since"])
                     self._answers = {**dict([*self._answers.items()][-1:]), asked: answer["data"]}
                     answer = answer if before is None else {"changed": changes(before, answer["data"])}
@@ -394,7 +393,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         try:
             with self.up_to_date():
                 self.reading.snapshot["selection"] = sent = sendable_fields(fields)
-                # The page that chose knows by the id which of its choices this is.
+                # The id tells the page which of its selections this is.
                 self.send({"type": "selected", "id": self._asked_by, "fields": sent})
                 news = self.reading.selected(fields)
                 if news is not None:
@@ -410,6 +409,6 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         self._followers = ()
 
     def _release(self) -> bool:
-        self.catch_up()  # what it leaves behind is the end
+        self.catch_up()  # the final static form includes all events
         self._stop_following()
         return self.release_widget(self)

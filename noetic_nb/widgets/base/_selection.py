@@ -1,4 +1,4 @@
-"""The moment that a view is pinned to (one thread, one turn, or all turns up to one), and the selection that views share."""
+"""The part of a run that a view shows (a thread, a turn, or all turns up to one), and the selection that views share."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, Where
 from noetic_nb.runs._plain_text import plain, sendable
 
-# Of a hundred threads nobody reads the names.
+# A list of more thread names would not be read.
 MOST_NAMES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Which part of a run is shown; None is all of it.
+    """The part of a run to show; None for no restriction.
 
     Parameters
     ----------
     thread_id : str, optional
-        Only this thread. It need not be in the run yet.
+        Only this thread; it may not exist yet.
     turn : int, optional
-        Only this turn, 1 for the first of a thread.
+        Only this turn, counted from 1 in each thread.
     until : int, optional
-        All turns up to this one, inclusive.
+        All turns up to and including this one.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD`` where `thread_id` is
-        no text.
+        ``INVALID_TURN`` if `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD`` if `thread_id` is
+        not a string.
 
     Examples
     --------
@@ -62,12 +62,12 @@ class Moment:
 
     @property
     def last(self) -> int | None:
-        """The last turn that is read; None is no end."""
+        """The last turn to read; None if there is no end."""
         ends = [end for end in (self.turn, self.until) if end is not None]
         return min(ends) if ends else None
 
     def reaches(self, event: RunEvent) -> bool:
-        """Return whether an event is read: not those of other threads and not those of later turns."""
+        """Tell whether to read an event: other threads and later turns are excluded."""
         where = event.where
         if self.thread_id is not None and where.thread_id and where.thread_id != self.thread_id:
             return False
@@ -75,7 +75,7 @@ class Moment:
         return last is None or where.turn <= last
 
     def shows(self, where: Where) -> bool:
-        """Return whether an event of this place is drawn."""
+        """Tell whether to draw events of this place."""
         if self.thread_id is not None and where.thread_id != self.thread_id:
             return False
         if self.turn is not None and where.turn != self.turn:
@@ -83,7 +83,7 @@ class Moment:
         return self.until is None or where.turn <= self.until
 
     def missing(self, threads: Sequence[str], turns: Mapping[str, int]) -> str:
-        """Return a sentence about a thread or a turn that is not there, or empty if it is, or where nothing is yet.
+        """Return a sentence about a thread or turn that does not exist, or empty if it does, or if the run is empty.
 
         Examples
         --------
@@ -105,7 +105,7 @@ class Moment:
         return ""
 
     def rows(self, table: Any) -> Any:
-        """Return the rows of a table of the run that are drawn, numbered anew.
+        """Return the shown rows of a run's table, renumbered.
 
         Examples
         --------
@@ -123,7 +123,7 @@ class Moment:
 
 
 EVERYTHING: Final = Moment()
-"""All of a run."""
+"""The whole run."""
 
 
 FIELDS: Final = ("thread_id", "turn", "call", "item", "decision")
@@ -132,20 +132,20 @@ Observer: TypeAlias = Callable[[dict[str, Any]], object]
 
 
 class Selection:
-    """One choice that links several views: pass it to each as ``selection=``.
+    """A selection that links several views: pass it to each as ``selection=``.
 
     Attributes
     ----------
     thread_id : str or None
         A thread.
     turn : int or None
-        A turn, 1 for the first of a thread.
+        A turn, counted from 1 in each thread.
     call : int or None
-        The place among the agent's model calls of the run in order, 0 for the first.
+        The index among the agent's model calls of the run.
     item : int or None
-        The place in the log of the thread, 0 for the first.
+        The position in the thread's log.
     decision : int or None
-        The ``seq`` of a decision in the run, or of a tool call.
+        The ``seq`` of a decision or of a tool call in the run.
 
     Examples
     --------
@@ -160,12 +160,12 @@ class Selection:
     def __init__(self) -> None:
         self._fields: dict[str, Any] = dict.fromkeys(FIELDS)
         self._observers: list[Observer] = []
-        # Reentrant, because a view may be collected, and leave, at any moment.
+        # Reentrant, because a view may be garbage-collected, and leave, at any time.
         self._lock = threading.RLock()
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Every field by its name, a new dict."""
+        """All fields by name, as a new dict."""
         return dict(self._fields)
 
     def __getattr__(self, name: str) -> Any:
@@ -182,12 +182,12 @@ class Selection:
         item: int | None = None,
         decision: int | None = None,
     ) -> None:
-        """Select all fields at once: those that are not named become None. Every observer is called.
+        """Set all fields at once: those not given become None. Every observer is called.
 
         Raises
         ------
         NoeticConfigError
-            ``INVALID_SELECTION`` where a field is neither None nor a whole number of at least 0, or `thread_id` no text.
+            ``INVALID_SELECTION`` if a field is neither None nor a whole number of at least 0, or `thread_id` is not a string.
         """
         numbers = {"turn": turn, "call": call, "item": item, "decision": decision}
         wrong = {
@@ -196,7 +196,7 @@ class Selection:
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 0)
         }
         if thread_id is not None and not isinstance(thread_id, str):
-            wrong["thread_id"] = thread_id  # type: ignore[unreachable]  # pages send what they like
+            wrong["thread_id"] = thread_id  # type: ignore[unreachable]  # pages may send any value
         if wrong:
             raise NoeticConfigError(
                 "INVALID_SELECTION",
@@ -205,16 +205,16 @@ class Selection:
                 hint="Omit a field to leave it unselected.",
             )
         with self._lock:
-            # Replaced, not changed: whoever reads the fields meanwhile sees the old choice or the new one.
+            # Replace the dict: concurrent readers see either the old or the new selection.
             self._fields = {"thread_id": thread_id, **numbers}
             observers = tuple(self._observers)
         for observer in observers:
             observer(self.fields)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Call a function with the fields at each selection; returns a function that ends this, which may be called again."""
+        """Call a function with the fields at each selection; returns a function that unsubscribes it, safe to call again."""
 
-        def relay(fields: dict[str, Any]) -> object:  # one a subscription: the same function may observe twice
+        def relay(fields: dict[str, Any]) -> object:  # one per subscription: the same function may observe twice
             return observer(fields)
 
         with self._lock:
@@ -232,7 +232,7 @@ class Selection:
 
 
 def selection_of(given: Any) -> Selection:
-    """Return the selection that a view was given, a new one for None.
+    """Return the given selection, a new one for None.
 
     Raises `NoeticConfigError` ``NOT_A_SELECTION``.
     """
@@ -246,6 +246,6 @@ def selection_of(given: Any) -> Selection:
 
 
 def sendable_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a choice as a page may be sent it: the name of a thread may hold a secret."""
+    """Return a selection that is safe to send to a page: the name of a thread may contain a secret."""
     name = fields["thread_id"]
     return fields if name is None else {**fields, "thread_id": sendable(name)}

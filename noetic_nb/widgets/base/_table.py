@@ -1,4 +1,4 @@
-"""Lists and tables as HTML, as static forms show them and scripts patch them on a page."""
+"""Lists and tables as HTML, for static forms and for scripts that patch them on a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from noetic_nb.markup import escape
 
 
 def keyed(key: object, html: str, **more: Any) -> dict[str, Any]:
-    """Return one element of a list as a page gets it: the page puts a new one of that key in its place.
+    """Return one list element for a page, which replaces its element with the same key.
 
     Examples
     --------
@@ -20,7 +20,7 @@ def keyed(key: object, html: str, **more: Any) -> dict[str, Any]:
 
 
 def named_row(columns: Mapping[str, str], cells: Iterable[str]) -> str:
-    """Return a row of HTML cells, each with the name and the class of its column; the first names the row.
+    """Return a row of HTML cells, each with the name and class of its column; the first cell is the row header.
 
     Examples
     --------
@@ -42,10 +42,10 @@ def table(
     caption: str = "",
     scroll: str = "nn-scroll",
 ) -> str:
-    """Return a table in a part that scrolls by itself, by keys too where it has a caption.
+    """Return a table in a scrollable region, focusable by keyboard if it has a caption.
 
-    A column is a name, or a name and the class of its cells. A row is HTML, or the HTML of its cells, of which the first names
-    it.
+    A column is a name, or a name and the class of its cells. A row is HTML, or its cells as HTML, of which the first is
+    the row header.
 
     Examples
     --------

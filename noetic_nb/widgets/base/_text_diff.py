@@ -1,4 +1,4 @@
-"""The differences between two texts, word by word: one drawing for the states of layers and for two runs side by side."""
+"""Word-level differences between two texts, drawn alike for layer states and for two runs side by side."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Final, TypeAlias
 from noetic_nb.markup import escape
 
 Parts: TypeAlias = list[list[str]]
-"""A text in parts, each with its sign: ``""`` on both sides, ``"-"`` before only, ``"+"`` after only."""
+"""Text parts with a sign: ``""`` unchanged, ``"-"`` removed, ``"+"`` added."""
 
 _WORDS: Final = re.compile(r"\s+|\w+|[^\w\s]")
-# The work of comparing grows with the product of both lengths; 400 words are more than a cell of a table shows.
+# Comparing takes time proportional to the product of both lengths; a table cell shows fewer than 400 words.
 _MOST: Final = 160_000
-# What is the same is read at its ends only.
+# Unchanged text is shortened to this many characters at each end.
 _KEPT: Final = 60
 
 
 def text_parts(before: str, after: str) -> Parts:
-    """Return the parts of two texts, long stretches that are the same cut in the middle.
+    """Return the parts of two texts, with long unchanged stretches cut in the middle.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def text_parts(before: str, after: str) -> Parts:
         _add(parts, "+", middle[1])
     else:
         for tag, a, b, c, d in difflib.SequenceMatcher(None, *middle, autojunk=False).get_opcodes():
-            # A lone blank on both sides of it would tear a change into pieces.
+            # An unchanged single space would split a change in two.
             if tag == "equal" and "".join(middle[0][a:b]).strip():
                 _add(parts, "", middle[0][a:b])
             else:
@@ -61,7 +61,7 @@ def _add(parts: Parts, sign: str, words: Sequence[str]) -> None:
     text = "".join(words)
     if not text:
         return
-    # Between two stretches that are the same, all that was removed stands before all that was added.
+    # Between two unchanged stretches, put all removed text before all added text.
     tail = parts[-2:] if sign else parts[-1:]
     near = next((part for part in reversed(tail) if part[0] == sign), None)
     if near is not None and (near is parts[-1] or parts[-1][0]):
@@ -77,7 +77,7 @@ def _ends(text: str) -> str:
 
 
 def parts_html(parts: Parts) -> str:
-    """Return parts as HTML, with removed and added text marked for screen readers, too.
+    """Return parts as HTML, with removed and added text also marked for screen readers.
 
     Examples
     --------
