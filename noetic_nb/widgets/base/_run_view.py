@@ -1,9 +1,9 @@
 """The base class of all live views: follows a run, sends changes, answers pages, and leaves a static form behind.
 
-Events are read shortly after they happen, without delaying the agent; any access to a view's data reads pending events
-first.  A view has one synced `snapshot` that grows in place, so the kernel never sends it twice, while each event
-travels as a small message. A page that opens later gets the snapshot; a page that missed a message requests it again,
-and requests any data that is not in the snapshot.
+Events are read shortly after they happen, without delaying the agent; any access to a view's data reads pending events first.
+
+A view has one synced `snapshot` that grows in place, so the kernel never sends it twice, while each event travels as a small
+message. A page that opens later gets the snapshot. A page that missed a message requests it again, and any data outside it.
 """
 
 from __future__ import annotations
