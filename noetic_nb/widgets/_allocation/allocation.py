@@ -1,7 +1,7 @@
-"""Where every token of a model call went: the live view of budgets.
+"""The live view of token budgets: how each model call spent its tokens.
 
-The context over time has all calls; below it one call, what was sent over what had been planned. A layer's pale part was
-yielded to history. Loaded and live runs look the same: both are runs.
+The upper chart shows the context over time for all calls; below it is one call, sent above planned. The pale part of a
+layer was yielded to history. Loaded and live runs look the same: both are runs.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 
 
 class TokenAllocation(PictureView):
-    """Show where the tokens of each model call went, and the effect of other budgets.
+    """Show how each model call spent its tokens, and the effect of other budgets.
 
     Parameters
     ----------
     run : Run or object with a ``run``
-        A run that grows, or one that was loaded or replayed.
+        A growing run, or one that was loaded or replayed.
     thread_id : str, optional
         Show only this thread.
     turn : int, optional
-        Show only this turn, 1 for the first of a thread.
+        Show only this turn, counted from 1 in each thread.
     until : int, optional
         Show the turns up to this one, inclusive.
     selection : Selection, optional
-        What someone points at, shared with other views.
+        The selection shared with other views.
 
     Attributes
     ----------
     follow : bool
-        Whether the newest call is shown.
+        Whether to show the newest call.
     position : int
-        Which call is shown when it is not the newest, 0 for the first.
+        The index of the shown call, if it is not the newest.
 
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``; ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
+        ``NOT_A_RUN``; ``INVALID_TURN`` if `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
         ``NOT_A_SELECTION``.
 
     Examples
@@ -88,8 +88,8 @@ class TokenAllocation(PictureView):
         Returns
         -------
         pandas.DataFrame
-            The rows of the table ``allocations``; of a run that has no plans, as imported ones, ``call`` (as `what_if` counts
-            them), ``part``, ``tokens`` and ``estimated``. The parts of a call add up to the tokens that it was billed for.
+            The rows of the table ``allocations``; for a run without plans, such as an imported one, ``call`` (numbered
+            as in `what_if`), ``part``, ``tokens`` and ``estimated``. The parts of a call add up to its billed tokens.
 
         Examples
         --------
@@ -122,24 +122,24 @@ class TokenAllocation(PictureView):
         Parameters
         ----------
         call : int or ModelCalled
-            Its place among the agent's model calls, in order and from the end where it is negative, or its event.
+            Its index among the agent's model calls (negative from the end), or its event.
         budgets : mapping, optional
             By layer id: a number, ``(min, max)``, ``{"min": ..., "max": ...}`` or ``"auto"``, in tokens.
         total, reserve : float, optional
-            Tokens of the whole request with its answer, and of the answer alone.
+            Tokens of the whole request including its answer, and of the answer alone.
         thread_id : str, optional
-            Count the calls of this thread only.
+            Count only the calls of this thread.
 
         Returns
         -------
         TurnPlan
-            What would be sent: ``items``, ``budgets``, ``layers``, ``fates``. Layers are not asked again: what they offered is
-            held to what they would be given.
+            The hypothetical request: ``items``, ``budgets``, ``layers``, ``fates``. Layers are not called again: their
+            recorded offers are limited to the new budgets.
 
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_CALL``; ``NOT_RECORDED`` where the run does not have what the call was planned from;
+            ``UNKNOWN_CALL``; ``NOT_RECORDED`` if the run lacks inputs of the call's plan;
             ``UNKNOWN_LAYER_REFERENCE``, ``INVALID_BUDGET``, ``INVALID_PROJECTION``, ``INVALID_BUDGET_INPUT``.
 
         References
@@ -163,12 +163,12 @@ class TokenAllocation(PictureView):
             return found.replan(budgets=budgets, total=total, reserve=reserve)
 
     def point(self, item: Any, *, thread_id: str | None = None) -> pandas.DataFrame:
-        """Point at an item of the log: its ribbon is drawn, and the selection is the item and the first call that missed it.
+        """Select an item of the log: its ribbon is drawn, and the selection is the item and the first call that missed it.
 
         Parameters
         ----------
         item : int or Loss
-            The place of the item in the log, or a fact of `noetic_nb.lab.lost`, which stood in it.
+            The position of the item in the log, or a fact from `noetic_nb.lab.lost`, which is in the item.
         thread_id : str, optional
             The thread of the item; by default that of the shown call.
 
@@ -206,17 +206,17 @@ class TokenAllocation(PictureView):
         return pandas.DataFrame([row[1:] for row in found], columns=list(columns), dtype=object).astype(columns)
 
     def what_if_cached(self, **changes: Any) -> pandas.DataFrame:
-        """Return the effect of caching on the calls of this view, with the prompt arranged in another way.
+        """Return the effect of caching on the calls of this view, with a differently arranged prompt.
 
         Parameters
         ----------
         **changes
-            ``order``, ``freeze``, ``last``, ``rules`` and ``price``, as `noetic_nb.lab.what_if_cached` takes them.
+            ``order``, ``freeze``, ``last``, ``rules`` and ``price``, as for `noetic_nb.lab.what_if_cached`.
 
         Returns
         -------
         pandas.DataFrame
-            The table of `Run.caching`, of the thread and the turns that are shown.
+            The table of `Run.caching`, for the shown thread and turns.
 
         Raises
         ------
@@ -230,7 +230,7 @@ class TokenAllocation(PictureView):
         ...     view.what_if_cached(last="changing").empty
         True
         """
-        from noetic_nb.lab._caching_changes import what_if_cached  # views are drawn without it
+        from noetic_nb.lab._caching_changes import what_if_cached  # most views never need it
 
         run = self.run if isinstance(self.run, Run) else Run("", events=self.run.events)
         found: pandas.DataFrame = self.moment.rows(what_if_cached(run, **changes))
@@ -239,7 +239,7 @@ class TokenAllocation(PictureView):
     def _selected(self, fields: dict[str, Any]) -> None:
         with self.up_to_date():
             at = self._allocation.at_of(fields)
-        # A page of this view that chose has moved already, and may have moved on since.
+        # The page that made the selection has already moved, and may have moved again since.
         if self._asked_by is None and at is not None and (self.follow or self.position != at):
             with self.hold_sync():
                 self.position, self.follow = at, False
@@ -247,5 +247,5 @@ class TokenAllocation(PictureView):
 
     def _move(self, _change: Any = None) -> None:
         calls = len(self._allocation.calls.all)
-        # A page that was saved with another run may name a call that is not there.
+        # A page saved with another run may name a call that does not exist.
         self._allocation.shown = -1 if self.follow or not 0 <= self.position < calls else self.position

@@ -1,4 +1,4 @@
-"""The picture of one model call: computed once, drawn as HTML without scripts, as plain text, or sent to a page."""
+"""The picture of one model call: computed once, for HTML without scripts, plain text, or a page."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ NOTE: Final = (
     "Shared with the beginning of the call before; ▼ where a part broke the prefix."
 )
 COLUMNS: Final = ("Part", "Used", "Allocated", "Yielded", "Items", "Shared")
-# A message to the page stays near 2 kB however much was left out; the rest is counted, and is in the run's tables.
+# Keeps a message to the page near 2 kB; further left-out items are counted, and are in the run's tables.
 FATES_SENT: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table behind the bars, in tokens as text; empty if a column does not apply."""
+    """A row of the table behind the bars, with tokens as text; a cell is empty if it does not apply."""
 
     part: Part
     used: str = ""
@@ -53,7 +53,7 @@ class Row:
 
     @property
     def words(self) -> str:
-        """The line for a legend.
+        """The row as text for a legend.
 
         Examples
         --------
@@ -70,7 +70,7 @@ class Row:
 def rows(call: CallShare, order: dict[str, int], caching: CallCaching = NO_CACHING) -> list[Row]:
     """Return the table behind the bars, from the system prompt to the reserve."""
     shared = {**caching.shared}
-    for layer in call.layers:  # what is around its items is a part of its own
+    for layer in call.layers:  # framing is a part of its own
         key = order[layer.name]
         if key in shared and (around := shared[key] - layer.used) > 0:
             shared[key] -= around
@@ -124,7 +124,7 @@ def _unexplained(call: CallShare) -> list[Row]:
 
 
 def left_out_text(entry: LeftOut) -> str:
-    """Return one fate as a sentence.
+    """Describe left-out items in a sentence.
 
     Examples
     --------
@@ -138,20 +138,20 @@ def left_out_text(entry: LeftOut) -> str:
 
 
 def tools_text(call: CallShare) -> str:
-    """Return the tools with their tokens, the largest first; empty if the run does not have their definitions."""
+    """Return the tools with their tokens, largest first; empty if the run does not have their definitions."""
     largest = sorted(call.offered, key=lambda tool: -tool[1])
     return f"Tools: {', '.join(f'{plain(name)} {count(tokens)}' for name, tokens in largest)}." if largest else ""
 
 
 def dropped_text(call: CallShare) -> str:
-    """Return how many items were left out, with their tokens where the run knows those of all."""
+    """Return how many items were left out, with their tokens if all are known."""
     number, tokens = call.dropped
     size = f", {count(tokens)} tokens" if tokens and all(entry.tokens is not None for entry in call.left_out) else ""
     return f"Left out: {count(number)} item{'' if number == 1 else 's'}{size}"
 
 
 def call_data(call: CallShare, order: dict[str, int], caching: CallCaching = NO_CACHING) -> dict[str, Any]:
-    """Return the picture of a call as JSON data for the page, which makes elements of it and computes nothing."""
+    """Return the picture of a call as JSON data; the page creates elements from it and computes nothing."""
     sent, planned = call.sent_parts(order), call.planned_parts(order)
     scale = call.scale_of(sent, planned)
 

@@ -1,4 +1,4 @@
-"""The model calls of a run as a page and a static form of the allocation need them."""
+"""The model calls of a run as data for the page and the static form of the allocation."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from noetic_nb.widgets._transcript.call_content import ShownRows
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 
-# Older calls are fetched when they are looked at; a page without a kernel has these.
+# Calls sent initially: a page requests older ones, a page without a kernel only has these.
 CALLS_KEPT: Final = 100
-# For a page that has a kernel, as inside another view: those that someone steps back through first.
+# For pages with a kernel, as inside another view: enough for the first steps back.
 CALLS_HOSTED: Final = 8
 
 
 class AllocationReading(Reading):
-    """The model calls of a run as the page needs them; those that `moment` shows.
+    """The model calls of a run within `moment`, as data for a page.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class AllocationReading(Reading):
     nothing = "{part} has no model calls."
 
     def __init__(self, moment: Moment = EVERYTHING, *, calls_kept: int = CALLS_KEPT, run: Any = None) -> None:
-        """`calls_kept` of the newest calls are drawn before someone looks at them; `run` says what its events alone do not."""
+        """Draw `calls_kept` of the newest calls initially; `run` has data beyond the events."""
         self.moment = moment
         self._shows_all = moment == EVERYTHING
         self._calls_kept = calls_kept
@@ -64,24 +64,24 @@ class AllocationReading(Reading):
         self.run = run
         self.parts = ContextParts(getattr(run, "meta", None))
         self._cache = CacheReader()
-        # Those that were asked for last: a page opens the texts of some of them.
+        # The rows requested last, because a page opens some of their texts.
         self._rows: tuple[Any, ShownRows] | None = None
-        self._bands: Sequence[str] = ()  # of the picture that a page has
+        self._bands: Sequence[str] = ()  # of the picture on the page
         self._lives: tuple[Any, list[ItemLife]] | None = None
-        # By the place among the drawn calls; None where the run does not have all of the request.
+        # By index of the drawn call; None if the run lacks part of the request.
         self._reuse: list[PrefixReuse | None] = []
         self.shown = -1
         self._next = 0
-        # By the place among the drawn calls: that among all requests, and the other way round.
+        # Maps the index of a drawn call to that among all requests, and back.
         self._drawn: list[int] = []
         self._at: dict[int, int] = {}
-        # By the place among the drawn calls: the number among the agent's model calls, None for one that was never sent.
+        # By index of the drawn call, its number among the agent's model calls; None for a call that was never sent.
         self._numbers: list[int | None] = []
-        # By execution, the call that is under way.
+        # By execution, the running call.
         self._open: dict[tuple[str, str], int] = {}
-        # By the number among the agent's model calls of the run.
+        # By number among the agent's model calls of the run.
         self._by_call: dict[int, int] = {}
-        # Everything read so far, grown in place: the widget syncs this very dict.
+        # All data read so far, updated in place: the widget syncs this very dict.
         self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
             "note": NOTE,
@@ -123,7 +123,7 @@ class AllocationReading(Reading):
             return {"type": "plain", "count": self.snapshot["plain"], "text": NO_PLANS} if self.is_followed else None
         assert found is not None
         at = len(self._drawn)
-        if self.snapshot["plain"]:  # a run of others that an agent of ours goes on with: its own calls are shown
+        if self.snapshot["plain"]:  # an agent continues an imported run: show its own calls
             self.snapshot["plain"] = 0
             self._by_call.clear()
             self.parts = ContextParts(getattr(self.run, "meta", None))
@@ -131,15 +131,15 @@ class AllocationReading(Reading):
         self._at[found] = at
         self._drawn.append(found)
         key = event.where.thread_id, event.where.execution_id
-        # A request that was followed by another without an answer was never sent: it is no model call.
+        # A request that was followed by another without an answer was never sent, so it is not a model call.
         lost, self._open[key] = self._open.get(key), at
         if lost is not None:
             self._ended(lost, None)
-        # A page colours layers by their place, so it needs to know new ones before the call that names them.
-        # Where several requests are under way, `_ended` mends the number when one has ended.
+        # Layers are coloured by index, so a page must know new layers before the call that names them. If several
+        # requests are running, `_ended` corrects this number when one ends.
         self._numbers.append(self._next + self.index.under_way - 1)
         if not self.is_followed:
-            return None  # of the older calls of a long run no picture is ever made
+            return None  # no picture is made of the older calls of a long run
         known = len(self.snapshot["layers"])
         self._draw(at)
         fresh, data = self.snapshot["layers"][known:], self.snapshot["calls"][-1]
@@ -154,13 +154,13 @@ class AllocationReading(Reading):
         if not known:
             self._draw(count - self._calls_kept)
             return
-        # A page that is open asks for older ones.
+        # An open page requests older calls.
         if count - known > CALLS_HOSTED:
             calls.clear()
         self._draw(max(known, count - CALLS_HOSTED))
 
     def _draw(self, first: int) -> None:
-        """Add the calls from a place on to the snapshot, and their layers; of all calls it keeps the newest."""
+        """Add the calls from an index on, and their layers, to the snapshot, which keeps only the newest calls."""
         calls, count = self.snapshot["calls"], len(self._drawn)
         self.snapshot["layers"] += self._layers(len(self.snapshot["layers"]))
         calls += [self._drawn_call(at) for at in range(max(0, first), count)]
@@ -173,7 +173,7 @@ class AllocationReading(Reading):
         return {"thread": thread, "place": self._numbers[at], **picture}
 
     def _ended(self, at: int, place: int | None) -> dict[str, Any] | None:
-        """Draw a call again, with its number among the calls that were sent and the tokens it was billed for."""
+        """Redraw a call with its number among the sent calls and its billed tokens."""
         self._numbers[at] = place
         kept = at - self.snapshot["first"]
         if not 0 <= kept < len(self.snapshot["calls"]):
@@ -184,7 +184,7 @@ class AllocationReading(Reading):
         return {"type": "billed", "at": at, "call": changed} if changed else None
 
     def _layers(self, known: int) -> list[list[str]]:
-        """Return the layers after those that pages know: name, colour, and text colour."""
+        """Return the layers that pages do not know yet: name, colour, and text colour."""
         fills = {name: layer_colour(number) for name, number in list(self.calls.order.items())[known:]}
         return [[name, fill, ink_on(fill)] for name, fill in fills.items()]
 
@@ -193,11 +193,11 @@ class AllocationReading(Reading):
         return self.index.requests[self._drawn[at]]
 
     def caching(self, at: int) -> CallCaching:
-        """Return how caching affects a drawn call; nothing where none is drawn."""
+        """Return how caching affects a drawn call; `NO_CACHING` if none is drawn."""
         return caching_of(self._reuse[at], self.calls) if self._reuse else NO_CACHING
 
     def at_of(self, fields: dict[str, Any]) -> int | None:
-        """Return which drawn call someone chose; the first of the turn where only a turn was, or None if there is none."""
+        """Return the index of the selected drawn call; for a selected turn its first call, or None if there is none."""
         call, turn, thread = fields["call"], fields["turn"], fields["thread_id"]
         if call is not None or turn is None:
             return self._by_call.get(call)
@@ -237,7 +237,7 @@ class AllocationReading(Reading):
         return super().answer(request)
 
     def _dragged(self, part: range, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the bands of the drawn calls under other budgets, or up to which call the run is known with them."""
+        """Return the bands of the drawn calls with other budgets, or up to which call the run is known with them."""
         requests, drag = self.requests(), OtherBudgets(self.calls, request)
         if request["what"] == "drag":
             drawn = [requests[largest(requests, places)] for places in columns_of(part)]
@@ -254,7 +254,7 @@ class AllocationReading(Reading):
         return {"at": at, "text": said}
 
     def _shown_rows(self, at: int, request: dict[str, Any]) -> ShownRows:
-        """Return the rows of a request that belong to the parts that a page names."""
+        """Return the rows of a request in the parts that a page names."""
         parts = [part for part in request.get("parts") or () if isinstance(part, str | int)]
         if self._rows is None or self._rows[0] != (at, parts):
             recorded = self.requests()[at]
@@ -271,7 +271,7 @@ class AllocationReading(Reading):
         return number
 
     def requests(self) -> list[RecordedRequest]:
-        """Return the requests that are shown, those of runs of others too."""
+        """Return the shown requests, including those of imported runs."""
         found = self.index.requests
         return [found[at] for at in self._places()]
 
@@ -285,22 +285,22 @@ class AllocationReading(Reading):
         return [] if self.run is None else compactions_of(self.run)
 
     def scene(self, part: range | None = None) -> ContextScene:
-        """Return the picture of the context over time, of all requests or of those at some places."""
+        """Return the picture of the context over time, for all requests or a range of them."""
         points = getattr(self.run, "known_until", None)
         return context_scene(self.parts, self.requests(), self._compactions, self.calls.numbers(), part, points)
 
     def lives(self) -> list[ItemLife]:
-        """Return the lives of the items of the run, worked out again where calls have come."""
+        """Return the lives of the run's items, recomputed after new calls."""
         known = len(self.index.requests), len(self.index.places)
         if self._lives is None or self._lives[0] != known:
             self._lives = known, item_lives(self.index.requests, self._compactions)
         return self._lives[1]
 
     def ribbons(self, at: int, part: range | None = None, parts: Any = None, item: Any = None) -> Scene:
-        """Return the ribbons of the items of a log that belong to some parts: of many those around a shown call.
+        """Return the ribbons of log items in some parts; if there are many, those around a shown call.
 
-        `item` is the place of one that is drawn in any case; without `parts` it is alone, and without both all are drawn. Without
-        `part` the calls begin with the first that knew one of them.
+        `item` is the position of an item to draw in any case; without `parts` it is drawn alone, and without both all
+        items are drawn. Without `part`, the calls begin with the first that knew one of the items.
         """
         shown, request = self._places(), self.requests()[at]
         context, is_imported = context_of(request.where), request.view is None
@@ -316,7 +316,7 @@ class AllocationReading(Reading):
         return ribbon_scene([life for life, _ in wanted], [kind for _, kind in wanted], shown, part, name)
 
     def states(self, position: Any, thread_id: str | None) -> list[tuple[str, int | None, int, bool, str | None]]:
-        """Return thread, call, turn, whether it was sent, and why not, of each call that knew an item of a thread."""
+        """Return thread, call, turn, whether it was sent, and why not, for each call that knew an item of a thread."""
         if thread_id is None and self.total:
             thread_id = self.requests()[self.shown].where.thread_id
         lives = [life for life in self.lives() if life.context == (thread_id, "") and life.position == position]
@@ -334,13 +334,13 @@ class AllocationReading(Reading):
         return found
 
     def _places(self) -> Sequence[int]:
-        """Return the places of the shown requests among all of the run."""
+        """Return the indices of the shown requests among all requests of the run."""
         if self._drawn or self._shows_all:
             return self._drawn or range(len(self.index.requests))
         return [at for at, each in enumerate(self.index.requests) if self.moment.shows(each.where)]
 
     def picture(self, part: range) -> dict[str, Any]:
-        """Return the context over time as a page draws it, with the first call, the calls in a column and the parts in a band."""
+        """Return the context over time for a page, with the first call, the calls per column and the parts per band."""
         scene, numbers = self.scene(part), self.calls.numbers()
         self._bands = scene.bands
         last = self.requests()[part[-1]] if part else None
@@ -353,7 +353,7 @@ class AllocationReading(Reading):
         return {**about, **looks, **scene.data()}
 
     def rows(self) -> list[tuple[int | None, str, int, bool]]:
-        """Return call, part, tokens and whether they are estimated, of every request."""
+        """Return call, part, tokens and whether they are estimated, for every request."""
         compactions = self._compactions
         calls = [self.parts.call(request, compactions) for request in self.requests()]
         return [

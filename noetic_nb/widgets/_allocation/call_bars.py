@@ -1,6 +1,6 @@
 """The bars of a model call and their axis, as SVG without scripts.
 
-Lengths are in percent of the page, so that text keeps its size at every width.
+Lengths are percentages of the page width, so that text keeps its size at every width.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BROKE = "broke the prefix here"
 
 @dataclass(frozen=True, slots=True)
 class CallCaching:
-    """A line about a call, the key of the part that broke its prefix, and by key the shared tokens."""
+    """A sentence about a call, the key of the part that broke its prefix, and the shared tokens by key."""
 
     line: str = ""
     broke: str | int | None = None
@@ -29,11 +29,11 @@ class CallCaching:
 
 
 NO_CACHING = CallCaching()
-"""Of a call that is not compared, such as one that was planned again."""
+"""For a call that is not compared, such as one that was planned again."""
 
 
 def caching_of(reuse: PrefixReuse | None, calls: Calls) -> CallCaching:
-    """Return the caching shown in the picture of a call; items appended behind the history count as history."""
+    """Return the caching to show for a call; items appended after the history count as history."""
     if reuse is None:
         return CallCaching("Caching: the run does not have all of this request.")
     shared: dict[str | int, int] = {}
@@ -48,7 +48,7 @@ def caching_of(reuse: PrefixReuse | None, calls: Calls) -> CallCaching:
 def _key(origin: str, calls: Calls) -> str | int:
     if origin.startswith("layer:"):
         number = calls.number(origin.removeprefix("layer:"))
-        return "history" if number is None else number  # a summary that stands for history
+        return "history" if number is None else number  # a summary that replaces history
     return "history" if origin == "appended" else origin
 
 
@@ -72,19 +72,19 @@ def _cached(reuse: PrefixReuse) -> str:
     return f"Predicted to be cached, by the rules of {plain(reuse.rules.provider)}: {count(reuse.cached)}{least}."
 
 
-# A part that exists is seen, however small: about two pixels on a narrow page.
+# Smallest width of a part in percent, about two pixels on a narrow page, so that every part is visible.
 LEAST_WIDTH: Final = 0.45
-# A label is drawn where it fits a narrow page, or else a roomy one only; seven pixels are a wide letter of this size.
+# Page widths for fitting labels: a narrow page, or a wide one only; a wide letter has seven pixels.
 NARROW_PX: Final = 340
 ROOMY_PX: Final = 700
 LETTER_PX: Final = 7.0
-# A wedge and a line at the left of the part that broke the prefix.
+# A wedge and a line at the left edge of the part that broke the prefix.
 BROKE_PATH: Final = "M0 0h13L7.8 9V60H5.2V9z"
 
 LOOKS: Final[dict[str, dict[str, str]]] = {
     **{kind: {"fill": "$"} for kind in ("system", "tools", "layer", "framing", "history", "unexplained")},
     "yielded": {"fill": "$", "fill-opacity": "0.22", "stroke": "$", "stroke-dasharray": "3 2"},
-    # What is free is an empty frame, the reserve a light field.
+    # Free space is an empty frame, the reserve is filled lightly.
     "free": {
         "fill": "currentColor",
         "fill-opacity": "0",
@@ -94,14 +94,14 @@ LOOKS: Final[dict[str, dict[str, str]]] = {
     },
     "reserve": {"fill": "currentColor", "fill-opacity": "0.16", "stroke": "currentColor", "stroke-opacity": "0.55"},
 }
-"""SVG attributes of a segment, by its kind; ``$`` is the colour of the layer or of the kind."""
+"""SVG attributes of a segment, by its kind; ``$`` is the colour of the layer or kind."""
 
 
 def widths(tokens: Sequence[float], scale: float) -> list[float]:
-    """Return the lengths of the segments of a bar, in percent of a scale.
+    """Return the lengths of a bar's segments, in percent of a scale.
 
-    Each is at least `LEAST_WIDTH`; what small segments gain is taken from large ones, in proportion. Tokens are above
-    0.
+    Each is at least `LEAST_WIDTH`; the width that small segments gain is taken proportionally from large ones. All tokens
+    must be positive.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def widths(tokens: Sequence[float], scale: float) -> list[float]:
     """
     exact = [100 * number / scale for number in tokens]
     wide = [max(width, LEAST_WIDTH) for width in exact]
-    # Growing the small ones makes the bar too long; only what the large ones have above the least can shrink.
+    # Enlarging small segments makes the bar too long; only the excess of the others over the minimum can shrink.
     excess = sum(wide) - sum(exact)
     slack = sum(wide) - LEAST_WIDTH * len(wide)
     if excess <= 0 or slack <= excess:
@@ -121,7 +121,7 @@ def widths(tokens: Sequence[float], scale: float) -> list[float]:
 
 
 def ticks(scale: float) -> list[list[Any]]:
-    """Return the marks of a token axis: places in percent, and numbers.
+    """Return the ticks of a token axis: positions in percent, and labels.
 
     Examples
     --------
@@ -131,27 +131,27 @@ def ticks(scale: float) -> list[list[Any]]:
     [[0.0, '0'], [27.027, '10'], [54.054, '20'], [81.081, '30']]
     """
     unit = 10.0 ** math.floor(math.log10(scale / 4))
-    # The coarsest of the usual steps that leaves at least three marks beside 0.
+    # The coarsest usual step that leaves at least three ticks besides 0.
     step = next((unit * part for part in (10, 5, 2, 1) if unit * part >= 1 and scale / (unit * part) >= 3), 1.0)
     return [[round(100 * at * step / scale, 3), count(at * step)] for at in range(int(scale / step) + 1)]
 
 
 def key_of(part: Part) -> str | int:
-    """Return the key of a part in messages; a layer is a number, because a call may have many of them."""
+    """Return the key of a part in messages; for a layer a number, because a call may have many layers."""
     if part.layer is None:
         return part.kind
     return -1 - part.layer if part.kind == "yielded" else part.layer
 
 
 def _fill_of(part: Part) -> str | None:
-    """Return the colour of a segment, None for the parts that are drawn as an outline."""
+    """Return the colour of a segment, None for parts drawn as an outline."""
     if part.layer is not None:
         return layer_colour(part.layer)
     return CATEGORY.get(part.kind)
 
 
 def fixed_parts() -> dict[str, list[str]]:
-    """Return label, fill and ink of the parts that every call has; a layer has the same three."""
+    """Return label, fill and text colour of the parts that every call has; layers have the same three."""
     filled = {kind: [kind.capitalize(), fill, ink_on(fill)] for kind, fill in CATEGORY.items()}
     return {**filled, "free": ["Free", "", "currentColor"], "reserve": ["Reserve", "", "currentColor"]}
 
@@ -167,7 +167,7 @@ def _tip(part: Part) -> str:
 
 def _label(part: Part, width: float, height_px: int) -> str:
     needed = len(part.label) * LETTER_PX + 12
-    # Static pages have no script to measure text: its width is estimated, and a query on the container hides the rest.
+    # Static pages cannot measure text: estimate its width; container queries hide labels that do not fit.
     if part.kind == "yielded" or needed > width / 100 * ROOMY_PX:
         return ""
     roomy = ' class="nn-roomy"' if needed > width / 100 * NARROW_PX else ""
@@ -187,8 +187,8 @@ def bar(
 ) -> str:
     """Return a stacked bar as an escaped ``svg`` element.
 
-    The segments come from the left, `scale` tokens are the whole length, and `label` is for people who do not see it.
-    `limit` is where the budget ends, in tokens, when the bar goes beyond it; `broke` the key of the part that broke the prefix.
+    Segments start at the left, `scale` tokens are the whole length, and `label` is for screen readers. `limit` is the
+    end of the budget in tokens, if the bar exceeds it; `broke` is the key of the part that broke the prefix.
     """
     drawn = [
         f'<svg class="nn-bar" role="img" aria-label="{escape(label)}" width="100%" height="{height_px}" '
@@ -216,7 +216,7 @@ def bar(
 
 
 def swatch(part: Part) -> str:
-    """Return a small square in the look of a segment."""
+    """Return a small square in the style of a segment."""
     return (
         '<svg class="nn-swatch" width="12" height="12" aria-hidden="true" xmlns="http://www.w3.org/2000/svg">'
         f'<rect x="0.5" y="0.5" width="11" height="11" {_look(part)}/></svg>'
@@ -242,5 +242,5 @@ def _anchor(place: float) -> str:
 
 
 def _roomy(at: int, marks: int) -> str:
-    # On a narrow page every other number: seven of them would run together.
+    # Hide every other label on a narrow page, where seven would overlap.
     return ' class="nn-roomy"' if marks > 4 and at % 2 else ""

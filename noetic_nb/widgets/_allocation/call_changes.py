@@ -1,4 +1,4 @@
-"""The items of a call by part, and calls under other budgets: where sliders and handles stand, and their effect."""
+"""The items of a call by part, and calls with other budgets: positions of sliders and handles, and their effect."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from noetic_nb.widgets._transcript.call_content import ShownRows
 from noetic_nb.widgets._transcript.request_rows import DiffRow, RequestRow, request_rows
 from noetic_nb.widgets._transcript.transcript_picture import entry_row
 
-# Enough to know an item again.
+# Enough to recognise an item.
 WORDS_LENGTH: Final = 64
-# A list that nobody reads to its end; the transcript has all.
+# Longer lists are not read to the end; the transcript has all rows.
 ROWS_SHOWN: Final = 100
 
 
 def words_of(item: Item | None) -> str:
-    """Return the first words of an item, with the role or the tool in front.
+    """Return the beginning of an item, prefixed with the role or the tool.
 
     Examples
     --------
@@ -49,10 +49,10 @@ def words_of(item: Item | None) -> str:
 
 
 def part_of(row: RequestRow, calls: Calls, *, is_planned: bool) -> str | int:
-    """Return the key of the band of a row: a layer's number, or the name of the band."""
+    """Return the key of a row's band: a layer's number, or the name of the band."""
     if row.origin == "layer":
         number = calls.number(row.layer)
-        return REST if number is None else number  # a summary that stands for history
+        return REST if number is None else number  # a summary that replaces history
     if row.origin in ("tools", "framing"):
         return row.origin
     if row.role in ("system", "developer", "instructions"):
@@ -69,15 +69,15 @@ def rows_of(
     parts: Collection[str | int],
     compactions: Compactions = (),
 ) -> ShownRows:
-    """Return the rows of a request that belong to some parts, absent ones in their places.
+    """Return the rows of a request in some parts, with absent items in their places.
 
-    `compactions` are those of the run: the items that they replaced are absent from a request of others behind them.
+    `compactions` are those of the run: later imported requests lack the items that they replaced.
     """
     before = compactions_before(request, compactions)
     is_planned, gone, found = request.view is not None, replaced_in(before), []
     for row in request_rows(request, meta):
         is_of = part_of(row, calls, is_planned=is_planned) in parts
-        # Older items of all kinds are one row.
+        # One row stands for older items of all kinds.
         if is_of or (row.count > 1 and not {*parts}.isdisjoint(HISTORY)):
             found.append(replace(row, is_sent=False, reason="compacted") if row.position in gone else row)
     if REST in parts:
@@ -87,7 +87,7 @@ def rows_of(
 
 
 def rows_data(shown: ShownRows, unfolded: Collection[int]) -> dict[str, Any]:
-    """Return rows for a page: of many the last ones, since the newest of a history are looked for."""
+    """Return rows for a page; if there are many, the last ones, because the newest history is the most relevant."""
     entries = shown.entries(unfolded=unfolded)
     rows = [found.row for found in shown.rows]
     sent = [row for row in rows if row.is_sent]
@@ -99,16 +99,16 @@ def rows_data(shown: ShownRows, unfolded: Collection[int]) -> dict[str, Any]:
     return {"head": f"{size}{more}{cut}", "rows": [entry_row(shown, entry, "") for entry in entries[-ROWS_SHOWN:]]}
 
 
-# Of a very long run the first call that differs is looked for among so many that have to be planned again.
+# How many requests of a very long run to plan again when looking for the first that differs.
 MOST_LOOKED: Final = 2_000
-# As many as are read at a glance while a slider moves; all are counted.
+# As many as can be read at a glance while a slider moves; all are counted.
 CHANGES_SHOWN: Final = 12
 
 
 def settings_of(request: RecordedRequest, calls: Calls) -> dict[str, Any]:
-    """Return where the sliders of a call stand: each layer's least and most tokens, the total and the reserve.
+    """Return the slider positions of a call: each layer's minimum and maximum tokens, the total and the reserve.
 
-    None is no limit; `most` is where the sliders end. Raises `NoeticConfigError` ``NOT_RECORDED``.
+    None is no limit; `most` is the end of the sliders. Raises `NoeticConfigError` ``NOT_RECORDED``.
     """
     inputs, view = request.inputs, request.view
     assert view is not None
@@ -132,15 +132,15 @@ def _limit(number: Any) -> Any:
 
 
 def _step(number: float) -> int:
-    """Return a round number of at least this."""
+    """Return a round number of at least `number`."""
     unit = 10 ** max(0, math.floor(math.log10(number)) - 1)
     return int(math.ceil(number / unit) * unit)
 
 
 def what_if_data(request: RecordedRequest, calls: Calls, share: CallShare, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the picture of a call under other budgets, with the items that would be dropped or come back.
+    """Return the picture of a call with other budgets, with the items that would be dropped or come back.
 
-    `asked` is that of `OtherBudgets`.
+    `asked` is as for `OtherBudgets`.
     """
     plan = OtherBudgets(calls, asked).plan(request)
     difference = plan_difference(request.inputs, request.plan, plan)
@@ -157,7 +157,7 @@ def what_if_data(request: RecordedRequest, calls: Calls, share: CallShare, asked
 def _changes(what: str, changes: Sequence[ItemChange]) -> dict[str, Any]:
     items = f"{len(changes)} item{'' if len(changes) == 1 else 's'}"
     head = f"{items} {what}, {count(sum([change.tokens for change in changes]))} tokens" if changes else ""
-    # Of history the newest matter most.
+    # For history, the newest items matter most.
     shown = [*[c for c in changes if c.origin != "history"], *[c for c in changes if c.origin == "history"][::-1]]
     return {
         "head": head,
@@ -175,9 +175,9 @@ def _changes(what: str, changes: Sequence[ItemChange]) -> dict[str, Any]:
 
 
 def handles_of(request: RecordedRequest, calls: Calls) -> dict[str, Any]:
-    """Return what can be dragged in the picture, by ``total`` and the numbers of layers; nothing where nothing is planned again.
+    """Return the draggable limits in the picture, by ``total`` and layer number; empty if the call cannot be planned again.
 
-    Each has its least tokens, the stops of its most tokens, and which of them was recorded; the last is no limit where `endless`.
+    Each has its minimum, the stops of its maximum, and the recorded stop; the last stop is no limit if `endless`.
     """
     view, prepared = request.view, request.prepared
     if view is None or prepared is None or request.missing:
@@ -202,9 +202,9 @@ def _handle(label: str, least: float, now: float, most: float) -> dict[str, Any]
 
 
 class OtherBudgets:
-    """Calls under other budgets: `asked` has ``budgets``, pairs of tokens by the numbers of layers, ``total`` and ``reserve``.
+    """Calls with other budgets: `asked` has ``budgets`` (pairs of tokens by layer number), ``total`` and ``reserve``.
 
-    None is no limit; what is left out stays as it was.
+    None is no limit; omitted values stay unchanged.
     """
 
     def __init__(self, calls: Calls, asked: dict[str, Any]) -> None:
@@ -223,7 +223,7 @@ class OtherBudgets:
         return request.replan(budgets=given, **self._tokens)
 
     def view(self, request: RecordedRequest) -> ViewAssembled | None:
-        """Return the request as it would be sent, the very view where nothing can change; None if that is not known."""
+        """Return the request as it would be sent, the same view if nothing can change; None if unknown."""
         view = request.view
         if view is None or request.missing:
             return None
@@ -232,14 +232,14 @@ class OtherBudgets:
         return request.event_of(self.plan(request)) if request.can_replan else None
 
     def _is_roomy(self, view: ViewAssembled) -> bool:
-        """Tell whether all was sent, and there is no less room for it now."""
+        """Tell whether everything was sent, and the new budgets leave at least as much room."""
         is_whole = not (view.fates or view.unsent or view.hidden or view.window[0])
         is_less = self._tokens.get("total", view.total) < view.total
         held = [layer for layer in view.layers if layer.used > self._by_id.get(layer.layer_id, (0, math.inf))[1]]
         return is_whole and not is_less and not held
 
     def rows(self, requests: Sequence[RecordedRequest], parts: ContextParts, bands: Sequence[str]) -> dict[str, Any]:
-        """Return the tokens of each call by band, behind them the others; None if it is not known, and a sentence."""
+        """Return the tokens of each call by band, others last (None if unknown), and a sentence."""
         rows: list[list[int] | None] = []
         changes: list[tuple[int, int]] = []
         for request in requests:
@@ -254,7 +254,7 @@ class OtherBudgets:
         return {"rows": rows, "text": _said(changes)}
 
     def known_until(self, requests: Sequence[RecordedRequest]) -> tuple[int | None, bool]:
-        """Return the first call that would be sent something else, and whether it is only the last that was looked at."""
+        """Return the first call that would be sent different items, and whether it is only where the search stopped."""
         looked = 0
         for at, request in enumerate(requests):
             view = self.view(request)
@@ -270,7 +270,7 @@ class OtherBudgets:
 
 
 def _changes_of(request: RecordedRequest, view: ViewAssembled, sent: Sequence[range]) -> tuple[int, int]:
-    """Return how many items only the second request has, and how many only the first."""
+    """Return how many items only the new request has, and how many only the recorded one."""
     come, gone = len(only_in(sent, request.stretches)), len(only_in(request.stretches, sent))
     assert request.view is not None
     before = {layer.layer_id: layer.items for layer in request.view.layers}

@@ -1,1 +1,1 @@
-"""Two runs side by side, or two lists of runs in pairs, as a view."""
+"""The view of two runs side by side, or of two lists of runs in pairs."""

@@ -1,4 +1,4 @@
-"""Two runs side by side, turn by turn, or two lists of runs in pairs, as a live view."""
+"""The live view of two runs side by side, turn by turn, or of two lists of runs in pairs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADS: Final = ("Metric", "Mean of a", "Mean of b", "b − a", f"{100 * CONFIDEN
 
 
 class PairedReading(Reading):
-    """The differences between two lists of runs, which change no more."""
+    """The differences between two lists of runs, which do not change."""
 
     def __init__(self, found: PairedComparison) -> None:
         self.found = found
@@ -52,7 +52,7 @@ class PairedReading(Reading):
         return differences_scene(self.found.rows, [row["said"] for row in self.rows], title)
 
     def take(self, event: RunEvent, place: Place) -> None:
-        """Take an event: lists do not grow."""
+        """Ignore an event: lists do not grow."""
 
     def to_html(self) -> str:
         scene = self.scene()
@@ -90,28 +90,28 @@ def _number(value: float) -> str:
 class Compare(PictureView):
     """Show the differences between two runs, turn by turn: prompts, requests, decisions, tools, tokens, cost, replies.
 
-    Both runs may grow. Two lists of runs are compared in pairs, as they are now: mean differences with their intervals.
+    Both runs may grow. Two lists of runs are compared in pairs, as they are now: mean differences with confidence intervals.
 
     Parameters
     ----------
     a, b : Run or object with a ``run``, or iterable of Run
-        What is compared, as by `noetic_nb.compare`.
+        The runs to compare, as for `noetic_nb.compare`.
     metrics, by : optional
         For lists; see `noetic_nb.compare`.
     thread_id : str, optional
-        Compare only this thread of both.
+        Compare only this thread of both runs.
     turn : int, optional
-        Compare only this turn of both, 1 for the first of a thread.
+        Compare only this turn of both runs, counted from 1 in each thread.
     until : int, optional
-        Compare the turns up to this one, inclusive.
+        Compare the turns up to and including this one.
     selection : Selection, optional
-        What someone points at in `a`, shared with other views of it.
+        The selection in `a`, shared with other views of it.
 
     Raises
     ------
     NoeticConfigError
         ``NOT_A_RUN``; ``INVALID_TURN``, ``INVALID_THREAD``, ``NOT_A_SELECTION``; for lists ``INVALID_RUN``, ``UNPAIRED_RUNS``,
-        ``INVALID_METRIC``, and ``INVALID_MOMENT`` where a part of them is asked for.
+        ``INVALID_METRIC``, and ``INVALID_MOMENT`` if only a part of them is requested.
 
     Examples
     --------
@@ -147,7 +147,7 @@ class Compare(PictureView):
                 )
             self.other: RunLike | None = None
             paired = PairedReading(compare_paired(a, b, metrics=metrics, by=by))
-            # Nothing is followed: a run without events stands for those that were compared.
+            # Nothing is followed: an empty run stands for the compared runs.
             super().__init__(Run(), paired, selection=selection)
             return
         if metrics is not None:
@@ -160,7 +160,7 @@ class Compare(PictureView):
         one, self.other = run_of(a), run_of(b)
         reading = CompareReading((_name(one), _name(self.other)), moment)
         self._early: list[RunEvent] | None = []
-        # First, so that no event is lost; what comes while the widget is being made waits for it.
+        # Subscribe first, so that no event is lost; events that arrive while the widget is created are stored.
         unsubscribe = self._follow(self.other, self._take_second)
         self._second = Feed(_SecondSide(reading), moment)
         events = self._second.read(self.other)
@@ -179,7 +179,7 @@ class Compare(PictureView):
         if self._early is not None:
             self._early.append(event)
             return
-        self._unread.append(_OfSecond(event))  # type: ignore[arg-type]  # told apart below
+        self._unread.append(_OfSecond(event))  # type: ignore[arg-type]  # distinguished by type below
 
     def _read_event(self, event: Any) -> None:
         if not isinstance(event, _OfSecond):
@@ -205,7 +205,7 @@ class Compare(PictureView):
         Returns
         -------
         pandas.DataFrame
-            ``turn, what, a, b``, as of `noetic_nb.compare`; for lists ``metric, a, b, difference, low, high, n``.
+            ``turn, what, a, b``, as in `noetic_nb.compare`; for lists ``metric, a, b, difference, low, high, n``.
         """
         reading: Any = self.reading
         if isinstance(reading, PairedReading):
@@ -219,13 +219,13 @@ class Compare(PictureView):
 
 
 class _OfSecond(NamedTuple):
-    """An event of the second run, among those that wait to be read."""
+    """A pending event of the second run."""
 
     event: RunEvent
 
 
 class _SecondSide:
-    """Hands the events of the second run to the reading of both."""
+    """Passes the events of the second run to the common reading."""
 
     reads = CompareReading.reads
 

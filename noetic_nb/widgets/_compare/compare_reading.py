@@ -1,4 +1,4 @@
-"""Read two runs for their comparison: totals and the number of turns; pairs are read when the page asks."""
+"""Reads two runs for a comparison: totals and the number of turns first, pairs when the page requests them."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from noetic_nb.widgets.base._table import keyed, table
 from noetic_nb.widgets.base._text_diff import parts_html, parts_text, text_parts
 
 Row: TypeAlias = tuple[str, Any, Any]
-"""What is compared, and both sides."""
+"""The name of the compared value, and both sides."""
 
-# Turns and items of requests that are looked at in one go, which takes about a tenth of a second.
+# Turns and request items compared in one step, so that a step takes a fraction of a second.
 GO_TURNS: Final = 100
 GO_ITEMS: Final = 20_000
 
 
 @dataclass(slots=True, eq=False)
 class TurnPart:
-    """One turn of one run: its events, read when someone looks."""
+    """One turn of one run; its events are evaluated on demand."""
 
     where: Where
     query: str = ""
@@ -54,7 +54,7 @@ class TurnPart:
     cost: float | None = None
 
     def summary(self) -> TurnSummary:
-        """Return the turn in short."""
+        """Return the summary of the turn."""
         return TurnBook().read(self.events)[0]
 
 
@@ -69,7 +69,7 @@ class Side:
         self.totals: dict[str, float | None] = dict.fromkeys(TOTALS, 0)
         self._by: dict[tuple[str, int], TurnPart] = {}
         self._index = RequestIndex()
-        # Requests are put together when a pair is looked at, of what they are made of: opening a long run is quick.
+        # Requests are reconstructed when a pair is viewed, so that long runs open quickly.
         self._unread: deque[tuple[RunEvent, int, int | None]] = deque()
         self._requests: dict[int, RecordedRequest] = {}
 
@@ -82,7 +82,7 @@ class Side:
         if not shows or where.turn < 1:
             return False
         part = self._by.get((where.thread_id, where.turn))
-        # A second start under one number is a turn of its own, as in `Run.turns`.
+        # A second start with the same number is a separate turn, as in `Run.turns`.
         if part is None or (kind is TurnStarted and part.begun):
             part = self._by[where.thread_id, where.turn] = TurnPart(where)
             self.turns.append(part)
@@ -102,7 +102,7 @@ class Side:
         return False
 
     def requests_of(self, part: TurnPart | None) -> dict[int, RecordedRequest]:
-        """Return the requests up to those of a turn, by the ``id`` of their view."""
+        """Return the requests up to and including a turn, by the ``id`` of their view."""
         last = -1 if part is None else part.last
         while self._unread and self._unread[0][1] <= last:
             event, seq, call = self._unread.popleft()
@@ -113,7 +113,7 @@ class Side:
 
     def _add(self, name: str, number: float | None) -> None:
         before = self.totals[name]
-        # Where one turn is not known, neither is the sum.
+        # If one turn is unknown, so is the sum.
         self.totals[name] = None if before is None or number is None else before + number
 
 
@@ -126,7 +126,7 @@ def _numbers(event: TurnCompleted) -> tuple[float | None, ...]:
 
 
 class ComparedTurns:
-    """The pairs of two sides, compared one by one.
+    """The paired turns of two sides, compared on demand.
 
     Examples
     --------
@@ -144,18 +144,18 @@ class ComparedTurns:
         self._known: dict[tuple[int, int], tuple[int, int, list[Row]]] = {}
 
     def grown(self) -> None:
-        """Take notice that a turn began or ended."""
+        """Note that a turn began or ended."""
         self._pairs = None
 
     @property
     def pairs(self) -> list[Pair]:
-        """The pairs, in their order."""
+        """The pairs in order."""
         if self._pairs is None:
             self._pairs = list(turn_pairs(*[side.turns for side in self.sides]))
         return self._pairs
 
     def rows(self, at: int) -> list[Row]:
-        """Return everything that is compared of a pair."""
+        """Return all compared values of a pair."""
         pair = self.pairs[at]
         sizes = [0 if part is None else len(part.events) for part in pair]
         key = id(pair[0]), id(pair[1])
@@ -172,7 +172,7 @@ class ComparedTurns:
         return [row for row in self.rows(at) if row[1] != row[2]]
 
     def stop_after(self, start: int) -> int:
-        """Return how far a look that begins at a pair goes in one go."""
+        """Return where a step that starts at a pair ends."""
         items = 0
         for at in range(start, min(start + GO_TURNS, len(self.pairs))):
             events = [event for part in self.pairs[at] if part is not None for event in part.events]
@@ -182,7 +182,7 @@ class ComparedTurns:
         return min(start + GO_TURNS, len(self.pairs))
 
     def place_of(self, thread_id: str | None, turn: int) -> int | None:
-        """Return the place of the pair that has a turn of the first run."""
+        """Return the index of the pair with a turn of the first run."""
         for at, (one, _) in enumerate(self.pairs):
             if one is not None and one.where.turn == turn and thread_id in (None, one.where.thread_id):
                 return at
@@ -247,13 +247,13 @@ class ComparePicture:
 
 
 def turn_text(pair: Pair) -> str:
-    """Return the turns of a pair, once where they have the same number."""
+    """Return the turn numbers of a pair, once if they are equal."""
     a, b = ["—" if part is None else f"{part.where.turn}" for part in pair]
     return a if a == b else f"{a} | {b}"
 
 
 def said_of(counts: Sequence[int], of: int) -> str:
-    """Return how many of the pairs that were looked at differ.
+    """Describe how many of the compared pairs differ.
 
     Examples
     --------
@@ -266,7 +266,7 @@ def said_of(counts: Sequence[int], of: int) -> str:
 
 
 def pair_rows(pair: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a pair of turns as rows of the table."""
+    """Return a pair of turns as table rows."""
     rows = [(row["what"], parts_html(row["a"]), parts_html(row["b"])) for row in pair["rows"]]
     if pair["more"] or not rows:
         rows.append(("", f"and {pair['more']:,} more rows" if rows else "nothing differs", ""))
@@ -280,17 +280,17 @@ def pair_rows(pair: dict[str, Any]) -> list[dict[str, Any]]:
     return [keyed(f"{pair['at']} {at}", row) for at, row in enumerate(html)]
 
 
-# Pairs on a page, and rows of one of them: a turn of hundreds of tool calls is asked for in the frame.
+# Pairs per page, and rows per pair; the frame has all rows of a turn with hundreds of tool calls.
 PAGE: Final = 10
 ROWS: Final = 60
 CELL_LENGTH: Final = 600
 _HASH: Final = re.compile(", [0-9a-f]{8}$")
-# What is compared as words; everything else as a whole.
+# Values compared word by word; all others are compared as a whole.
 _WORDS: Final = frozenset({"prompt", "tool call", "tool result", "reply"})
 
 
 class CompareReading(Reading):
-    """Two runs side by side, by their names; `moment` is the part of both that is compared."""
+    """Two runs side by side, with their names; `moment` limits the compared part of both."""
 
     nothing = "No turns to compare in {part}."
 
@@ -338,7 +338,7 @@ class CompareReading(Reading):
     def answer(self, request: dict[str, Any]) -> Any:
         """Answer ``{what: "picture", start}`` and ``{what: "pairs", start, only, kind, turn, thread}``.
 
-        The picture is of the pairs up to `start` and of those that are looked at in one go from there.
+        The picture has the pairs up to `start`, and those of the step that begins there.
 
         Raises `NoeticConfigError` ``UNKNOWN_REQUEST``.
         """
@@ -355,7 +355,7 @@ class CompareReading(Reading):
         return super().answer(request)
 
     def page(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the next pairs: as many as a page holds, or as one go reaches; ``next`` is where the one after begins."""
+        """Return the next pairs, up to a full page or the end of the step; ``next`` is where the following page begins."""
         start, turn, kind = request.get("start"), request.get("turn"), request.get("kind")
         wanted = None
         if type(turn) is int:
@@ -387,12 +387,12 @@ class CompareReading(Reading):
         }
 
     def counts(self) -> list[int]:
-        """Return how many rows differ in each of the pairs that were looked at, which are some at least."""
+        """Return how many rows differ in each compared pair; compares at least one step."""
         self._looked = max(self._looked, self.turns.stop_after(0))
         return [len(self.turns.differing(at)) for at in range(min(self._looked, len(self.turns.pairs)))]
 
     def scene(self) -> Scene:
-        """Return the picture of both: contexts, costs, and differences as far as someone looked."""
+        """Return the picture of both runs: contexts, costs, and the differences compared so far."""
         numbers = []
         for pair, differences in zip_longest(self.turns.pairs, self.counts()):
             one, other = [(None, None) if part is None else (part.context, part.cost) for part in pair]
@@ -415,7 +415,7 @@ def _go(part: TurnPart | None) -> dict[str, Any] | None:
 
 
 def number_text(value: float | None) -> str:
-    """Return a number for people; None is not known.
+    """Format a number; None is unknown.
 
     Examples
     --------
@@ -428,7 +428,7 @@ def number_text(value: float | None) -> str:
 
 
 def total_rows(a: Side, b: Side) -> list[list[str]]:
-    """Return the totals of both runs: name, both sums, and by how much the second is more."""
+    """Return the totals of both runs: name, both sums, and the increase in the second."""
     rows = []
     for name in TOTALS:
         one, other = a.totals[name], b.totals[name]
@@ -442,18 +442,18 @@ def _signed(number: float) -> str:
 
 
 def row_data(row: Row) -> dict[str, Any]:
-    """Return a row as a page gets it: what, whether it is the same, and both sides in parts with their signs."""
+    """Return a row for a page: name, whether it is equal, and both sides in parts with signs."""
     what, a, b = row
     is_same = a == b
     if what == "request":
-        # A hash tells a program that contents differ, and a reader nothing.
+        # Hashes distinguish contents for programs, but tell a reader nothing.
         one, other = (side if side is None else _HASH.sub("", side) for side in (a, b))
         a, b = one, f"{other}, other texts" if not is_same and one == other else other
     if not is_same and what in _WORDS and isinstance(a, str) and isinstance(b, str):
         parts = text_parts(a, b)
         left, right = [part for part in parts if part[0] != "+"], [part for part in parts if part[0] != "-"]
     else:
-        # A side that has no such thing has nothing to strike or underline.
+        # A missing side has nothing to strike out or underline.
         left = [["" if is_same or a is None else "-", _cell(a)]]
         right = [["" if is_same or b is None else "+", _cell(b)]]
         numbers = isinstance(a, int | float) and isinstance(b, int | float)

@@ -1,7 +1,7 @@
-"""The decisions of steering as a table: the live view of the ledger.
+"""The live view of the ledger: steering decisions as a table.
 
-It opens on what is not an allow; runs of allows are one line that opens. Searching and filtering happen in the kernel, over
-all decisions, and a page gets one page of them at a time.
+Initially, consecutive allows are folded to one line, and everything else is shown. The kernel searches and filters all
+decisions, and a page gets one page of them at a time.
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ from noetic_nb.widgets.base._selection import Moment, Selection
 
 
 class Ledger(RunView):
-    """Show the decisions of steering, newest first.
+    """Show the steering decisions, newest first.
 
-    Denials, guidance, questions and faults are rows; consecutive allows are one line that opens. The page searches and filters
-    all decisions, and shows everything about the one that is chosen.
+    Denials, guidance, questions and faults are rows; consecutive allows share one line that can be opened. The page
+    searches and filters all decisions, and shows the details of the chosen one.
 
     Parameters
     ----------
     run : Run or object with a ``run``
-        A run that grows, or one that was loaded or replayed.
+        A growing run, or one that was loaded or replayed.
     thread_id : str, optional
         Show only this thread.
     turn : int, optional
-        Show only this turn, 1 for the first of a thread.
+        Show only this turn, counted from 1 in each thread.
     until : int, optional
         Show the turns up to this one, inclusive.
     selection : Selection, optional
-        What someone points at, shared with other views: a row that is chosen names its call, its item in the log, and its
-        decision.
+        The selection shared with other views: choosing a row selects its call, its item in the log, and its decision.
 
     Attributes
     ----------
@@ -48,7 +47,7 @@ class Ledger(RunView):
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``; ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
+        ``NOT_A_RUN``; ``INVALID_TURN`` if `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
         ``NOT_A_SELECTION``.
 
     Examples
@@ -80,7 +79,7 @@ class Ledger(RunView):
 
 
 def _rule_texts(run: RunLike) -> Mapping[str, str]:
-    """Return the texts of the rules that a run was made with, as far as it knows them."""
+    """Return the texts of the rules that a run was made with, as far as known."""
     bundle = getattr(run, "bundle", None) or {}
     texts: dict[str, str] = {}
     for rule in (bundle.get("rules") or {}).get("rules", ()):

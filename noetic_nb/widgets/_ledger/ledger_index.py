@@ -1,6 +1,6 @@
-"""The decisions of a run, searchable by action, subject and words, and their texts. Knows nothing of pages.
+"""The decisions of a run, searchable by action, subject and words, and their texts. Independent of pages.
 
-Nothing is made text before it is asked for: a run of ten thousand turns is read in the time it takes to look at its events.
+Texts are created on demand, so reading a run of ten thousand turns takes little more than visiting its events.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ OUTCOMES: Final = {
     "nobody": "nobody to ask",
     "stopped": "turn stopped",
 }
-"""What became of an evaluation, in words."""
+"""The outcome of an evaluation, in words."""
 
-# A row is read at a glance and travels in a message of 2 kB; everything is below the table.
+# A row can be read at a glance and fits a message of 2 kB; the details below the table have everything.
 ARGS_LENGTH: Final = 160
 GUIDANCE_LENGTH: Final = 200
 RULES_LENGTH: Final = 160
 FULL_LENGTH: Final = 8_000
-# What is searched of one decision.
+# Searched characters per decision.
 SEARCHED: Final = 20_000
 _AROUND: Final = 60
 
 
 def answer_text(answer: ModelCalled | None) -> str:
-    """Return the text of a response, as rules are given it."""
+    """Return the text of a response, as rules receive it."""
     return "" if answer is None else response_text(answer.items)
 
 
 def answer_parts(text: str, matched: Iterable[str], length: int) -> list[list[Any]]:
-    """Return a piece of a response as texts, each with whether the rules decided on it.
+    """Return an excerpt of a response as texts, each with whether the rules decided on it.
 
-    The piece is around the first part that was found; what looks like a credential is hidden.
+    The excerpt is around the first match; text that looks like a credential is hidden.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def _split(text: str, wanted: list[str]) -> list[list[Any]]:
 
 
 def row_texts(event: SteeringDecided | ErrorRaised, answer: ModelCalled | None) -> dict[str, Any]:
-    """Return the texts of a row: ``tool``, ``about`` (parts, as `answer_parts`), ``guidance`` and ``rules``."""
+    """Return the texts of a row: ``tool``, ``about`` (parts, as in `answer_parts`), ``guidance`` and ``rules``."""
     if isinstance(event, ErrorRaised):
         about = [["The turn ended; nothing was decided.", False]]
         return {"tool": "", "about": about, "guidance": plain(event.message, GUIDANCE_LENGTH), "rules": ""}
@@ -121,7 +121,7 @@ def argument_rows(args: Mapping[str, Any]) -> list[list[str]]:
 
 
 def search_text(event: SteeringDecided | ErrorRaised, answer: ModelCalled | None) -> str:
-    """Return the words that a decision is found by: of its arguments or response, guidance, faults and rules."""
+    """Return the searchable text of a decision: its arguments or response, guidance, faults and rules."""
     if isinstance(event, ErrorRaised):
         return f"{event.error_kind} {event.message[:SEARCHED]}"
     parts = [
@@ -145,13 +145,13 @@ def search_text(event: SteeringDecided | ErrorRaised, answer: ModelCalled | None
 
 
 NOT_DECIDED: Final = "not decided"
-"""Stands in place of an action where the rules came to no decision and the turn ended."""
+"""Shown instead of an action if the rules reached no decision and the turn ended."""
 
 FAULTS: Final = "a rule failed"
 NOT_ENFORCED: Final = "not enforced"
 
 FACETS: Final = ("chip", "action", "outcome", "point", "tool", "rule", "thread")
-"""What decisions are found by, beside the turn and their words."""
+"""The search criteria for decisions, besides the turn and words."""
 
 
 @dataclass(slots=True, eq=False)
@@ -159,13 +159,13 @@ class Entry:
     """One decision, or the error of rules that could not decide, with its context in the run."""
 
     at: int
-    """Its place among the entries."""
+    """Its index among the entries."""
     seq: int
     event: SteeringDecided | ErrorRaised
     call: int | None = None
     item: int | None = None
     answer: ModelCalled | None = None
-    """The response that was judged."""
+    """The judged response."""
     status: str | None = None
     """How the tool call ended."""
     words: str | None = field(default=None, repr=False)
@@ -177,7 +177,7 @@ class Entry:
 
     @property
     def faults(self) -> tuple[tuple[str, str], ...]:
-        """Each rule that failed, and why."""
+        """Each rule that failed, and the reason."""
         event = self.event
         if isinstance(event, ErrorRaised):
             return (("", event.message),)
@@ -193,12 +193,12 @@ class Entry:
 
     @property
     def is_enforced(self) -> bool:
-        """Whether it was acted on."""
+        """Whether it took effect."""
         return not isinstance(self.event, SteeringDecided) or self.event.enforced
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is an allow, and nothing else is to be said of it."""
+        """Whether it is an allow with nothing else to report."""
         event = self.event
         return isinstance(event, SteeringDecided) and (
             event.action == "allow" and event.outcome is None and not event.faults and not event.matched
@@ -206,7 +206,7 @@ class Entry:
 
     @property
     def chips(self) -> list[str]:
-        """Its labels: its action, and whether a rule failed or nobody enforced it."""
+        """Its labels: its action, and whether a rule failed or it was not enforced."""
         names = [self.action]
         if self.is_faulty:
             names.append(FAULTS)
@@ -235,7 +235,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Consecutive allows as one line: how many, and the places of the first and the last."""
+    """Consecutive allows as one line: the count, and the indices of the first and the last."""
 
     count: int
     first: int
@@ -247,7 +247,7 @@ Line: TypeAlias = Entry | Fold
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter of decisions; an empty field filters nothing.
+    """A filter of decisions; an empty field matches everything.
 
     Examples
     --------
@@ -267,7 +267,7 @@ class Filter:
 
     @classmethod
     def of(cls, request: Mapping[str, Any]) -> Filter:
-        """Read the filter that a page asks for.
+        """Parse the filter in a page's request.
 
         Raises `NoeticConfigError` ``INVALID_FILTER``.
         """
@@ -292,11 +292,11 @@ class Filter:
 
     @property
     def folds(self) -> bool:
-        """Whether allows are folded: not for a search by words, or for allows."""
+        """Whether allows are folded: not when searching for words or for allows."""
         return not self.words and "allow" not in self.chips and self.within is None
 
 
-# A pasted page is no query.
+# A query longer than this is pasted text.
 MAX_QUERY: Final = 1_000
 
 
@@ -311,7 +311,7 @@ def _invalid(name: str, wanted: str, given: Any) -> NoeticConfigError:
 
 
 class LedgerIndex:
-    """All decisions in their order, and where each name occurs.
+    """All decisions in order, and where each name occurs.
 
     Examples
     --------
@@ -325,7 +325,7 @@ class LedgerIndex:
         self._lines: list[Line] = []
 
     def add(self, entry: Entry) -> None:
-        """Take the next entry."""
+        """Add the next entry."""
         self.entries.append(entry)
         for key in entry.facets():
             self._places.setdefault(key, []).append(entry.at)
@@ -336,12 +336,12 @@ class LedgerIndex:
         return [(name, len(places)) for (of, name), places in self._places.items() if of == kind]
 
     def find(self, wanted: Filter) -> list[Entry]:
-        """Return the entries that a filter lets through, oldest first."""
+        """Return the entries that match a filter, oldest first."""
         found: Iterable[Entry] = self.entries
         groups = [[("chip", chip) for chip in wanted.chips]] if wanted.chips else []
         groups += [[key] for key in wanted.named]
         if groups:
-            # The names that are rarest together are looked through first, then the others say yes or no.
+            # Start with the smallest set, and intersect it with the others.
             sets = [{place for key in group for place in self._places.get(key, ())} for group in groups]
             sets.sort(key=len)
             found = [self.entries[place] for place in sorted(sets[0].intersection(*sets[1:]))]
@@ -355,7 +355,7 @@ class LedgerIndex:
         return found if isinstance(found, list) else list(found)
 
     def lines(self, wanted: Filter) -> list[Line]:
-        """Return the entries that a filter lets through, oldest first, with runs of allows folded."""
+        """Return the entries that match a filter, oldest first, with consecutive allows folded."""
         if wanted == Filter():
             return self._lines
         found = self.find(wanted)

@@ -1,4 +1,4 @@
-"""Read the ledger out of a run: the newest lines for the page, everything else when the page asks for it."""
+"""Reads the ledger of a run: the newest lines for the page, everything else on request."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ COLUMNS: Final = {
     "Rules": "nn-text nn-rules",
     "ms": "nn-ms",
 }
-"""Names of the columns, and the class that each is laid out by."""
+"""Column names, and the CSS class of each."""
 
-# A saved page stays light; all rows are in the table of the run.
+# Keeps saved pages small; the table of the run has all rows.
 LINES_SHOWN: Final = 200
 FOLDED_SHOWN: Final = 20
-# Where a long name may break, none of which is part of an escaped character.
+# Characters at which a long name may break; none occurs inside an HTML character reference.
 _SIGNS: Final = re.compile(r"[_.:/-](?!$)")
 
 
 def line_data(line: Line) -> dict[str, Any]:
-    """Return a line of an index as a page gets it: a row, or how many allows are folded."""
+    """Return a line of an index for a page: a row, or the number of folded allows."""
     if isinstance(line, Fold):
         return _fold_row(f"f{line.first}", fold_words(line), fold=line.count, first=line.first, last=line.last)
     where = line.event.where
     go = {
-        # As other views know it; one that cannot be shown as it is may not be JSON, and the numbers say enough.
+        # The id that other views use; None if it contains characters that are not displayable and perhaps not valid JSON.
         "thread_id": where.thread_id if plain(where.thread_id) == where.thread_id else None,
         "turn": where.turn,
         "call": line.call,
@@ -78,7 +78,7 @@ def line_data(line: Line) -> dict[str, Any]:
 
 
 def fold_words(fold: Fold) -> str:
-    """Return the words of folded allows.
+    """Describe folded allows.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class LedgerPicture:
         self.note = note
 
     def headline(self) -> str:
-        """Return the number of decisions of each label, in one line."""
+        """Return the number of decisions with each label, in one line."""
         total = len(self.index.entries)
         counts = ", ".join([f"{number:,} {name}" for name, number in sorted(self.index.counts("chip"))])
         return f"{total:,} decision{'' if total == 1 else 's'}: {counts}"
@@ -196,30 +196,30 @@ def _decision(entry: Entry) -> str:
     return badge + ("" if entry.is_enforced else f' <span class="nn-outcome">{NOT_ENFORCED}</span>')
 
 
-# A page of the table; the newest one travels with the snapshot.
+# Rows per page; the newest page is sent with the snapshot.
 PAGE: Final = 60
 MOST_ASKED: Final = 200
-# Names beyond these are found by typing them.
+# Further names can be found by typing them.
 NAMES_SENT: Final = 100
-# Errors that end a turn in place of a decision.
+# Errors that end a turn instead of a decision.
 _INSTEAD: Final = frozenset({"MISSING_CALL_MODEL", "rule_failed"})
 
 _Execution = tuple[str, str]
 
 
 class LedgerReading(Reading):
-    """The decisions of a run: the newest lines and the counts as a snapshot, everything else by `answer`.
+    """The decisions of a run: the newest lines and the counts as a snapshot, everything else through `answer`.
 
     Parameters
     ----------
     moment : Moment, optional
-        Which part of the run is drawn.
+        The part of the run to draw.
     origins : callable, optional
-        Returns where the values of a call come from, or None if nobody knows, for its decision and the ``seq`` of that.
+        Returns the origins of the values in a call, or None if unknown, given its decision and the decision's ``seq``.
     rule_texts : callable, optional
-        Returns the texts of the rules as they are now, by id.
+        Returns the current texts of the rules, by id.
     note : str
-        What is to be known beside the decisions, such as rules that were not evaluated.
+        A remark besides the decisions, such as rules that were not evaluated.
     """
 
     counted = "steering_decided", "decisions"
@@ -247,7 +247,7 @@ class LedgerReading(Reading):
         self._changes: dict[str, list[tuple[int, RuleChanged]]] = defaultdict(list)
         self._calls: dict[_Execution, int] = {}
         self._answers: dict[_Execution, ModelCalled] = {}
-        # Calls that the model asked for and that have not ended: by id, with their place in the log and their entries.
+        # Unfinished calls requested by the model, by id, with their position in the log and their entries.
         self._open: dict[_Execution, dict[str, tuple[str, int, list[Entry]]]] = defaultdict(dict)
         self._snapshot: dict[str, Any] = {
             "page": PAGE,
@@ -306,7 +306,7 @@ class LedgerReading(Reading):
         entry = Entry(len(self.index.entries), seq, event, self._calls.get(execution))
         if isinstance(event, SteeringDecided):
             if event.hook == "init":
-                pass  # of the rules themselves
+                pass  # an error of the rules themselves
             elif event.tool_name is None:
                 entry.answer = self._answers.get(execution)
             else:
@@ -319,7 +319,7 @@ class LedgerReading(Reading):
         self.index.add(entry)
         lines = self.index.lines(Filter())
         sent = line_data(lines[-1])
-        if len(lines) == data["count"]:  # one more of a row of allows
+        if len(lines) == data["count"]:  # one more consecutive allow
             data["lines"][-1] = sent
         else:
             data["lines"].append(sent)
@@ -335,16 +335,16 @@ class LedgerReading(Reading):
         return {"type": "line", "total": data["total"], "count": data["count"], "line": sent, "names": names}
 
     def _join_call(self, entry: Entry, tool: str, execution: _Execution) -> None:
-        """Find the call in the log that a decision is about: the first that is open, of that name if there is one."""
+        """Find the call in the log that a decision is about: the first open call, with that name if there is one."""
         calls = [call for call in self._open[execution].values() if call[0] == tool or not call[2]]
         if calls:
             _, item, entries = next((call for call in calls if call[0] == tool), calls[0])
             entries.append(entry)
-            # A child has a log of its own, which no view shows.
+            # A child has its own log, which no view shows.
             entry.item = item if entry.event.where.depth == 0 else None
 
     def _facets(self) -> list[list[Any]]:
-        # Pairs, because an object has names of its own, such as "constructor".
+        # Pairs, because a JavaScript object has built-in names, such as "constructor".
         return [[kind, [list(pair) for pair in self.index.counts(kind)[:NAMES_SENT]]] for kind in FACETS]
 
     def answer(self, request: dict[str, Any]) -> Any:
@@ -356,7 +356,7 @@ class LedgerReading(Reading):
             case {"what": "lines"}:
                 return self._page(request)
             case {"what": "detail" | "origins" as what, "at": int(at)} if 0 <= at < len(self.index.entries):
-                # Where values come from takes longer to find.
+                # Finding the origins of values is slower.
                 entry = self.index.entries[at]
                 return self._detail(entry, self._origins_of(entry) if what == "origins" else [])
         return super().answer(request)
@@ -383,13 +383,13 @@ class LedgerReading(Reading):
             "total": len(self.index.entries),
         }
         if wanted.within is not None and (rest := stop - len(shown)):
-            # Behind the rows of a fold that is open.
+            # Follow the rows of an open fold.
             first, last = wanted.within[0], shown[0].at - 1  # type: ignore[union-attr]  # nothing is folded in a fold
             page["rest"] = _fold_row(f"m{first}", f"Show more of {rest:,}", rest=rest, first=first, last=last)
         return {**page, "lines": list(map(line_data, shown))}
 
     def _detail(self, entry: Entry, origins: list[str]) -> list[dict[str, Any]]:
-        """Return everything about a decision, part by part; the last column of its arguments are their origins."""
+        """Return all details of a decision, section by section; the last column of its arguments has their origins."""
         event = entry.event
         where = event.where
         facts = [f"Turn: {where.turn}", f"Thread: {plain(where.thread_id)}"]
@@ -427,7 +427,7 @@ class LedgerReading(Reading):
         return [keyed(key, html) for key, html in parts.items()]
 
     def _rule(self, rule_id: str, seq: int) -> str:
-        """Return a rule as it was at a moment: its id, which version that is, and its text."""
+        """Return a rule as it was at a given time: its id, version and text."""
         changes = self._changes.get(rule_id, [])
         before = [change for at, change in changes if at < seq]
         if before:

@@ -1,4 +1,4 @@
-"""Read the states of layers out of a run: counts for the page, everything else when the page asks for it."""
+"""Reads the states of layers from a run: counts for the page, everything else on request."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ROWS_SHOWN: Final = 12
 FLOWS_SHOWN: Final = 5
 WRITES: Final = {"Turn": "nn-turn", "Written by": "nn-by", "Changed": "nn-did", "State": "nn-state"}
 FLOWS: Final = dict.fromkeys(("Turn", "Child", "Was given", "Its own", "Came back"), "nn-text")
-"""Names of the columns of writes and of children, and the classes of their cells."""
+"""Column names of writes and children, with the classes of their cells."""
 _table: Final = partial(table, "nn-memory")
 
 
@@ -64,7 +64,7 @@ class MemoryPicture:
         self.has_threads = len({track.thread_id for track in index.tracks}) > 1
         self.shown = shown
         self.empty = empty
-        # Where a thread or a turn is not there, that is said, and not that its layers know nothing.
+        # If a thread or turn does not exist, say that, not that its layers are empty.
         self.is_empty = not self.tracks or shown is None
         self.is_empty |= empty != EMPTY and not any(track.writes for track in index.tracks)
 
@@ -84,7 +84,7 @@ class MemoryPicture:
         return f"{head}{picture}{layers}{more}{self._changes_html(self.shown)}{self._flows_html(self.shown)}"
 
     def scene(self) -> Scene:
-        """Return the picture of the thread that is shown."""
+        """Return the picture of the shown thread."""
         if self.shown is None:
             return Scene(title=TITLE)
         thread = self.shown.thread_id
@@ -175,17 +175,17 @@ def _cells(cells: list[str]) -> list[str]:
     return [escape(cell) for cell in cells]
 
 
-# Rows of a list at a time.
+# Rows per page of a list.
 PAGE: Final = 20
 
 Begin = Callable[[dict[str, Any]], None]
-"""Begins to edit, to save or to rewind, as a page asked."""
+"""Starts an edit, a save or a rewind requested by a page."""
 
 
 class MemoryReading(Reading):
-    """The states of layers in a run: how many there are as a snapshot, everything else by `answer`.
+    """The states of layers in a run: counts in the snapshot, everything else through `answer`.
 
-    `layer_id` is the layer that is shown first, by default the one that changed most; without `begin_edit` nothing can be edited.
+    `layer_id` is the layer to show first, by default the one with the most changes; without `begin_edit`, editing is disabled.
     """
 
     counted = "layer_state_changed", "writes of states"
@@ -218,9 +218,9 @@ class MemoryReading(Reading):
         return bool(self.index.tracks)
 
     def changed(self, track: Track) -> dict[str, Any] | None:
-        """Take the track that an event belongs to; returns the message about the layers that are new or have changed."""
+        """Handle the track of an event; returns the message about new or changed layers."""
         if not self.is_followed:
-            return None  # `begin` makes each row once
+            return None  # `begin` creates each row once
         known = len(self.snapshot["layers"])
         rows = {
             at: self._row(self.index.tracks[at]) for at in sorted({track.at, *range(known, len(self.index.tracks))})
@@ -257,14 +257,14 @@ class MemoryReading(Reading):
         return [plain(track.layer_id), thread, len(track.writes), len(track.changes), last, len(track.flows)]
 
     def _first(self) -> int:
-        """Return the place of the track that is shown where none was chosen.
+        """Return the index of the default track.
 
-        It is that which changed most, and stays the same once a turn has gone by in which it changed.
+        It is the track with the most changes, and stays fixed after the first turn in which it changed.
         """
         at: int = self.snapshot["first"]
         shown = self.index.tracks[at] if at >= 0 else None
         if shown is not None and self._is_wanted(shown):
-            # The first state of a layer is that which it had before.
+            # The first state of a layer is its initial state.
             first = next((write for write in shown.changes if write.last is not None), None)
             if first is not None and first.event.where.turn != self.index.turn:
                 return at
@@ -280,9 +280,9 @@ class MemoryReading(Reading):
         return self.index.tracks[at] if at >= 0 else None
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer ``writes``, ``change``, ``picture``, ``flows``, and the requests that edit: ``edit``, ``save``, ``rewind``.
+        """Answer ``writes``, ``change``, ``picture``, ``flows``, and the edit requests ``edit``, ``save``, ``rewind``.
 
-        Raises `NoeticConfigError` ``UNKNOWN_REQUEST``, or ``NOT_EDITABLE`` where no harness is known.
+        Raises `NoeticConfigError` ``UNKNOWN_REQUEST``, or ``NOT_EDITABLE`` without a harness.
         """
         match request:
             case {"what": "writes", "layer": int(at)} if self._has(at):
@@ -316,7 +316,7 @@ class MemoryReading(Reading):
         rows: Sequence[Write] = track.writes if request.get("all") is True else track.changes
         turn, start, picked = request.get("turn"), request.get("start"), None
         if type(turn) is int:
-            # The state as that turn left it: the last change up to its end.
+            # The state at the end of that turn: the last change up to it.
             upto = bisect_right(rows, turn, key=lambda write: write.event.where.turn)
             if upto:
                 picked, start = rows[upto - 1].at, (len(rows) - upto) // PAGE * PAGE
@@ -353,7 +353,7 @@ class MemoryReading(Reading):
         return None
 
     def scene(self) -> Scene:
-        """Return the picture of the thread that is shown."""
+        """Return the picture of the shown thread."""
         return MemoryPicture(self.index, self.shown, self.snapshot["empty"]).scene()
 
     def to_html(self) -> str:
@@ -364,9 +364,9 @@ class MemoryReading(Reading):
 
 
 def base_of(track: Track, write: Write, against: Any) -> tuple[Write | None, str, str]:
-    """Return the state that a write is compared with, its name, and the text shown if there is none.
+    """Return the state to compare a write with, its name, and a text to show if there is none.
 
-    `against` is ``"turn"`` for the end of the turn before, the number of a turn for the end of that, and the write before else.
+    `against` is ``"turn"`` for the end of the previous turn, a number for the end of that turn, otherwise the previous write.
     """
     if against == "turn" or type(against) is int:
         turn = write.event.where.turn - 1 if against == "turn" else against
@@ -378,7 +378,7 @@ def base_of(track: Track, write: Write, against: Any) -> tuple[Write | None, str
 
 
 def _near(writes: Sequence[Write], place: int) -> Sequence[Write]:
-    """Return the writes that may have a place: they are in order, and places may be missing before the moment."""
+    """Return the writes that may have an index: they are sorted, and some may be missing before the moment."""
     at = bisect_right(writes, place, key=lambda write: write.at)
     return writes[max(0, at - 1) : at]
 

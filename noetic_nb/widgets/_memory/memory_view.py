@@ -1,4 +1,4 @@
-"""The states of layers, turn after turn: a live view, from which the states of a live harness can be edited."""
+"""The live view of layer states over time; with a live harness, states can be edited."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from noetic_nb.widgets._memory.state_texts import difference, shown_state
 from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import Moment, Selection
 
-# A state beyond this is not text to edit by hand.
+# A larger state is not suitable for editing by hand.
 MOST_CHARS: Final = 100_000
-# Editors that were left open; the oldest goes first.
+# Most open editors; the oldest is dropped first.
 MOST_OPEN: Final = 20
 
 
 class EditableHarness(Protocol):
-    """As much of a harness as editing needs."""
+    """The part of a harness's interface that editing needs."""
 
     def memory(self, thread_id: str = "default") -> Any:
         """Return the memory of a thread, with ``state``, ``edit`` and ``rewind``."""
@@ -41,7 +41,7 @@ class EditableHarness(Protocol):
 
 
 class StateEditor:
-    """Opens states as JSON text, and writes them back where nobody else has changed them meanwhile.
+    """Opens states as JSON text, and writes them back unless they have changed meanwhile.
 
     Examples
     --------
@@ -66,8 +66,8 @@ class StateEditor:
     async def open(self, layer_id: str, thread_id: str) -> tuple[str, str]:
         """Return a token, and the state of a layer as JSON text.
 
-        Raises ``NOT_EDITABLE`` for a state with secrets, which are not shown and would be lost, and for one that is too
-        large or no JSON data; ``UNKNOWN_LAYER_REFERENCE``.
+        Raises ``NOT_EDITABLE`` for a state with secrets, which are hidden and would be lost, and for one that is too
+        large or not JSON data; ``UNKNOWN_LAYER_REFERENCE``.
         """
         state = thaw(await self._harness.memory(thread_id).state(layer_id))
         if redact(state) != state:
@@ -87,11 +87,11 @@ class StateEditor:
         return token, text
 
     async def save(self, token: str, text: str) -> None:
-        """Replace the state that was opened; ``null`` clears it.
+        """Replace the opened state; ``null`` clears it.
 
-        Raises ``INVALID_STATE`` for text that is no JSON, ``STATE_CHANGED`` where someone wrote it meanwhile,
-        ``UNKNOWN_REQUEST`` for an editor that is not open any more; what `MemoryView.edit` raises; ``storage_failed`` where
-        the layer refuses the state, and nothing is changed.
+        Raises ``INVALID_STATE`` for text that is not JSON, ``STATE_CHANGED`` if it was written meanwhile,
+        ``UNKNOWN_REQUEST`` for an editor that is no longer open, and the errors of `MemoryView.edit`;
+        ``storage_failed`` if the layer rejects the state, and then nothing changes.
         """
         if token not in self._open:
             raise NoeticConfigError(
@@ -111,7 +111,7 @@ class StateEditor:
         del self._open[token]
 
     async def rewind(self, thread_id: str, turn: int) -> str:
-        """Open a fork as a thread was at the end of a turn; returns its name. See ``harness.memory(thread).rewind``."""
+        """Open a fork of a thread as it was at the end of a turn; returns its name. See ``harness.memory(thread).rewind``."""
         name: str = await self._harness.memory(thread_id).rewind(turn)
         return name
 
@@ -144,39 +144,39 @@ log = safe_logger(__name__)
 
 
 class MemoryView(PictureView):
-    """Show the state of each layer over time: the changes of each write, and the states given to and returned by children.
+    """Show the state of each layer over time: the changes of each write, and states handed to and returned by children.
 
-    With a live harness, states can be edited and turns be gone back to, by its own ``harness.memory(thread_id)``.
+    With a live harness, you can edit states and rewind to earlier turns, using its ``harness.memory(thread_id)``.
 
     Parameters
     ----------
     run : Run, AgentHarness, or object with a ``run``
-        A run that grows, or one that was loaded or replayed. For a harness it is the run that records it already, else one that
-        begins now.
+        A growing run, or one that was loaded or replayed. For a harness, the run that already records it, otherwise a new
+        recording.
     harness : AgentHarness, optional
-        Whose states are edited.
+        The harness whose states can be edited.
     layer : str, optional
-        The id of the layer that is shown first; the one that changed most by default.
+        The id of the layer to show first; by default the one with the most changes.
     thread_id : str, optional
         Show only this thread.
     turn : int, optional
-        Show only this turn, 1 for the first of a thread.
+        Show only this turn, counted from 1 in each thread.
     until : int, optional
         Show the turns up to this one, inclusive.
     selection : Selection, optional
-        What someone points at, shared with other views: a write that is chosen names its turn; a turn that is chosen elsewhere
-        shows the state as that turn left it.
+        The selection shared with other views: choosing a write selects its turn; if a turn is selected elsewhere, its
+        final state is shown here.
 
     Attributes
     ----------
     position : int
-        Which layer is shown: its place among the rows of ``snapshot["layers"]``, -1 for the first.
+        The shown layer as an index in ``snapshot["layers"]``, -1 for the default.
 
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``; ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
-        ``NOT_A_SELECTION``; ``NOT_A_HARNESS``; ``UNKNOWN_LAYER_REFERENCE`` for a layer that a finished run does not name.
+        ``NOT_A_RUN``; ``INVALID_TURN`` if `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
+        ``NOT_A_SELECTION``; ``NOT_A_HARNESS``; ``UNKNOWN_LAYER_REFERENCE`` for a layer that a finished run does not have.
 
     Examples
     --------
@@ -210,7 +210,7 @@ class MemoryView(PictureView):
             )
         moment = Moment(thread_id, turn, until)
         self._editor = None if harness is None else StateEditor(harness)
-        # A harness belongs to the loop it runs in, which is that of the cell that makes the view.
+        # A harness belongs to the event loop in which it runs: that of the cell that creates the view.
         self._loop = running_loop()
         self._works: set[concurrent.futures.Future[None]] = set()
         begin = None if self._editor is None else self._begin_edit
@@ -226,7 +226,7 @@ class MemoryView(PictureView):
         self.reading.position = change["new"]
 
     def to_frame(self) -> Any:
-        """Return one row a write.
+        """Return one row per write.
 
         Returns
         -------
@@ -259,24 +259,24 @@ class MemoryView(PictureView):
 
         Parameters
         ----------
-        layer : str
+        The layer's id.
             Its id.
         turn : int
             The later turn.
         against : int, optional
-            The turn it is compared with; the one before by default.
+            The turn to compare with; the previous one by default.
         thread_id : str, optional
-            Needed where the layer is known on several threads.
+            Required if several threads have the layer.
 
         Returns
         -------
         pandas.DataFrame
-            ``path, change, before, after``; secrets are replaced. Empty where nothing differs.
+            ``path, change, before, after``; secrets are replaced. Empty if nothing differs.
 
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_LAYER_REFERENCE``; ``INVALID_THREAD`` where several threads have it; ``UNKNOWN_TURN`` where no state is
+            ``UNKNOWN_LAYER_REFERENCE``; ``INVALID_THREAD`` if several threads have it; ``UNKNOWN_TURN`` if no state is
             recorded up to one of the turns.
 
         Examples
@@ -325,10 +325,10 @@ class MemoryView(PictureView):
             )
         return here[0]
 
-    # -- editing --------------------------------------------------------------------------------------------------
+    # Editing
 
     def _begin_edit(self, request: dict[str, Any]) -> None:
-        """Begin an edit that a page asked for, in the loop of the harness; its outcome is a message of its own."""
+        """Start an edit requested by a page, in the event loop of the harness; its result is a separate message."""
         work = self._edit(request)
         if self._loop is None or not self._loop.is_running():
             run_sync(work)

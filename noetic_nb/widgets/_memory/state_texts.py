@@ -1,4 +1,4 @@
-"""The texts of the states of layers: rows, differences, whole states. Secrets are removed before anything is compared."""
+"""The texts of layer states: rows, differences, whole states. Secrets are removed before comparing."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from noetic_nb.runs._layer_states import Flow, Write
 from noetic_nb.runs._plain_text import plain, plain_data, plain_line
 from noetic_nb.widgets.base._text_diff import Parts, text_parts
 
-# Lists beyond this product of lengths are compared from both ends only: it is a fifth of a second of work.
+# Lists with a larger product of lengths are only compared from both ends: more would take too long.
 _MOST: Final = 250_000
-# Deeper data is compared as a whole: the interpreter allows about a thousand calls, and recorded data ends at 200.
+# Deeper data is compared as a whole: Python allows about a thousand nested calls, recorded data is at most 200 deep.
 _DEEPEST: Final = 100
 
 
 class Change(NamedTuple):
-    """One difference: where, of which kind, and both values; None for the side that has none."""
+    """One difference: path, kind, and both values; None for a missing side."""
 
     path: str
     kind: Literal["added", "removed", "changed"]
@@ -30,10 +30,10 @@ class Change(NamedTuple):
 
 
 def state_diff(before: Any, after: Any) -> list[Change]:
-    """Return the differences between two states, in the order of the older one, additions where they stand.
+    """Return the differences between two states, in the order of the older one, additions in their places.
 
-    Keys of mappings belong together by name; items of lists by content, and what lies between two that are the same by its
-    order. The place of a list is that in the newer state, of what was removed in the older one.
+    Keys of mappings are matched by name, and list items by content; list items between two matches are paired by
+    position. An index refers to the newer list, for removed items to the older one.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _name(value: Any) -> str:
-    """Return a text that two values share where they are the same data."""
+    """Return a text that is the same for equal data."""
     return json.dumps(value, sort_keys=True, default=str) if _is_nested(value) else f"{type(value).__name__} {value!r}"
 
 
@@ -113,7 +113,7 @@ def _same(before: Any, after: Any) -> bool:
         return before is after
     if isinstance(before, float) and isinstance(after, float) and math.isnan(before):
         return math.isnan(after)
-    # In Python True is 1; in data it is not.
+    # In Python `True == 1`, but they are different data.
     return isinstance(before, bool) is isinstance(after, bool) and bool(before == after)
 
 
@@ -121,10 +121,10 @@ KINDS: Final = {"added": "+", "removed": "−", "changed": "~"}
 UNKNOWN_BEFORE: Final = "The first state that is recorded; what it was before is not known."
 FIRST_OF_CHILD: Final = "What the child began with."
 
-# Characters of JSON: of a larger state its beginning is compared, and a list of writes does not count its changes.
+# Characters of JSON: of a larger state only the beginning is compared, and its changes are not counted in lists.
 COMPARED: Final = 100_000
 COUNTED: Final = 20_000
-# Rows of a difference, characters of a value in it, of a whole state and of its beginning in a list.
+# Limits: rows of a difference, and characters of a value in it, of a whole state and of its beginning in a list.
 MOST_ROWS: Final = 200
 VALUE_LENGTH: Final = 600
 STATE_LENGTH: Final = 20_000
@@ -141,7 +141,7 @@ _BY: Final = {
 
 
 def by_words(hook: str) -> str:
-    """Return the name of the hook that wrote a state, in words.
+    """Describe the hook that wrote a state.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def difference(before: Any, after: Any, length: int = COMPARED) -> tuple[list[Ch
 
 
 def is_secret_change(before: Any, after: Any) -> bool:
-    """Tell whether two states differ, in nothing that may be shown.
+    """Tell whether two states differ only in redacted parts.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def is_secret_change(before: Any, after: Any) -> bool:
 
 
 def counts_of(write: Write) -> tuple[int, int, int] | None:
-    """Return how much a write added, removed and changed; None if that is not known, or too much to be counted."""
+    """Return how many values a write added, removed and changed; None if unknown or too large to count."""
     if write.last is None or not write.changed:
         return None
     if write.counts is None:
@@ -188,7 +188,7 @@ def counts_of(write: Write) -> tuple[int, int, int] | None:
 
 
 def count_words(write: Write) -> str:
-    """Return the changes of a write as counts, in a few signs."""
+    """Return the changes of a write as short counts."""
     if write.last is None:
         return "given" if write.is_child else "first recorded"
     if not write.changed:
@@ -201,7 +201,7 @@ def count_words(write: Write) -> str:
 
 
 def writer_words(write: Write) -> str:
-    """Return in words where a state was written."""
+    """Describe where a state was written."""
     where = write.event.where
     return by_words(write.event.hook) + (f", in child {plain(where.execution_id, 40)}" if write.is_child else "")
 
@@ -227,7 +227,7 @@ def state_text(state: Any) -> tuple[str, bool]:
 
 
 def change_rows(changes: list[Change]) -> list[tuple[str, str, Parts]]:
-    """Return the first differences as rows: where, of which kind, and the values in parts."""
+    """Return the first differences as rows: path, kind, and the values in parts."""
     return [
         (plain(change.path, 160) or "the whole state", change.kind, _parts(change)) for change in changes[:MOST_ROWS]
     ]
@@ -250,7 +250,7 @@ def _value(value: Any) -> str:
 
 
 def flow_texts(flow: Flow) -> tuple[str, str, str, str, str]:
-    """Return the turn and the name of a child, the state it was given, its own at the end, and the state that came back."""
+    """Return a child's turn and name, the state it was given, its own state at the end, and the returned state."""
     started = flow.started
     if flow.dropped:
         given = "nothing: its step drops the layer"

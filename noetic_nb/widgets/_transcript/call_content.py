@@ -1,4 +1,4 @@
-"""One model call as a page or a static form draws it: rows of texts that are short, plain and without secrets."""
+"""One model call as data for a page or a static form: rows of short, plain texts without secrets."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from noetic_nb.tokens import tokenizer_name
 from noetic_nb.widgets._transcript.call_outcome import OutcomeLine, answer_headline, outcome_lines, previous_decisions
 from noetic_nb.widgets._transcript.request_rows import Change, DiffRow, budget_words, settings_of, unknown_of
 
-# A text is read at a glance; all of it is one key away.
+# Longer texts are folded, and opened by one key.
 FOLD_LINES: Final = 8
 FOLD_LENGTH: Final = 480
-# Longer texts are in the frame; a page stays quick with this much of one.
+# A page stays quick with this much of a text; the frame has the rest.
 FULL_LENGTH: Final = 100_000
-# Each may take some tenths of a second.
+# Each may take a few tenths of a second.
 REMEDIES: Final = 6
-# From so many on, neighbours of one kind are shown in one line: those that are the same, and those that were not sent.
+# From this many on, neighbours of one kind share a line: equal items, and items that were not sent.
 FOLD_SAME: Final = 3
 FOLD_ABSENT: Final = 8
 
 CHANGE_MARKS: Final = {"added": "+", "removed": "−", "changed": "≠"}
-"""What stands before a row that is different; with the word, so that neither colour nor shape is needed."""
+"""The sign before a row that differs; shown with the word, so that neither colour nor shape is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Neighbouring rows that are shown in one line: places from `first` to before `stop` of the rows."""
+    """Neighbouring rows shown in one line: rows from `first` up to, but not including, `stop`."""
 
     first: int
     stop: int
@@ -41,13 +41,13 @@ class Fold:
 
 
 Entry = int | Fold
-"""A row by its place, or several that are folded."""
+"""A row by index, or several folded rows."""
 
 
 def folded(text: object, whole_text: str = "") -> tuple[str, str]:
-    r"""Return the beginning of a text, and in words how much all of it is; the latter is empty where that is all.
+    r"""Return the beginning of a text, and a description of its total size; the latter is empty if nothing is cut.
 
-    `whole_text` is all of it where the text is a short form.
+    `whole_text` is the complete text if `text` is a short form.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def folded(text: object, whole_text: str = "") -> tuple[str, str]:
     whole = plain(text, 2 * FOLD_LENGTH).rstrip("\n")
     lines = whole[:FOLD_LENGTH].split("\n")
     head = "\n".join(lines[:FOLD_LINES])
-    # A text that would be shown but for its last words is shown.
+    # Do not fold a text that is only a few words too long.
     if head == whole or (len(whole) <= FOLD_LENGTH * 4 / 3 and whole.count("\n") < FOLD_LINES):
         return whole, ""
     full = str(text)
@@ -68,7 +68,7 @@ def folded(text: object, whole_text: str = "") -> tuple[str, str]:
 
 
 def title_of(record: CallRecord) -> str:
-    """Return which call this is, as in the allocation."""
+    """Return the name of the call, as in the allocation."""
     where = record.where
     inner = f" · depth {where.depth}" if where.depth else ""
     return f"Turn {where.turn}, call {record.in_turn} · thread {plain(where.thread_id)}{inner}"
@@ -76,18 +76,18 @@ def title_of(record: CallRecord) -> str:
 
 @dataclass(slots=True)
 class ShownRows:
-    """Rows of a request as a page lists them."""
+    """The rows of a request as listed on a page."""
 
     rows: Sequence[DiffRow]
     layers: Mapping[str, int]
-    """Places of the layers in the run, which give them their colours."""
+    """The indices of the layers in the run, which determine their colours."""
     against: CallRecord | None = field(default=None, kw_only=True)
-    """The call that they are compared with."""
+    """The call to compare with."""
 
     def entries(self, *, only_changes: bool = False, unfolded: Collection[int] = ()) -> list[Entry]:
-        """Return the listed entries: rows, and folded runs of rows of one kind.
+        """Return the listed entries: rows, and folded series of rows of one kind.
 
-        `only_changes` folds what is the same in both requests; `unfolded` are the first places of runs that are open.
+        `only_changes` folds equal rows of both requests; `unfolded` has the first index of each open series.
         """
         entries: list[Entry] = []
         for first, stop, kind in self._runs(only_changes=only_changes):
@@ -99,7 +99,7 @@ class ShownRows:
         return entries
 
     def run_of(self, place: int, *, only_changes: bool) -> int:
-        """Return the first place of the run of rows of one kind that a row belongs to."""
+        """Return the first index of the series that a row belongs to."""
         return next(first for first, stop, _ in self._runs(only_changes=only_changes) if place < stop)
 
     def _runs(self, *, only_changes: bool) -> Iterator[tuple[int, int, str]]:
@@ -135,21 +135,21 @@ class ShownRows:
         return f"{number:,} items not sent: {REASONS.get(kind, plain(kind))}{size}"
 
     def change_words(self, change: Change) -> str:
-        """Return the mark and the word of a change."""
+        """Return the sign and word of a change."""
         return f"{CHANGE_MARKS[change]} {change}" if change else ""
 
     def chip(self, at: int) -> list[str]:
-        """Return the name of a row's origin, its fill, and the ink on it."""
+        """Return the name of a row's origin, its fill, and its text colour."""
         row = self.rows[at].row
         if row.origin == "layer":
             fill = layer_colour(self.layers.get(row.layer, 0))
             return [plain(row.layer), fill, ink_on(fill)]
-        # The colours of the allocation, where what tools and rules wrote is part of the history.
+        # The colours of the allocation, in which items from tools and rules belong to the history.
         fill = CATEGORY.get(row.origin, CATEGORY["history"])
         return [row.origin, fill, ink_on(fill)]
 
     def why(self, at: int) -> str:
-        """Return why a row was not sent, or was sent all the same."""
+        """Return why a row was not sent, or was sent despite a reason against it."""
         row = self.rows[at].row
         if not row.reason:
             return "" if row.is_sent else "Not sent."
@@ -157,7 +157,7 @@ class ShownRows:
         return f"{reason[:1].upper()}{reason[1:]}." if row.is_sent else f"Not sent: {reason}."
 
     def text_of(self, key: object) -> str | None:
-        """Return all of a text by its key: of a row, or of its other version (``w3``); None for another key."""
+        """Return a complete text by key: of a row, or of its other version (``w3``); None for other keys."""
         if isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(self.rows):
             row = self.rows[key].row
             return plain(row.whole or row.text, FULL_LENGTH)
@@ -173,17 +173,17 @@ def _number_in(key: str) -> int | None:
 
 @dataclass(slots=True)
 class ShownCall(ShownRows):
-    """The rows of one call, compared with another where wanted, and its outcome."""
+    """The rows of one call, optionally compared with another, and its outcome."""
 
     record: CallRecord
     request: RecordedRequest
     budgets: dict[Any, LeastBudget | None]
-    """What was worked out of smallest budgets."""
+    """The smallest budgets computed so far."""
     _lines: tuple[list[OutcomeLine], list[OutcomeLine]] | None = field(default=None, repr=False)
 
     @property
     def settings(self) -> str:
-        """The settings that were sent beside the items, in one line."""
+        """The settings that were sent besides the items, in one line."""
         return plain(settings_of(self.request), TEXT_LENGTH)
 
     @property
@@ -210,7 +210,7 @@ class ShownCall(ShownRows):
 
     @property
     def headline(self) -> str:
-        """The sums of the request in one line."""
+        """The totals of the request in one line."""
         own = [found.row for found in self.rows if found.own]
         items = [row for row in own if row.origin not in ("system", "tools", "framing")]
         sent = sum(row.is_sent for row in items)
@@ -233,7 +233,7 @@ class ShownCall(ShownRows):
 
     @property
     def difference(self) -> str:
-        """How the request differs from the other one, in one line; empty if it is not compared."""
+        """The difference from the other request, in one line; empty without a comparison."""
         if self.against is None:
             return ""
         numbers = {kind: sum(found.change == kind for found in self.rows) for kind in CHANGE_MARKS}
@@ -241,13 +241,13 @@ class ShownCall(ShownRows):
         return f"{', '.join(words) or 'No difference'} against {title_of(self.against)}"
 
     def place_of(self, position: object) -> int:
-        """Return the place of the row of a log item, -1 if there is none."""
+        """Return the index of the row of a log item, -1 if there is none."""
         if isinstance(position, bool) or not isinstance(position, int):
             return -1
         return next((at for at, found in enumerate(self.rows) if found.own and found.row.position == position), -1)
 
     def budget(self, at: int) -> LeastBudget | None:
-        """Return the smallest budget that would have admitted a row; works it out once."""
+        """Return the smallest budget that would have admitted a row; computed once."""
         absent = self.rows[at].row.absent
         if absent is None:
             return None
@@ -257,24 +257,24 @@ class ShownCall(ShownRows):
         return self.budgets[key]
 
     def remedy(self, at: int) -> str:
-        """Return that in a sentence; empty for items that were sent, and if it is unknown."""
+        """Describe this budget in a sentence; empty for sent items, and if unknown."""
         found = self.rows[at]
         return budget_words(self.budget(at)) if found.own and found.row.absent is not None else ""
 
     def known_remedy(self, entry: Entry) -> str | None:
-        """Return the same where it takes no work, else None."""
+        """Return the same if already computed, else None."""
         absent = None if isinstance(entry, Fold) or not self.rows[entry].own else self.rows[entry].row.absent
         if isinstance(entry, Fold) or absent is None:
             return ""
         return self.remedy(entry) if (absent.origin, absent.position, absent.reason) in self.budgets else None
 
     def remedies(self, places: Iterable[int]) -> dict[Entry, str]:
-        """Return the sentences of the first rows of these that have one; a static form has no time for more."""
+        """Return the sentences of the first `REMEDIES` unsent rows; a static form must be made quickly."""
         asked = [at for at in places if self.rows[at].own and self.rows[at].row.absent is not None]
         return {at: self.remedy(at) for at in asked[:REMEDIES]}
 
     def text_of(self, key: object) -> str | None:
-        """Return all of a text by its key, also of a line before the call (``b0``) or after it (``a0``)."""
+        """Return a complete text by key, including lines before the call (``b0``) or after it (``a0``)."""
         if isinstance(key, str) and (at := _number_in(key)) is not None and key[0] in "ba":
             lines = self.before if key[0] == "b" else self.outcome
             return plain(lines[at].text, FULL_LENGTH) if at < len(lines) else None
@@ -282,5 +282,5 @@ class ShownCall(ShownRows):
 
     @property
     def answer(self) -> str:
-        """How the call went, in one line."""
+        """The result of the call, in one line."""
         return answer_headline(self.record.event)

@@ -1,4 +1,4 @@
-"""The outcome of one model call, in order: its answer, its tool calls, every decision about them; and its labels."""
+"""The outcome of one model call, in order: answer, tool calls, and all decisions about them; and its labels."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from noetic_nb.runs._plain_text import (
 from noetic_nb.runs._regulation.decision_words import decision_detail, decision_label
 from noetic_nb.runs._requests.recorded_requests import CallRecord, Outcome, requests_of
 
-# Digits that there are keys for.
+# The digit keys.
 MOST_VALUES: Final = 9
 
 
 def names_for(run: Any, by: Any, of: str) -> tuple[dict[str, list[Any]], list[dict[str, Any]]]:
-    """Return the values that a rater gives by keys to parts of a kind, by name, and the same for a page.
+    """Return the values that a rater can give to parts of a kind by keys, by name, and the same for a page.
 
     Raises `NoeticConfigError` ``NO_CODEBOOK``.
     """
@@ -65,7 +65,7 @@ def names_for(run: Any, by: Any, of: str) -> tuple[dict[str, list[Any]], list[di
 
 
 class CallLabels:
-    """The labels of one rater about the calls of a run; without a rater there is only the first step to look at."""
+    """The labels of one rater for the calls of a run; without a rater it only finds the first step to inspect."""
 
     def __init__(self, run: Any, by: str | None) -> None:
         self.run, self.by = run, by
@@ -77,7 +77,7 @@ class CallLabels:
         self.data |= {"by": plain(by), "names": names}
 
     def of(self, record: CallRecord) -> list[dict[str, Any]]:
-        """Return, for each name, the label of a call by the rater, those of others that may be seen, and how many there are."""
+        """Return, for each name, the rater's label of a call, the visible labels of others, and how many there are."""
         if self.by is None:
             return []
         shown, calls = visible_labels(self.run, self.by), sum(1 for _ in agent_calls(self.run))
@@ -93,14 +93,14 @@ class CallLabels:
         return found
 
     def give(self, record: CallRecord, name: int, value: int | None) -> list[dict[str, Any]]:
-        """Label a call with a value by its place in the codebook, None to take it back; returns its labels."""
+        """Label a call with a value, given as an index in the codebook (None removes it); returns its labels."""
         named = list(self.names)[name]
         self.run.label(named, None if value is None else self.names[named][value], call=record.number, by=self.by)
         return self.of(record)
 
     def first_look(self) -> dict[str, Any]:
-        """Return the words about the step to look at first, and the selection that shows it."""
-        from noetic_nb.lab import first_failure  # most runs are not asked
+        """Return a description of the first step to inspect, and the selection that shows it."""
+        from noetic_nb.lab import first_failure  # most runs are never asked for this
 
         found = first_failure(self.run)
         if found is None:
@@ -110,7 +110,7 @@ class CallLabels:
         return {"text": f"{found.reason}: {plain(found.evidence, TEXT_LENGTH)}", "fields": fields}
 
     def _call_with(self, thread_id: str, item: int) -> int | None:
-        """Return the first call whose request can have an item: the one after it; the last of its thread where none is."""
+        """Return the first call whose request can have an item, which is the next call, or else the last of the thread."""
         calls = {id(event): number for number, event in agent_calls(self.run)}
         here = [one for one in requests_of(self.run).requests if one.where.thread_id == thread_id and one.called]
         have = [one for one in here if one.known is not None and one.first <= item < one.first + len(one.known)]
@@ -130,24 +130,24 @@ _FINISHED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class OutcomeLine:
-    """One line of an outcome: its kind, its heading, and its text."""
+    """One line of an outcome: its kind, title and text."""
 
     kind: str
     """``message`` (or another kind of item), ``call``, ``result``, ``steering``, ``regulator``, ``compaction``, ``fault``."""
     tone: str
-    """How it ended: an action of steering, ``stop``, ``warn``, ``error``, ``ok``; empty if that is not a question."""
+    """How it ended: an action of steering, ``stop``, ``warn``, ``error``, ``ok``; empty if it has no outcome."""
     heading: str
     text: str = ""
     level: int = 0
-    """1 for what belongs to the tool call or the compaction above."""
+    """1 for lines that belong to the tool call or the compaction above."""
     seq: int | None = None
-    """The place of a decision or tool call among the events of the run."""
+    """The index of a decision or tool call among the events of the run."""
     is_quiet: bool = False
-    """A check that found nothing."""
+    """Whether it is a check that found nothing."""
 
 
 def answer_headline(event: ModelCalled) -> str:
-    """Return how a model call went, in one line.
+    """Describe the result of a model call in one line.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def _not_recorded(_position: int) -> None:
 
 
 def previous_decisions(record: CallRecord, log_item: LogItem = _not_recorded) -> list[OutcomeLine]:
-    """Return the decisions and compactions since the call before, or since the beginning of the execution."""
+    """Return the decisions and compactions since the previous call, or since the start of the execution."""
     return list(_lines(record.before, set(), log_item))
 
 
@@ -216,7 +216,7 @@ def outcome_lines(record: CallRecord, log_item: LogItem = _not_recorded) -> list
 
 
 def _lines(outcomes: Iterable[tuple[int, Outcome]], asked: set[Any], log_item: LogItem) -> Iterator[OutcomeLine]:
-    """Yield outcomes, with decisions about a tool call behind its head; `asked` are the calls of the model."""
+    """Yield outcomes, with decisions about a tool call after its title; `asked` are the calls requested by the model."""
     waiting: list[OutcomeLine] = []
     level = 0
     for seq, outcome in outcomes:
@@ -236,7 +236,7 @@ def _lines(outcomes: Iterable[tuple[int, Outcome]], asked: set[Any], log_item: L
                 yield line
         elif isinstance(outcome, RegulatorDecided):
             is_of_call = outcome.at == "tool_call"
-            # It is decided before a call is made and after it; what waits belongs to the call that comes.
+            # Decisions come before and after a call; waiting ones belong to the next call.
             if is_of_call and waiting:
                 waiting.append(_regulator(seq, outcome, level=1))
             else:

@@ -1,4 +1,4 @@
-"""The request of one model call as rows: the sent items in their order, the items left out between them, and differences."""
+"""The request of one model call as rows: sent items in order, left-out items between them, and differences."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class DiffRow:
     row: RequestRow
     change: Change = ""
     other: RequestRow | None = None
-    """The same item in the other request: sent or absent there; None if it has no such item."""
+    """The same item in the other request, sent or absent; None if it has no such item."""
     own: bool = True
-    """Whether `row` is of the compared request; False for what only the other one sent."""
+    """Whether `row` belongs to the compared request; False for a row that only the other request sent."""
 
 
 def request_diff(rows: Sequence[RequestRow], others: Sequence[RequestRow]) -> list[DiffRow]:
-    """Return the rows of a request, each with its differences from another one, and the removed rows between them.
+    """Return the rows of a request with their differences from another one, and the removed rows between them.
 
-    An item is the same where it has the same id; without one, where origin, role and text are equal; and where only
-    one text of the same layer, the system or a tool is left on both sides, it has changed. What was not sent in
-    one of both counts as not there.
+    Items are the same if they have the same id; without an id, if origin, role and text are equal. If only one text of
+    the same layer, the system or a tool remains on both sides, it counts as changed. Items that only one request sent
+    count as added or removed.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def _change(row: RequestRow, other: RequestRow | None) -> Change:
 
 
 def _partners(rows: Sequence[RequestRow], others: Sequence[RequestRow]) -> dict[int, int]:
-    """Return which row of the other request is which of these, by their places."""
+    """Map these rows to the same rows of the other request, by index."""
     partners: dict[int, int] = {}
     left, right = list(range(len(rows))), list(range(len(others)))
     for name in (_by_id, _by_text, _by_origin):
@@ -109,7 +109,7 @@ def _by_text(row: RequestRow) -> Hashable:
 
 
 def _by_origin(row: RequestRow) -> Hashable:
-    # A layer writes its text anew at every call, under a new id; each item of a conversation is one for itself.
+    # A layer rewrites its text at every call, with a new id; conversation items are independent of each other.
     return (row.origin, row.layer, row.tool) if row.origin in ("system", "tools", "layer", "framing") else None
 
 
@@ -122,7 +122,7 @@ UNRECORDED: Final = (
     "what layers and tools were offered, or how a budget was split."
 )
 OLDER: Final = "This run does not have the instructions and the tools that were sent, nor what a budget was split by."
-# The nearest, that is: of a long conversation a page is quick with so many that were not sent.
+# Only the nearest ones: this many unsent items of a long conversation keep a page quick.
 MOST_ABSENT: Final = 2_000
 _CALL: Final = "function_call"
 _KINDS: Final = {_CALL: "call", "function_call_output": "result"}
@@ -138,22 +138,22 @@ class RequestRow:
     tokens: int | None = None
     is_sent: bool = True
     reason: str = ""
-    """Why it was not sent; a reason of `ItemFate`. ``forced`` is one that was sent all the same."""
+    """Why it was not sent, a reason of `ItemFate`; ``forced`` means it was sent nevertheless."""
     layer: str = ""
     tool: str = ""
     item_id: str | None = None
     position: int | None = None
-    """Its place in the log of the thread; None for what is in no log."""
+    """Its position in the thread's log; None if it is in no log."""
     whole: str = ""
-    """All that was sent, where `text` is a short form of it."""
+    """The complete sent text, if `text` is a short form."""
     absent: AbsentItem | None = None
-    """What was not sent, where the call can be planned again."""
+    """The unsent item, if the call can be planned again."""
     count: int = 1
     """How many items the row stands for."""
 
     @property
     def source(self) -> str:
-        """Where it came from, in one word; layers with their name.
+        """Its origin in one word; for layers with their name.
 
         Examples
         --------
@@ -164,7 +164,7 @@ class RequestRow:
 
 
 def unknown_of(request: RecordedRequest) -> str:
-    """Return in one sentence the parts of a request that the run does not have; empty if it has all.
+    """Name the parts of a request that the run lacks, in one sentence; empty if complete.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def unknown_of(request: RecordedRequest) -> str:
 
 
 def settings_of(request: RecordedRequest) -> str:
-    """Return the settings sent beside the items, in one line: sampling, and a schema of the answer."""
+    """Return the settings sent besides the items, in one line: sampling, and a schema for the answer."""
     prepared = request.prepared
     if prepared is None:
         return ""
@@ -190,7 +190,7 @@ def settings_of(request: RecordedRequest) -> str:
 
 
 def budget_words(found: LeastBudget | None) -> str:
-    """Return the smallest budget that would have admitted an item as a sentence.
+    """Describe the smallest budget that would have admitted an item, in a sentence.
 
     Examples
     --------
@@ -213,7 +213,7 @@ def budget_words(found: LeastBudget | None) -> str:
 
 
 def budget_parts(found: LeastBudget) -> tuple[float, str]:
-    """Return such a budget as a number, and its name with the other budgets to be raised.
+    """Return such a budget as a number, and its name with the other budgets that must be raised.
 
     Examples
     --------
@@ -226,9 +226,9 @@ def budget_parts(found: LeastBudget) -> tuple[float, str]:
 
 
 def request_rows(request: RecordedRequest, meta: Mapping[str, Any]) -> list[RequestRow]:
-    """Return a request as rows; where the run does not have it, its policy and the conversation before the call.
+    """Return a request as rows; if the run lacks it, its policy and the conversation before the call.
 
-    Of history that was not sent, more than `MOST_ABSENT` items are one row.
+    If more than `MOST_ABSENT` history items were not sent, the excess is one row.
     """
     names = _tool_names(request.known or ())
     view = request.view
@@ -355,7 +355,7 @@ def _absent(request: RecordedRequest) -> tuple[AbsentItem, ...]:
 
 
 class _Absent:
-    """The items that were not sent, yielded at the places where they would have stood."""
+    """The unsent items, yielded at the places where they would have been."""
 
     def __init__(self, request: RecordedRequest, names: Mapping[Any, str]) -> None:
         self._request, self._names = request, names
@@ -368,11 +368,11 @@ class _Absent:
         history = [one for one in absent if one.origin == "history" and one.reason != "forced"]
         self._older = history[: max(0, len(history) - MOST_ABSENT)]
         self._history = deque(history[len(self._older) :])
-        # Older runs know of an offer no more than its size.
+        # Older runs record only the size of an offer.
         self._sizes = [] if view.unsent else [fate for fate in view.fates if fate.origin.startswith("layer:")]
 
     def offers(self, stop: float) -> Iterator[RequestRow]:
-        """Yield the offers of layers that stood before so many of their items that were sent."""
+        """Yield the offers of layers that came before the first `stop` of their sent items."""
         while self._offers and (self._offers[0].before or 0) <= stop:
             absent = self._offers.popleft()
             yield self._row(absent, "layer", layer=absent.origin.partition(":")[2])
@@ -383,7 +383,7 @@ class _Absent:
             self._sizes = []
 
     def history(self, before: float) -> Iterator[RequestRow]:
-        """Yield the items of the log that were not sent, up to a place in it."""
+        """Yield the unsent items of the log up to a position."""
         if self._older and before > self._older[0].position:
             tokens = sum([absent.tokens for absent in self._older])
             reason, number = self._older[-1].reason, len(self._older)

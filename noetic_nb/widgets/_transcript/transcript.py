@@ -1,4 +1,4 @@
-"""The exact request of a model call, item by item, and its outcome: the live view of requests."""
+"""The live view of requests: the exact request of a model call, item by item, and its outcome."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment, Selection
 
-# A page lists so many rows at a time; the others are asked for.
+# Rows per page; a page requests further ones.
 PAGE_ROWS: Final = 100
-# Someone who compares goes back and forth between a few calls.
+# Comparing means going back and forth between a few calls.
 KEPT_CALLS: Final = 6
-# A frame of a long conversation works out the smallest budgets of so many items.
+# For how many items the frame of a long conversation computes the smallest budgets.
 MOST_BUDGETS: Final = 200
 
 _Read: TypeAlias = tuple[RecordedRequest, list[RequestRow], dict[Any, LeastBudget | None]]
 
 
 class TranscriptReading(Reading):
-    """The agent's model calls of a run: a light index of all, and each in full when it is asked for.
+    """The agent's model calls of a run: a light index of all, and each call in full on demand.
 
     Parameters
     ----------
     moment : Moment, optional
-        Which calls are shown.
+        The calls to show.
     meta : mapping, optional
-        Of the run; its ``policy`` is what runs of others have of the instructions.
+        The meta of the run; for imported runs, its ``policy`` replaces the instructions.
 
     Examples
     --------
@@ -89,14 +89,14 @@ class TranscriptReading(Reading):
         return bool(self.book.calls)
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event; returns the message about a new call, or about one to which something has been added."""
+        """Read one event; returns the message about a new call, or about a call with additions."""
         kind = type(event)
-        if kind in DecisionRedaction.reads:  # half of what comes here, which says nothing of calls
+        if kind in DecisionRedaction.reads:  # half of the events, which say nothing about calls
             if self._shows_all or self.moment.shows(event.where):
                 self.book.words.take(event)
             return None
         request = None
-        if kind in RequestIndex.reads:  # a third of what comes here
+        if kind in RequestIndex.reads:  # a third of the events
             request = self.index.take(event, seq=place.seq, call=place.call)
         if isinstance(event, ViewAssembled):
             for layer in event.layers:
@@ -123,12 +123,12 @@ class TranscriptReading(Reading):
         return {"type": "call", "at": at, "threadsAt": known, "threads": fresh, "call": row}
 
     def begin(self) -> None:
-        """From now on texts come with the run: they are looked at as they do."""
+        """Check texts for secrets as they arrive from now on."""
         super().begin()
         self.book.words.grows = True
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer a page: one call, or all of a text of it."""
+        """Answer a page: one call, or the whole of one of its texts."""
         match request:
             case {"what": "call", "at": int(at)}:
                 return self._page(self.call(at, request.get("against")), at, request)
@@ -151,7 +151,7 @@ class TranscriptReading(Reading):
         return super().answer(request)
 
     def asked_first(self) -> list[dict[str, Any]]:
-        """Return the request of a page for the shown call, as its script writes it."""
+        """Return the page's request for the shown call, in the form of its script."""
         last = len(self.book.calls) - 1
         at = self.shown if 0 <= self.shown <= last else last
         asked = {"what": "call", "at": at, "against": self.compared, "only": True, "open": [], "first": None}
@@ -205,9 +205,9 @@ class TranscriptReading(Reading):
         Parameters
         ----------
         at : int
-            Its place among the calls that are shown.
+            Its index among the shown calls.
         against : int or "previous", optional
-            A call by its number, or the one that is shown before it.
+            A call by its number, or the previous one of those shown.
 
         Raises
         ------
@@ -226,7 +226,7 @@ class TranscriptReading(Reading):
 
     def _other(self, at: int, against: Any) -> int | None:
         if against == "previous":
-            # Of its own execution where it has one: a child's request is another conversation than its parent's.
+            # Prefer the same execution: a child's request is a different conversation from its parent's.
             own = self.book.calls[at].where.execution_id
             earlier = range(at - 1, -1, -1)
             same = next((place for place in earlier if self.book.calls[place].where.execution_id == own), None)
@@ -236,7 +236,7 @@ class TranscriptReading(Reading):
     def _read(self, at: int) -> _Read:
         read = self._kept.get(at)
         if read is None:
-            # A copy: what it works out goes with it, as a run may have thousands of calls.
+            # A copy, so that its computed values are freed with it: a run may have thousands of calls.
             request = replace(self.index.requests[self._requests[at]])
             read = self._kept[at] = request, request_rows(request, self.meta), {}
             while len(self._kept) > KEPT_CALLS:
@@ -245,7 +245,7 @@ class TranscriptReading(Reading):
         return read
 
     def find(self, call: Any) -> int:
-        """Return the place among the shown calls of one, as `Transcript` names it.
+        """Return the index among the shown calls of a call given as in `Transcript`.
 
         Raises
         ------
@@ -261,7 +261,7 @@ class TranscriptReading(Reading):
         return self.find_number(call)
 
     def find_number(self, call: Any) -> int:
-        """Return the place among the shown calls of one that is named by its number in the run, or by its event.
+        """Return the index among the shown calls of a call given by its number in the run, or by its event.
 
         Raises
         ------
@@ -271,7 +271,7 @@ class TranscriptReading(Reading):
         records = list(enumerate(self.book.calls))
         same: list[int] = []
         if isinstance(call, ModelCalled):
-            # By identity first: two calls may be equal.
+            # Compare by identity first: two calls may be equal.
             same = [at for at, record in records if record.event is call]
             same += [at for at, record in records if record.event == call]
         elif isinstance(call, int) and not isinstance(call, bool):
@@ -289,7 +289,7 @@ class TranscriptReading(Reading):
         )
 
     def place_of(self, fields: dict[str, Any]) -> int | None:
-        """Return the place of the call that someone points at, or None if it is none of those that are shown."""
+        """Return the index of the selected call, or None if it is not among the shown ones."""
         calls = self.book.calls
         if fields["call"] is not None:
             return next((place for place, record in enumerate(calls) if record.number == fields["call"]), None)
@@ -314,7 +314,7 @@ class TranscriptReading(Reading):
         return self.call(at, self.compared)
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """Return the items of the shown call as rows of a table, in the columns `COLUMNS`; without secrets."""
+        """Return the items of the shown call as table rows with the columns `COLUMNS`, secrets replaced."""
         call = self.current()
         if call is None:
             return []
@@ -338,7 +338,7 @@ class TranscriptReading(Reading):
 
 
 def _sendable(thread_id: str) -> str | None:
-    """Return the id of a thread as a page selects by it; None if it is not text that a message can hold."""
+    """Return a thread id as a page uses it for selections; None if a message cannot hold it as text."""
     try:
         thread_id.encode()
     except UnicodeEncodeError:
@@ -361,40 +361,40 @@ COLUMNS: Final = {
 
 
 class Transcript(RunView):
-    """Show exactly the request that a model call sent, item by item, and its outcome.
+    """Show the exact request that a model call sent, item by item, and its outcome.
 
     Parameters
     ----------
     run : Run or object with a ``run``
-        A run that grows, or one that was loaded or replayed.
+        A growing run, or one that was loaded or replayed.
     call : int or ModelCalled, optional
-        The call that is shown: its place among the agent's model calls of the run, 0 for the first, negative from the
-        end; of the thread where `thread_id` is given. The newest by default, and then those that come.
+        The call to show: its index among the agent's model calls of the run, or of the thread if `thread_id` is given;
+        negative from the end. By default the newest call, also when further calls follow.
     thread_id : str, optional
         Show only this thread.
     turn : int, optional
-        Show only this turn, 1 for the first of a thread.
+        Show only this turn, counted from 1 in each thread.
     until : int, optional
         Show the turns up to this one, inclusive.
     selection : Selection, optional
-        What someone points at, shared with other views: a call or an item that is selected elsewhere is shown here.
+        The selection shared with other views: a call or an item that is selected elsewhere is shown here.
     by : str, optional
-        The rater who labels calls here, by digit keys, with the values of the run's codebook.
+        A rater who labels calls here, by digit keys, with the values in the run's codebook.
 
     Attributes
     ----------
     follow : bool
-        Whether the newest call is shown.
+        Whether to show the newest call.
     position : int
-        Which call is shown when it is not the newest: its place among those that are shown, 0 for the first.
+        The index of the shown call among those in the view, if it is not the newest.
     compare_with : int, "previous" or None
-        The call that the shown one is compared with: its place among the agent's model calls of the run.
+        The call to compare with: its index among the agent's model calls of the run.
 
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``; ``UNKNOWN_CALL``; ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0;
-        ``INVALID_THREAD``; ``NOT_A_SELECTION``; ``NO_CODEBOOK`` where `by` is given and nothing to label calls with.
+        ``NOT_A_RUN``; ``UNKNOWN_CALL``; ``INVALID_TURN`` if `turn` or `until` is not a whole number of at least 0;
+        ``INVALID_THREAD``; ``NOT_A_SELECTION``; ``NO_CODEBOOK`` if `by` is given but there are no labels for calls.
 
     References
     ----------
@@ -409,7 +409,7 @@ class Transcript(RunView):
     """
 
     follow = traitlets.Bool(True).tag(sync=True)
-    # Not synced: while someone moves quickly, places that come back would make the picture jump.
+    # Not synced: during quick navigation, late replies would make the picture jump back.
     position = traitlets.Int(-1)
     compare_with = traitlets.Any(None, allow_none=True).tag(sync=True)
     scripts = ("base/rows", "transcript/transcript_parts", "transcript/transcript")
@@ -447,11 +447,11 @@ class Transcript(RunView):
         Returns
         -------
         pandas.DataFrame
-            One row an item, in the order sent, absent ones in their places: ``place``, ``origin`` (``system``, ``tools``,
-            ``history``, ``tool``, ``guidance``, ``layer:<id>``), ``role``, ``tool``, ``tokens``, ``sent``, ``reason`` (why
-            it was not sent), ``smallest_budget`` (the smallest that would have admitted it, tokens), ``budget_of``
-            (``total``, ``layer:<id>`` for its maximum, ``window``, which is in items, or several of them) and ``text``.
-            Of many absent items the last 200 have a smallest budget.
+            One row per item, in the order sent, with absent items in their places: ``place``, ``origin`` (``system``,
+            ``tools``, ``history``, ``tool``, ``guidance``, ``layer:<id>``), ``role``, ``tool``, ``tokens``, ``sent``,
+            ``reason`` (why it was not sent), ``smallest_budget`` (the smallest that would have admitted it, in tokens),
+            ``budget_of`` (``total``, ``layer:<id>`` for its maximum, ``window``, which counts items, or several of
+            them) and ``text``. If many items are absent, the last 200 have a smallest budget.
         """
         import pandas
 
@@ -478,8 +478,8 @@ class Transcript(RunView):
             self._show(place)
             self._announces = True
         super()._selected(fields)
-        # A page finds a call by itself, and what else is chosen by what it is sent: last, or a page that has yet to draw the
-        # choice before this one would go back there.
+        # A page resolves a selected call itself; anything else is resolved here and sent last, so that a page that
+        # still has to draw an earlier selection does not go back to it.
         if place is not None and fields["call"] is None:
             self.send({"type": "show", "at": self._transcript.shown})
 
@@ -492,7 +492,7 @@ class Transcript(RunView):
         reading = self._transcript
         if change.name == "position":
             self.set_trait("follow", False)
-        # A page that was saved with another run may name a call that is not there.
+        # A page saved with another run may name a call that does not exist.
         is_there = not self.follow and 0 <= self.position < len(reading.book.calls)
         reading.shown = reading.snapshot["at"] = self.position if is_there else -1
         reading.compared = self.compare_with

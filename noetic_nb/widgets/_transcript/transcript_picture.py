@@ -12,9 +12,9 @@ from noetic_nb.widgets._transcript.call_outcome import OutcomeLine
 from noetic_nb.widgets.base._table import keyed
 
 EMPTY: Final = "No model call yet. Each call appears here as soon as the agent has made one."
-# A saved page stays light: the first and the last of a long request.
+# Keeps saved pages small: the first and last entries of a long request.
 STATIC_ENTRIES: Final = 120
-# Behind a text that is folded, in a page without scripts.
+# Characters of a folded text in a page without scripts.
 STATIC_LENGTH: Final = 6_000
 TEXT_ENTRIES: Final = 40
 TEXT_WIDTH: Final = 100
@@ -29,10 +29,10 @@ MARKS: Final = {
     "warn": ("#E69F00", "M6,1.5L11,10.5H1z"),
     "error": ("#D55E00", "M6,1v6M6,9.5v1.5"),
 }
-"""Colour and shape of how something ended; the SVG path is drawn as a line, in a field of 12 by 12 pixels."""
+"""Colour and shape by outcome; the SVG path is drawn as a line, in a field of 12 by 12 pixels."""
 
 OTHER_MARK: Final = ("currentColor", "M4,2.5l3.5,3.5l-3.5,3.5")
-"""The same for what has no outcome: a call."""
+"""The same for an entry without an outcome: a call."""
 
 
 def _mark(tone: str) -> str:
@@ -44,7 +44,7 @@ def _mark(tone: str) -> str:
 
 
 def _text(text: object, whole: str = "", *, key: object = None) -> str:
-    """Return a text that opens: where a page has a `key` to ask for all of it, by a button, else with all of it inside."""
+    """Return a foldable text: with a `key`, a button requests the rest; without one, the whole text is included."""
     head, more = folded(text, whole)
     if not head and not more:
         return ""
@@ -62,7 +62,7 @@ def _text(text: object, whole: str = "", *, key: object = None) -> str:
 
 
 def entry_row(shown: ShownRows, entry: Entry, remedy: str | None, *, is_live: bool = True) -> dict[str, Any]:
-    """Return a listed entry as a row; `remedy` is None if it takes work to find, for which a page asks later."""
+    """Return a listed entry as a row; `remedy` is None if it is slow to compute, and requested later by the page."""
     if isinstance(entry, Fold):
         kind = f'type="button" class="nn-t-more" tabindex="-1" data-fold="{entry.first}"'
         show = f"<button {kind}>Show them</button>" if is_live else ""
@@ -93,7 +93,7 @@ def entry_row(shown: ShownRows, entry: Entry, remedy: str | None, *, is_live: bo
 
 
 def line_row(key: str, line: OutcomeLine, *, is_live: bool = True) -> dict[str, Any]:
-    """Return a line of the outcome of a call, or of the time before it, as a row."""
+    """Return a line of a call's outcome, or of the time before the call, as a row."""
     named = f"{_mark(line.tone)}<span>{escape(line.heading)}</span>"
     head = f'<div class="nn-t-line-head">{named}</div>' if line.heading else ""
     kind = f'class="nn-t-line" data-kind="{escape(line.kind)}" data-level="{line.level}"'
@@ -119,7 +119,7 @@ def _lines(lines: Sequence[OutcomeLine]) -> str:
 
 
 def quiet_words(number: int) -> str:
-    """Return how many checks found nothing, as a name.
+    """Return a label with the number of checks that found nothing.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def quiet_words(number: int) -> str:
 
 
 def _shortened(entries: Sequence[Entry], most: int) -> tuple[Sequence[Entry], int, Sequence[Entry]]:
-    """Return the first and the last entries of a long list, and between them how many are left out."""
+    """Return the first and last entries of a long list, with the number of entries left out between them."""
     if len(entries) <= most:
         return entries, 0, ()
     return entries[: most // 2], len(entries) - most, entries[len(entries) - most // 2 :]

@@ -1,1 +1,1 @@
-"""The workbench: the views of one run as one instrument."""
+"""The workbench: all views of one run in one widget."""

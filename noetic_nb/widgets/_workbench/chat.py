@@ -1,7 +1,7 @@
-"""The actions on a harness from a page: send, stop, grade or correct a turn, and answer a question of an `Approval`.
+"""Actions on a harness from a page: send, stop, grade or correct a turn, and answer a question of an `Approval`.
 
-Turns run on the loop of the cell that made the workbench, where the models and tools of its harness live; messages of pages
-come on another thread. Who waits for whom is the harness's business: what is said while a turn runs waits for the next.
+Turns run on the event loop of the cell that created the workbench, where the harness's models and tools live; page
+messages arrive on another thread. The harness orders the turns: a message sent during a turn waits for the next one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLOSED: Final = "The question was withdrawn: its workbench was closed."
 
 
 class OpenQuestion:
-    """One question that waits for its answer; the same to an `Approval` as its form below a cell."""
+    """One open question; to an `Approval` it looks like its form below a cell."""
 
     def __init__(self, number: int, words: QuestionWords, done: Callable[[OpenQuestion], object]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -34,13 +34,13 @@ class OpenQuestion:
         self.answer: asyncio.Future[str] = self._loop.create_future()
 
     def take(self, answer: str) -> None:
-        """Take an answer from any thread."""
-        # Where the loop has ended nobody waits any more.
+        """Accept an answer from any thread."""
+        # If the event loop has ended, nothing waits for the answer.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.settle, answer)
 
     def settle(self, answer: str | None = None) -> None:
-        """Take the answer, the first one only; without one the question is withdrawn."""
+        """Accept the answer if it is the first; None withdraws the question."""
         if not self.answer.done():
             if answer is None:  # the turn was cancelled, or the kernel interrupted
                 self.answer.cancel()
@@ -50,7 +50,7 @@ class OpenQuestion:
 
 
 class Questions:
-    """The open questions of a workbench, the oldest first; `changed` is called when one comes or goes."""
+    """The open questions of a workbench, oldest first; `changed` is called when one is added or removed."""
 
     def __init__(self, changed: Callable[[], object]) -> None:
         self._changed = changed
@@ -58,7 +58,7 @@ class Questions:
         self._open: dict[int, OpenQuestion] = {}
 
     def ask(self, words: QuestionWords) -> OpenQuestion:
-        """Ask one more."""
+        """Add a question."""
         self._count += 1
         asked = OpenQuestion(self._count, words, self._settled)
         self._open[asked.number] = asked
@@ -66,7 +66,7 @@ class Questions:
         return asked
 
     def take(self, number: int, answer: str, reason: str = "") -> bool:
-        """Take an answer of a page: ``"once"``, ``"always"`` or ``"deny"``; False if the question is open no more."""
+        """Handle a page's answer: ``"once"``, ``"always"`` or ``"deny"``; returns False if the question is no longer open."""
         asked = self._open.get(number)
         if asked is None:
             return False
@@ -74,12 +74,12 @@ class Questions:
         return True
 
     def withdraw(self) -> None:
-        """Answer all with no: nobody can see them any more."""
+        """Withdraw all questions, which denies them: they are no longer visible."""
         for asked in tuple(self._open.values()):
             asked.take(CLOSED)
 
     def data(self) -> list[dict[str, Any]]:
-        """Return the open questions as a page shows them."""
+        """Return the open questions for a page."""
         return [
             {"id": asked.number, "asked": asked.asked, "call": asked.call, "why": list(asked.why)}
             for asked in self._open.values()
@@ -101,16 +101,16 @@ STOPPED: Final = "stopped in the workbench"
 
 
 class Conversation:
-    """One harness and one of its threads, as a page talks to it.
+    """One harness and one of its threads, as used by a page.
 
     Parameters
     ----------
     harness : AgentHarness
-        Whom to talk to.
+        The harness to talk to.
     thread_id : str
-        The conversation.
+        The thread of the conversation.
     changed : callable
-        Called when `data` is another.
+        Called when `data` has changed.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class Conversation:
         self.harness = harness
         self.thread_id = thread_id
         self._changed = changed
-        # With the threads that they are for.
+        # Messages with their threads.
         self._waiting: list[tuple[str, str]] = []
         self._notice = ("plain", "")
         self._loop = running_loop()
@@ -133,7 +133,7 @@ class Conversation:
         self.deaf = "" if listens else NOBODY_LISTENS
 
     def data(self) -> dict[str, Any]:
-        """Return the data that a page shows."""
+        """Return the data for a page."""
         return {
             "agent": plain(self.harness.config.name),
             "thread": plain(self.thread_id),
@@ -143,13 +143,13 @@ class Conversation:
         }
 
     def in_thread(self, thread_id: str) -> Conversation:
-        """Return the conversation with the same agent in another thread; running work of this one goes on."""
+        """Return the conversation with the same agent in another thread; running work of this one continues."""
         other = copy(self)
         other.thread_id, other._notice = thread_id, ("plain", "")
         return other
 
     def turn_started(self, thread_id: str) -> None:
-        """Note that a turn began: waiting messages are part of it."""
+        """Note that a turn began: it includes the waiting messages."""
         if any(waiting == thread_id for waiting, _ in self._waiting):
             self._waiting[:] = [each for each in self._waiting if each[0] != thread_id]
             self._changed()
@@ -172,7 +172,7 @@ class Conversation:
                 self._changed()
 
     async def stop(self) -> bool:
-        """Cancel the running turn; waiting messages go on with the next. False if none was running."""
+        """Cancel the running turn; waiting messages are part of the next turn. Returns False if none was running."""
         stopped = await self.harness.cancel(self.thread_id, STOPPED)
         self.notify("plain", "Stopping: the turn ends at its next step." if stopped else "No turn is running.")
         return stopped
@@ -186,7 +186,7 @@ class Conversation:
     async def correct(self, text: str) -> None:
         """Correct the last reply.
 
-        Raises `NoeticConfigError` ``NO_FEEDBACK`` where no layer would take it.
+        Raises `NoeticConfigError` ``NO_FEEDBACK`` if no layer accepts it.
         """
         if self.deaf:
             raise NoeticConfigError("NO_FEEDBACK", self.deaf, given=text[:80], hint="Write it in the next message.")
@@ -194,7 +194,7 @@ class Conversation:
         self.notify("good", "Correction given to the regulator.")
 
     def begin(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Begin the work that a page asked for; errors are shown.
+        """Start work requested by a page; errors are shown.
 
         Raises `NoeticConfigError` ``NO_LOOP``.
         """

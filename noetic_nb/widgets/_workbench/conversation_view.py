@@ -1,4 +1,4 @@
-"""The conversation of a run, a row a turn: message, reply, denials and guides, and grade."""
+"""The conversation of a run, one row per turn: message, reply, denials and guidance, and grade."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
 from noetic_nb.widgets.base._table import table
 
-# A page opens on the newest; others are asked for as many at a time.
+# A page starts with the newest rows, and requests this many others at a time.
 ROWS: Final = 20
-# A reply that is read here; all of it stands in the transcript.
+# Longest reply shown here; the transcript has the whole reply.
 REPLY_LENGTH: Final = 1_000
-# By the action of a decision, and whether it was enforced.
+# Words by action of a decision, and whether it was enforced.
 _HELD: Final = {
     ("deny", True): "denied",
     ("deny", False): "would have been denied",
@@ -48,11 +48,11 @@ class _Row:
     error: str = ""
     grade: float | None = None
     held: list[tuple[int, str]] = field(default_factory=list)
-    """The places of decisions that kept something from happening, or would have, and their words."""
+    """The places of decisions that held something back, or would have, with their words."""
 
 
 class Talk:
-    """The turns of a run in the order in which they began.
+    """The turns of a run in starting order.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Talk:
     reads: ClassVar = frozenset(
         {ErrorRaised, QualityGiven, RegulatorDecided, SteeringDecided, TurnCompleted, TurnStarted}
     )
-    """The types of the events that it has a use for."""
+    """The event types that it reads."""
 
     def __init__(self, moment: Moment = EVERYTHING) -> None:
         self._moment = moment
@@ -78,8 +78,8 @@ class Talk:
         return len(self._rows)
 
     def take(self, event: RunEvent, seq: int) -> int | None:
-        """Read one event; returns the place of the row that has changed."""
-        if type(event) is RegulatorDecided and not event.stops:  # most events of a long run
+        """Read one event; returns the index of the changed row."""
+        if type(event) is RegulatorDecided and not event.stops:  # true for most events of a long run
             return None
         row = self._changed(event, seq)
         return None if row is None else row.at
@@ -88,7 +88,7 @@ class Talk:
         where = event.where
         begins = type(event) is TurnStarted
         row = self._by.get((where.thread_id, where.turn))
-        # Runs of others do not always say that a turn began.
+        # Imported runs do not always record the start of a turn.
         if begins or (row is None and where.turn > 0 and isinstance(event, _BEGINNING)):
             if not self._moment.shows(where):
                 return None
@@ -113,7 +113,7 @@ class Talk:
         return row
 
     def data(self, at: int) -> dict[str, Any]:
-        """Return a row as a page shows it."""
+        """Return a row for a page."""
         row = self._rows[at]
         where = row.where
         return {
@@ -128,14 +128,14 @@ class Talk:
         }
 
     def fields(self, at: int, *, decision: bool = False) -> dict[str, Any]:
-        """Return the fields of a `Selection` for a row, or for the first denial in it, else the first guide or stop."""
+        """Return the fields of a `Selection` for a row, or with `decision` for its first denial, else its first guide or stop."""
         row = self._rows[at]
         places = [place for word in (*_HELD.values(), _STOPPED) for place, held in row.held if held == word]
         first = places[0] if decision and places else None
         return {"thread_id": row.where.thread_id or None, "turn": row.where.turn, "decision": first}
 
     def chosen(self, fields: Mapping[str, Any]) -> int | None:
-        """Return the place of the row that someone points at, or None if it is none."""
+        """Return the index of the selected row, or None."""
         turn, thread = fields["turn"], fields["thread_id"]
         if turn is None:
             return None
@@ -146,12 +146,12 @@ class Talk:
         return None if row is None else row.at
 
     def has_reply(self, thread_id: str) -> bool:
-        """Return whether something was answered in a thread."""
+        """Tell whether a thread has any reply."""
         last = (row for row in reversed(self._rows) if row.where.thread_id == thread_id)
         return any(row.done is not None for row in last)
 
     def newest(self, before: int | None = None) -> list[dict[str, Any]]:
-        """Return the rows before a place, or the last ones, the oldest first."""
+        """Return the rows before an index, or the last rows, oldest first."""
         stop = len(self._rows) if before is None else max(0, min(before, len(self._rows)))
         return [self.data(at) for at in range(max(0, stop - ROWS), stop)]
 

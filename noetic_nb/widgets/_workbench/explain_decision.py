@@ -1,4 +1,4 @@
-"""The cause of a decision or a call: its rules, each argument with the item it came from, and the outcome without a rule."""
+"""The cause of a decision or call: its rules, the source of each argument, and the outcome without a rule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from noetic_nb.widgets._approval import origin_words
 from noetic_nb.widgets._rules.draft_trial import trial_data
 from noetic_nb.widgets.base._table import keyed, table
 
-# What an item is known by: those around the value.
+# Characters of an item shown around the value.
 _WORDS: Final = 100
 # Arguments beyond these stand in the details of the ledger, decisions in the trial of the editor.
 _ARGUMENTS: Final = 12
@@ -35,14 +35,14 @@ _NOTHING: Final[Mapping[str, Any]] = {
 
 
 class Causes:
-    """Explains why a decision or a tool call was made, and the outcome without one of its rules.
+    """Explains why a decision or a tool call was made, and what would happen without one of its rules.
 
     Parameters
     ----------
     run : Run
-        In which they stand.
+        The run of the decisions and calls.
     rules : RuleBook, optional
-        Those in force, where they are at hand.
+        The rules in force, if available.
 
     Examples
     --------
@@ -63,9 +63,9 @@ class Causes:
         self._trials: tuple[Any, Trials] | None = None
 
     def seq_of(self, fields: Mapping[str, Any]) -> int | None:
-        """Return the number of the decision or call that is chosen, or None if it is neither.
+        """Return the number of the selected decision or call, or None.
 
-        `fields` are those of a `Selection`; an item in the log is a call where it asks for one.
+        `fields` are those of a `Selection`; a log item counts as a call if it requests one.
         """
         seq, thread_id, item = fields["decision"], fields["thread_id"], fields["item"]
         place = None
@@ -80,12 +80,12 @@ class Causes:
         return number_at(self._run, self._reader.decided(place))
 
     def of(self, seq: int) -> dict[str, Any]:
-        """Return the data of a decision or call that a page shows.
+        """Return the data of a decision or call for a page.
 
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_DECISION`` where the event of that number is neither.
+            ``UNKNOWN_DECISION`` if the event with that number is neither.
         """
         if self._is_gone(seq):
             return {**_NOTHING, "decision": seq, "head": "this", "note": GONE}
@@ -112,7 +112,7 @@ class Causes:
         }
 
     def draft(self, seq: int) -> SteeringRule:
-        """Return a rule against one call, as a first draft; raises `NoeticConfigError` as `lab.draft_rule`."""
+        """Return a first draft of a rule against one call; raises `NoeticConfigError` as `lab.draft_rule`."""
         return draft_rule(self._run, self._event(seq)[1])  # type: ignore[arg-type]  # what is read of a run
 
     def _event(self, seq: int) -> tuple[int, Any]:
@@ -122,12 +122,12 @@ class Causes:
         return place, self._run.events[place]
 
     def _is_gone(self, seq: int) -> bool:
-        """Tell whether a run has let the event of a number go."""
+        """Tell whether a run has dropped the event with a number."""
         events = self._run.events
         return place_of(self._run, seq) is None and len(events) > 0 and 0 <= seq < number_at(self._run, len(events) - 1)
 
     def rule(self, seq: int, place: int) -> str:
-        """Return the id of a rule by its place in a decision: a page cannot be sent every id.
+        """Return the id of a rule by its index in a decision, because some ids cannot be sent to a page.
 
         Raises `NoeticConfigError` ``UNKNOWN_DECISION``.
         """
@@ -137,12 +137,12 @@ class Causes:
         return event.rule_ids[place]
 
     def without(self, rule_id: str) -> dict[str, Any]:
-        """Return the outcome of the recorded calls with one rule off.
+        """Return the outcome of the recorded calls with one rule disabled.
 
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_RULE`` where the rule is not at hand.
+            ``UNKNOWN_RULE`` if the rule is not available.
         """
         if not self._has(rule_id):
             hint = "Pass rules= to the workbench."
@@ -174,7 +174,7 @@ class Causes:
                 "value": plain_data(cause.value, 160),
                 "origin": origin_words(cause.origin),
                 "words": _around(self._reader.item_of(event, cause.origin), cause.member),
-                # None where the item stands in no log of the thread.
+                # None if the item is not in the log of the thread.
                 "go": None if cause.item is None else {**go, "item": cause.item},
             }
             for cause in self._reader.rows(event, place, _ARGUMENTS)
@@ -240,7 +240,7 @@ def _unknown(seq: int) -> NoeticConfigError:
 
 
 def _around(item: Any, value: Any) -> str:
-    """Return the words of an item around a value, or its first words."""
+    """Return the text of an item around a value, or its beginning."""
     if item is None:
         return ""
     text = _words(item)

@@ -1,4 +1,4 @@
-"""One message for all that the panels of a workbench send: gathered while they work, sent when that is done."""
+"""Sends one message for all panels of a workbench: their messages are collected while they work."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from noetic_nb.widgets._workbench.workbench_reading import WorkbenchReading
 from noetic_nb.widgets.base._host import page_traits
 from noetic_nb.widgets.base._run_view import RunView
 
-# What is the workbench's own among what its panels send and read.
+# The key of the workbench's own data among that of its panels.
 OWN: Final = ""
 
 
 class PanelHost(RunView):
-    """A view with others inside, which hands their messages to its page."""
+    """A view that contains others and sends their messages to its page."""
 
     reading: WorkbenchReading
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # What panels send waits here until the work that made it is done, and then leaves as one message.
+        # Messages of panels wait here until the work that caused them is done, and are then sent as one.
         self._news: deque[tuple[str, dict[str, Any]]] = deque()
         self._depth = threading.local()
-        # Panels that some page has: it was sent their snapshot, and is sent what comes.
+        # Panels that a page has fetched: it has their snapshot, and gets their messages.
         self._fetched: set[str] = set()
         super().__init__(*args, **kwargs)
 
     def panel_sent(self, panel: str, content: dict[str, Any]) -> None:
-        """Take a message of a panel for its page; of one that is closed nobody needs it."""
+        """Handle a panel's message to its page; messages of closed panels are dropped."""
         if panel in self._fetched:
             sent = self.reading.snapshot["panels"].get(panel, {})
-            sent["ahead"] = []  # may be another answer now
+            sent["ahead"] = []  # the prepared answer may be outdated
             self._news.append((panel, content))
             self._flush()
 
     def panel_changed(self, panel: str, traits: dict[str, Any]) -> None:
-        """Take new values of synced traits of a panel."""
-        view = self.reading.views.get(panel)  # None while it is being made
+        """Handle new values of a panel's synced traits."""
+        view = self.reading.views.get(panel)  # None while it is created
         own = {} if view is None else {name: value for name, value in traits.items() if name in page_traits(view)}
         if own:
             self.reading.snapshot["panels"].get(panel, {}).get("traits", {}).update(own)
             self.panel_sent(panel, {"type": "traits", "traits": own})
 
     def _part_changed(self, **parts: Any) -> None:
-        """Send parts of the workbench itself that are others now."""
+        """Send changed parts of the workbench itself."""
         self.reading.parts.update(parts)
         self._news.append((OWN, {"type": "parts", **parts}))
         self._flush()
 
     @contextmanager
     def _gathered(self) -> Iterator[None]:
-        """Gather the messages of panels inside the block, and send them as one message."""
+        """Collect the messages of panels inside the block, and send them as one message."""
         with self.up_to_date():
             depth = getattr(self._depth, "now", 0)
             self._depth.now = depth + 1
@@ -64,7 +64,7 @@ class PanelHost(RunView):
         self._flush()
 
     def _flush(self) -> None:
-        # Whoever gathers sends for all: a thread that finds someone at it leaves its news there, as with events.
+        # The thread that holds the lock also sends the messages that other threads leave here meanwhile.
         while self._news and not getattr(self._depth, "now", 0) and self._reading_lock.acquire(blocking=False):
             try:
                 news = []
@@ -77,7 +77,7 @@ class PanelHost(RunView):
 
     @contextmanager
     def up_to_date(self) -> Iterator[None]:
-        """Read as all views do; messages that were left here meanwhile are sent behind it."""
+        """Read as all views do; then send messages that other threads left here meanwhile."""
         try:
             with super().up_to_date():
                 yield
@@ -91,5 +91,5 @@ class PanelHost(RunView):
         return is_done
 
     def _read_until(self, until: float) -> bool:
-        with self._gathered():  # one message for all that is read in one go
+        with self._gathered():  # one message for everything read at once
             return super()._read_until(until)

@@ -1,4 +1,4 @@
-"""The panels of a workbench, by name, in one table: the view of each, and its inputs."""
+"""The panels of a workbench in one table: the name, view and inputs of each."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from noetic_nb.widgets._transcript.transcript import Transcript
 from noetic_nb.widgets._trends.trends import RegulatorTrends
 from noetic_nb.widgets.base._run_view import RunView
 
-# The width of a page is shared in twelfths: halves, thirds and quarters are whole numbers of them.
+# The page width is divided into twelfths, so that halves, thirds and quarters are whole numbers.
 COLUMNS: Final = 12
-# Pixels: less shows no row of anything, more no longer fits a screen.
+# Pixels: a lower panel shows no row, a higher one does not fit a screen.
 HEIGHTS: Final = (160, 1_600)
 
 
@@ -42,20 +42,20 @@ class Subject(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One panel: its title, its view, its size in columns and pixels, and whether it is open where nobody chose."""
+    """One panel: its title, its view, its size in columns and pixels, and whether it is open by default."""
 
     title: str
     view: type[RunView]
     make: Callable[..., RunView]
-    """``make(subject, **arguments)``, with the arguments that all views have."""
+    """``make(subject, **arguments)``, with the common arguments of all views."""
     size: tuple[int, int]
     is_open: bool = False
     lacks: Callable[[Subject], str] = lambda _subject: ""
-    """Why it cannot be opened, or empty if it can."""
+    """The reason why it cannot be opened, or empty."""
     is_of_thread: bool = True
-    """Whether it shows only the thread that was chosen. Rules are those of all threads."""
+    """Whether it shows only the chosen thread. Rules apply to all threads."""
     has_any: Callable[[Any], bool] = lambda run: bool(run.events)
-    """Tells whether the panel would have anything of a recording."""
+    """Tells whether the panel has anything to show for a recording."""
 
 
 def _needs_rules(subject: Subject) -> str:
@@ -63,7 +63,7 @@ def _needs_rules(subject: Subject) -> str:
 
 
 def _labelled(bank: Sequence[Run]) -> list[Run] | None:
-    # Of a bank of attacks alone nobody knows which runs failed: it is for rules.
+    # A bank of attacks has no known outcomes: it is only used for rules.
     return [run for run in bank if run.meta.get("outcome") is not None] or None
 
 
@@ -101,11 +101,11 @@ PANELS: Final[Mapping[str, Panel]] = {
         is_of_thread=False,
     ),
 }
-"""Every panel, in the order in which they stand on a page."""
+"""Every panel, in page order."""
 
 
 def checked_names(names: Any) -> list[str]:
-    """Return the names of panels in the order of the table, each once.
+    """Return the distinct panel names in the order of the table.
 
     Raises
     ------
@@ -126,12 +126,12 @@ def checked_names(names: Any) -> list[str]:
 
 
 def subject_of(source: Any, rules: Any, regulator: Any, bank: Any = None) -> Subject:
-    """Return the subject of a workbench; a harness is recorded, and steered by its own rules where none are given.
+    """Return the subject of a workbench; a harness is recorded, and its own rules are the default.
 
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``; ``NOT_A_RULE_BOOK``; ``INVALID_REGULATOR``; ``INVALID_RUN`` and ``NO_RUNS`` of the bank.
+        ``NOT_A_RUN``; ``NOT_A_RULE_BOOK``; ``INVALID_REGULATOR``; ``INVALID_RUN`` and ``NO_RUNS`` for the bank.
     """
     harness = source if isinstance(source, AgentHarness) else None
     run = run_of(source) if harness is None else recorded(harness) or record(harness)
@@ -147,9 +147,9 @@ def subject_of(source: Any, rules: Any, regulator: Any, bank: Any = None) -> Sub
 
 
 def names_to_open(subject: Subject, given: Sequence[str] | None) -> list[str]:
-    """Return the panels to open: those that were named, or all that are open where nobody chose and can be.
+    """Return the panels to open: the named ones, or all available ones that are open by default.
 
-    Of a recording that is over, those are left out of which it has nothing.
+    For a finished recording, panels with nothing to show are left out.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def names_to_open(subject: Subject, given: Sequence[str] | None) -> list[str]:
 
 
 def checked_size(given: Any) -> list[int]:
-    """Return a size within its bounds: columns of 12, and pixels.
+    """Return a valid size: columns of 12, and pixels.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""All views of one run in one widget: one comm, one snapshot, one message an event, one selection."""
+"""All views of one run in one widget, with one comm, one snapshot, one message per event, and one selection."""
 
 from __future__ import annotations
 
@@ -33,49 +33,49 @@ __all__ = ["Workbench"]
 log = safe_logger(__name__)
 
 DEFAULT_THREAD: Final = "default"
-# Of a run with so many events the open panels are sent with the rest: to ask for them would cost a page more than to read them.
+# For runs of up to this many events, open panels are sent at once: requesting them would take a page longer than reading.
 SHORT_RUN: Final = 2_000
-# Characters of what is sent along: a page asks for panels that hold very long texts one by one.
+# Characters of data sent at once; a page requests panels with very long texts one by one.
 _MOST_ALONG: Final = 500_000
 
 
 class Workbench(PanelHost):
-    """Show one run in all views at once, linked by one selection; of a harness, talk to it as well.
+    """Show one run in all views at once, linked by one selection; with a harness, you can also talk to the agent.
 
     Parameters
     ----------
     run : Run, AgentHarness or object with a ``run``
-        A run that grows, or one that was loaded or replayed. A harness is recorded, unless it is already: then its newest
-        run is shown. Recording goes on when the workbench is closed.
+        A growing run, or one that was loaded or replayed. A harness is recorded, unless it already is: then its newest
+        run is shown. Recording continues after the workbench is closed.
     panels : sequence of str, optional
-        Which panels are open: ``"ledger"``, ``"transcript"``, ``"allocation"`` (the context), ``"trends"``, ``"timeline"``
-        (the events), ``"memory"``, ``"rules"``; by default the context, the events and the rules, as far as there are any.
+        The open panels: ``"ledger"``, ``"transcript"``, ``"allocation"`` (the context), ``"trends"``, ``"timeline"``
+        (the events), ``"memory"``, ``"rules"``; by default the context, the events and the rules, if there are any.
     rules : RuleBook, optional
-        Those that steered; by default the harness's own.
+        The rules used for steering; by default the harness's own.
     regulator : Regulator, optional
         As for `RegulatorTrends`.
     bank : Run or iterable of Run, optional
-        Recorded runs on which rules and thresholds are tried as well, such as attacks and labelled runs.
+        Recorded runs for trying rules and thresholds, such as attacks and labelled runs.
     thread_id : str, optional
-        Show only this thread at first, and talk in it; all are shown by default, and ``"default"`` is talked in. A page
-        offers the threads of the run.
+        Show only this thread at first, and talk in it; by default all threads are shown, and messages go to
+        ``"default"``. A page offers the threads of the run.
     turn : int, optional
-        Show only this turn, 1 for the first of a thread.
+        Show only this turn, counted from 1 in each thread.
     until : int, optional
         Show the turns up to this one, inclusive.
     selection : Selection, optional
-        What someone points at, shared by all panels and with other views.
+        The selection shared by all panels and with other views.
 
     Attributes
     ----------
     panels : list of str
-        The open panels, in the order of the page. Can be set.
+        The open panels, in page order. Can be set.
     sizes : dict of str to (int, int)
-        Columns of 12, and pixels of height, of the panels that someone resized. Can be set.
+        Columns of 12, and pixels of height, of resized panels. Can be set.
     thread_id : str or None
-        The thread that is shown. Can be set; the views are others then.
+        The shown thread. Can be set, which replaces the views.
     ledger, transcript, allocation, trends, timeline, memory, rules : RunView
-        The views, made when they are first wanted; ``bench.allocation.what_if(...)``.
+        The views, created on first access; ``bench.allocation.what_if(...)``.
 
     Raises
     ------
@@ -107,7 +107,7 @@ class Workbench(PanelHost):
     _esm = once_a_page(
         joint_script({name: panel.view.scripts for name, panel in PANELS.items()}, *scripts), _css, scripts[-1]
     )
-    # On the class too: what is refused in `__init__` is closed like any other.
+    # Default on the class: a widget whose `__init__` failed is closed like any other.
     _subject: Subject | None = None
     _is_ready = False
     _last_taken: RunEvent | None = None
@@ -137,28 +137,28 @@ class Workbench(PanelHost):
             reading.questions = Questions(self._questions_changed)
         self._behind: dict[str, RunEvent] = {}
         super().__init__(self._subject.run, reading, moment=moment, selection=selection, panels=self._first_open)
-        # While the widget was made, an event may have come of which it had not been told yet.
+        # An event may have arrived while the widget was created.
         self._last_taken = self._last_taken or self._last_read
         self._is_ready = True
         self.observe(self._open_and_close, "panels")
         self._ends = _asked_here(self)
 
-    # What someone does by code.
+    # Actions from code
 
     async def say(self, text: str) -> AgentReply:
-        """Say something to the agent and wait for its reply, as the chat box does.
+        """Send a message to the agent and wait for its reply, as the chat box does.
 
         Raises
         ------
         NoeticError
             As `AgentHarness.execute`.
         NoeticConfigError
-            ``NO_HARNESS`` where the workbench shows a recording.
+            ``NO_HARNESS`` if the workbench shows a recording.
         """
         return await self._conversation.say(text)
 
     async def stop(self) -> bool:
-        """Cancel the running turn; False if none was running. Waiting messages go on with the next turn."""
+        """Cancel the running turn; returns False if none was running. Waiting messages are part of the next turn."""
         return await self._conversation.stop()
 
     async def grade(self, quality: float) -> None:
@@ -168,7 +168,7 @@ class Workbench(PanelHost):
     async def correct(self, text: str) -> None:
         """Correct the last reply; see `AgentHarness.correct`.
 
-        Raises `NoeticConfigError` ``NO_FEEDBACK`` where no layer of the agent takes corrections.
+        Raises `NoeticConfigError` ``NO_FEEDBACK`` if no layer of the agent accepts corrections.
         """
         await self._conversation.correct(text)
 
@@ -180,13 +180,13 @@ class Workbench(PanelHost):
         return found
 
     def ask(self, words: QuestionWords) -> Asked | None:
-        """Ask for an approval inside; None if the workbench is not shown."""
+        """Ask for an approval inside the workbench; returns None if it is not shown."""
         if self.comm is None or not self._places or self.reading.questions is None:
             return None
         return self.reading.questions.ask(words)
 
     def __getattr__(self, name: str) -> Any:
-        # Only names that are no attributes come here.
+        # Only called for missing attributes.
         if name in PANELS and self._is_ready:
             with self._gathered():
                 return self._view(name)
@@ -195,7 +195,7 @@ class Workbench(PanelHost):
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *PANELS]
 
-    # Panels.
+    # Panels
 
     def _view(self, name: str) -> RunView:
         view = self.reading.views.get(name)
@@ -207,7 +207,7 @@ class Workbench(PanelHost):
             thread_id = self.thread_id if PANELS[name].is_of_thread else None
             with hosted_by(self, name):
                 view = PANELS[name].make(self._subject, thread_id=thread_id, **self._arguments)
-            # It has read what may still wait here.
+            # The new view has already read the events that still wait here.
             if view._last_read is not None and view._last_read is not self._last_taken:
                 self._behind[name] = view._last_read
             self.reading.views[name] = view
@@ -219,7 +219,7 @@ class Workbench(PanelHost):
         self._send_along(self._first_open)
 
     def _send_along(self, names: Sequence[str]) -> None:
-        """Put the data of panels into the snapshot, where that is little work."""
+        """Put the data of panels into the snapshot, if that is quick."""
         panels: dict[str, Any] = {}
         room = _MOST_ALONG
         for name in names if len(self.run.events) <= SHORT_RUN else ():
@@ -233,7 +233,7 @@ class Workbench(PanelHost):
         self.reading.snapshot["panels"] = panels
 
     def _fetch(self, name: str) -> dict[str, Any]:
-        """Return the data that a page needs of a panel, which it follows from now on."""
+        """Return a panel's data for a page, which follows it from now on."""
         try:
             view = self._view(name)
             ahead = [[request, view._answer(request)] for request in view.reading.asked_first()]
@@ -260,7 +260,7 @@ class Workbench(PanelHost):
 
     @property
     def thread_id(self) -> str | None:
-        """The thread that is shown and talked in; None shows all."""
+        """The thread that is shown and used for messages; None shows all."""
         return self.moment.thread_id
 
     @thread_id.setter
@@ -272,12 +272,15 @@ class Workbench(PanelHost):
             self.moment = moment
             self._show_moment()
         chosen = self.selection.fields["thread_id"]
-        if thread_id is not None and chosen not in (None, thread_id):  # of which nothing is here any more
+        if thread_id is not None and chosen not in (
+            None,
+            thread_id,
+        ):  # a selection in another thread is no longer shown
             self.selection.select(thread_id=thread_id)
         self.refresh_static()
 
     def _show_moment(self) -> None:
-        """Read the run again for another moment; pages ask again for the panels that they show."""
+        """Read the run again for another moment; pages request their panels again."""
         reading = self.reading
         for name in [name for name in reading.views if PANELS[name].is_of_thread]:
             reading.views.pop(name)._release()
@@ -289,7 +292,7 @@ class Workbench(PanelHost):
         reading.show(self.moment)
         self._feed = Feed(reading, self.moment)
         events = self._feed.read(self.run)
-        # It has read what may still wait here.
+        # The new view has already read the events that still wait here.
         self._behind.pop(OWN, None)
         if events and events[-1] is not self._last_taken:
             self._behind[OWN] = events[-1]
@@ -297,7 +300,7 @@ class Workbench(PanelHost):
         self._send_along(self.panels)
         self._news.append((OWN, {"type": "all", "snapshot": reading.snapshot}))
 
-    # What comes in, from the run, the conversation and pages.
+    # Input from the run, the conversation and pages
 
     def _chat_changed(self) -> None:
         chat = getattr(self.reading, "conversation", None)
@@ -341,7 +344,7 @@ class Workbench(PanelHost):
             self._fail_alone(exc)
 
     def _unread_of(self, name: str, events: Sequence[RunEvent]) -> Sequence[RunEvent]:
-        """Return the events that a part has not read, which is behind the others."""
+        """Return the events that a part, which started later than the others, has not read."""
         last = self._behind.pop(name, None)
         if last is None:
             return events
@@ -352,7 +355,7 @@ class Workbench(PanelHost):
         return []
 
     def _take_part(self, event: RunEvent) -> None:
-        """Read an event for the parts that are no panels; a fault in them leaves the panels alone."""
+        """Read an event for the parts outside the panels; an error there does not affect the panels."""
         if self.fault:
             return
         try:
@@ -407,20 +410,20 @@ class Workbench(PanelHost):
         return super()._answer(request)
 
     def edit(self, seq: int, rule: int | None = None) -> None:
-        """Open a rule of a decision in the editor, or a draft of a rule against a call.
+        """Open a decision's rule in the editor, or a draft of a rule against a call.
 
         Parameters
         ----------
         seq : int
             The ``seq`` of a decision or tool call of the run.
         rule : int, optional
-            The place of a rule among those of the decision; without one a rule is drafted (`lab.draft_rule`) that is not
-            enabled yet. Where no rule book is known, it stands in a new one, ``bench.rules.rulebook``.
+            The index of a rule among those of the decision; without it, a disabled rule is drafted (`lab.draft_rule`).
+            If there is no rule book, it goes to a new one, ``bench.rules.rulebook``.
 
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_DECISION``; ``UNKNOWN_CALL`` where no rule can be drafted; ``PANEL_NOT_AVAILABLE``.
+            ``UNKNOWN_DECISION``; ``UNKNOWN_CALL`` if no rule can be drafted; ``PANEL_NOT_AVAILABLE``.
         """
         assert self._subject is not None
         if rule is not None:
@@ -445,7 +448,7 @@ class Workbench(PanelHost):
         return super().to_text()
 
     def _make_all(self) -> None:
-        """Make the views of the open panels; one that cannot be made is missing, and says why on a page."""
+        """Create the views of the open panels; if one fails, the page shows the reason."""
         for name in self.panels:
             with self._gathered():
                 self.reading.faults.pop(name, None)
@@ -468,7 +471,7 @@ class Workbench(PanelHost):
 
 
 def _asked_here(bench: Workbench) -> tuple[Callable[[], None], ...]:
-    """Have the questions of the harness asked inside, where it asks a person at all."""
+    """Show the harness's approval questions inside the workbench, if it asks a user at all."""
     harness = None if bench._subject is None else bench._subject.harness
     approve = getattr(harness, "approve", None)
     return (approve.ask_in(bench),) if isinstance(approve, Approval) else ()

@@ -1,4 +1,4 @@
-"""Read the conversation, the progress and the causes of decisions for a workbench, beside the readings of its panels."""
+"""Reads the conversation, the progress and the causes of decisions for a workbench, besides its panels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import EVERYTHING, FIELDS, Moment
 
-# More names than these are counted.
+# Most tool names to show; the others are counted.
 _TOOLS_NAMED: Final = 3
 
 
@@ -41,7 +41,7 @@ class Progress:
     Attributes
     ----------
     running : dict of str to Where
-        The threads in which a turn runs now, and where.
+        The threads with a running turn, and its location.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class Progress:
     """
 
     reads: ClassVar = frozenset({ModelCalled, StepStarted, ToolCalled, ToolProgress, TurnCompleted, TurnStarted})
-    """The types of the events that it has a use for."""
+    """The event types that it reads."""
 
     def __init__(self) -> None:
         self.running: dict[str, Where] = {}
@@ -67,7 +67,7 @@ class Progress:
 
     def take(self, event: RunEvent) -> None:
         """Read one event."""
-        match event:  # the most frequent first
+        match event:  # the most frequent types first
             case ModelCalled():
                 self._tokens += event.input_tokens + event.output_tokens
                 self._cost += event.cost or 0.0
@@ -92,7 +92,7 @@ class Progress:
 
     @property
     def text(self) -> str:
-        """The line."""
+        """The description in one line."""
         parts = []
         if self.running:
             where = list(self.running.values())[-1]
@@ -116,12 +116,12 @@ class Progress:
         return " · ".join(parts)
 
 
-# A longer list is no help to who chooses; any thread can be set by its name in a cell.
+# A longer list does not help; set any other thread by name in a cell.
 NAMES_SENT: Final = 200
 
 
 class ThreadNames:
-    """The names of the threads of a run, in the order in which they were first seen.
+    """The names of a run's threads, in order of first appearance.
 
     Examples
     --------
@@ -141,7 +141,7 @@ class ThreadNames:
         return len(self._names)
 
     def take(self, event: RunEvent) -> int | None:
-        """Read one event; returns the place of its thread where that is new."""
+        """Read one event; returns the index of its thread if that is new."""
         name = event.where.thread_id
         if not name or name in self._at:
             return None
@@ -153,23 +153,23 @@ class ThreadNames:
         """Read many events."""
         known = self._at
         for event in events:
-            if event.where.thread_id not in known:  # nearly none
+            if event.where.thread_id not in known:  # true for few events
                 self.take(event)
 
     def name(self, at: int) -> str | None:
-        """Return the name at a place; None, which means all threads, if there is none."""
+        """Return the name at an index; None, which means all threads, if there is none."""
         return self._names[at] if 0 <= at < len(self._names) else None
 
     def place(self, name: str | None) -> int | None:
-        """Return the place of a name."""
+        """Return the index of a name."""
         return None if name is None else self._at.get(name)
 
     def row(self, at: int) -> list[object]:
-        """Return the row of a thread for a page: its place, and its name as text."""
+        """Return the row of a thread for a page: its index, and its name as text."""
         return [at, plain(self._names[at])]
 
     def offered(self, chosen: str | None) -> list[list[object]]:
-        """Return the newest threads, and the chosen one, as pages offer them."""
+        """Return the newest threads, and the chosen one, for pages."""
         first = max(0, len(self._names) - NAMES_SENT)
         at = self.place(chosen)
         older = [] if at is None or at >= first else [self.row(at)]
@@ -186,30 +186,30 @@ _READ: Final = frozenset(
         TurnCompleted, TurnStarted,
     }
 )  # fmt: skip
-# A page that is open keeps what it has been sent; one that opens later has these.
+# An open page keeps the rows it has received; a page that opens later gets these.
 _MOST_ROWS: Final = 40
 
 
 class WorkbenchReading(Reading):
-    """The parts of a workbench that are no panels, and the snapshot of all of it.
+    """The parts of a workbench outside the panels, and the snapshot of the whole workbench.
 
     Parameters
     ----------
     subject : Subject
-        What is looked at.
+        The run with its rules, regulator and bank.
     moment : Moment, optional
-        Which part of the run is shown.
+        The part of the run to show.
 
     Attributes
     ----------
     views : dict of str to RunView
-        The views that have been made, by the names of their panels.
+        The created views, by panel name.
     open, faults : list of str, dict of str to str
-        What static forms show: the open panels, and why some cannot be shown.
+        For static forms: the open panels, and the reasons why some cannot be shown.
     talk, progress, causes, questions, threads : object
         The parts.
     conversation : Conversation or None
-        With the harness, where there is one.
+        The conversation with the harness, if there is one.
 
     Examples
     --------
@@ -255,23 +255,23 @@ class WorkbenchReading(Reading):
         self.show(moment)
 
     def show(self, moment: Moment) -> None:
-        """Forget the events read so far, and show this part of the run from now on: its events are to be read again."""
+        """Forget all events and show another part of the run; its events must be read again."""
         self._moment = moment
         self.is_followed = self._has_reply = False
         self.talk = Talk(moment)
         self.progress = Progress()
         self.causes = Causes(self._subject.run, self._subject.rules)
-        # A page drops what it had asked for of the part before.
+        # A page drops the data it requested for the previous part.
         self.parts.update(progress=self.progress.text, shown=self.parts["shown"] + 1)
 
     @property
     def parts(self) -> dict[str, Any]:
-        """The parts of a page beside the panels."""
+        """The parts of a page outside the panels."""
         parts: dict[str, Any] = self.snapshot["parts"]
         return parts
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event; returns the parts that are others now."""
+        """Read one event; returns the changed parts."""
         kind = type(event)
         if kind in Progress.reads:
             self.progress.take(event)
@@ -297,21 +297,21 @@ class WorkbenchReading(Reading):
         return news or None
 
     def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
-        """Take a choice; returns the row of the conversation and the cause that it belongs to, where these are others."""
+        """Handle a selection; returns its conversation row and cause, if they changed."""
         now = {"chosen": self.talk.chosen(fields), "cause": self.causes.seq_of(fields)}
         news = {name: value for name, value in now.items() if value != self.parts[name]}
         self.parts.update(news)
         return news or None
 
     def take_rules(self, rules: RuleBook) -> dict[str, Any]:
-        """Take a rule book where none was known; returns the parts that changed."""
+        """Use a rule book if there was none; returns the changed parts."""
         self._subject = self._subject._replace(rules=rules)
         self.causes.rules = rules
         self.parts["titles"] = _titles(self._subject)
         return {"titles": self.parts["titles"]}
 
     def take_thread(self, event: RunEvent) -> dict[str, Any] | None:
-        """Read one event, of any thread; returns the parts that changed."""
+        """Read one event of any thread; returns the changed parts."""
         if isinstance(event, TurnStarted) and self.conversation is not None:
             self.conversation.turn_started(event.where.thread_id)
         at = self.threads.take(event)
@@ -319,7 +319,7 @@ class WorkbenchReading(Reading):
             return None
         self.parts["threads"].append(self.threads.row(at))
         self.parts["threadCount"] = len(self.threads)
-        # The one that is shown may only now have begun.
+        # The shown thread may only have begun with this event.
         self.parts["thread"] = self.threads.place(self._moment.thread_id)
         return {"newThread": self.threads.row(at), "threadCount": len(self.threads), "thread": self.parts["thread"]}
 
@@ -328,9 +328,9 @@ class WorkbenchReading(Reading):
         return None if self.conversation is None else self.conversation.thread_id
 
     def begin(self) -> None:
-        """Make the snapshot of the events read so far."""
+        """Create the snapshot of the events read so far."""
         super().begin()
-        if not self.threads:  # else it was told of each
+        if not self.threads:  # otherwise each event was reported
             self.threads.read(list(self._subject.run.events))
         self._has_reply = self._chat_thread is not None and self.talk.has_reply(self._chat_thread)
         self.parts.update(
@@ -348,7 +348,7 @@ class WorkbenchReading(Reading):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn of the conversation runs."""
+        """Whether a turn of the conversation is running."""
         return self.conversation is not None and self.conversation.thread_id in self.progress.running
 
     def answer(self, request: dict[str, Any]) -> Any:
@@ -385,7 +385,7 @@ class WorkbenchReading(Reading):
                 super().answer(request)
 
     def to_html(self) -> str:
-        """Return the conversation and the static forms of the open panels, one below the other."""
+        """Return the conversation and the static forms of the open panels, stacked."""
         head = f'{heading(f"Workbench: {self._name}")}<p class="nn-sub">{escape(self.progress.text)}</p>'
         panels = [
             f'<div class="nn-static-panel" data-panel="{name}"><div class="noetic-nb">{self._html(name)}</div></div>'
