@@ -73,7 +73,7 @@ def _shown(trial: dict[str, Any]) -> dict[str, Any]:
     return {**trial, "parts": trial_parts(trial)}
 
 
-# Names to be offered in a field; a longer list is no help.
+# Most names offered in a field; a longer list does not help.
 NAMES_OFFERED: Final = 200
 
 

@@ -117,7 +117,7 @@ def _versions(rulebook: RuleBook) -> dict[str, int]:
 
 
 def rule_rows(rulebook: RuleBook, hits: RuleHits) -> list[dict[str, Any]]:
-    """Return the rules as rows of a page, in the order in which they are asked."""
+    """Return the rules as rows for a page, in evaluation order."""
     versions, rows = _versions(rulebook), []
     for rule in rulebook:
         row = {

@@ -321,7 +321,7 @@ def _row(item: Item, origin: Any, names: Mapping[Any, str], **known: Any) -> Req
 
 
 def _absent(request: RecordedRequest) -> tuple[AbsentItem, ...]:
-    """Return the items that were not sent: from planning the call again, or else as far as the view says."""
+    """Return the unsent items: by planning the call again, otherwise as far as recorded in the view."""
     if request.can_replan:
         return request.absent
     view = request.view

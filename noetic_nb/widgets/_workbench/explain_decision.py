@@ -24,7 +24,7 @@ from noetic_nb.widgets.base._table import keyed, table
 
 # Characters of an item shown around the value.
 _WORDS: Final = 100
-# Arguments beyond these stand in the details of the ledger, decisions in the trial of the editor.
+# Most arguments and decisions; the details of the ledger and the trial of the editor have the others.
 _ARGUMENTS: Final = 12
 _LISTED: Final = 6
 GONE: Final = "The run has let the call go that this is about."
