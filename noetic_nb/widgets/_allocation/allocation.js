@@ -1,7 +1,7 @@
-// The context over time to move through, one call as bars on a token axis, and sliders that plan it again.
-const HISTORY = ["user", "assistant", "tool results", "rest"]; // the bands of that part of the bars
+// The context over time for navigation, one call as bars on a token axis, and sliders that plan it again.
+const HISTORY = ["user", "assistant", "tool results", "rest"]; // the bands that form the history part of the bars
 const LATE_MS = 250;
-const BRUSHED = 40; // below a brush would choose among columns that are wide enough
+const BRUSHED = 40; // with fewer calls, columns are wide enough without a brush
 
 export default () => {
   const store = storeOf((data, message) => {
@@ -10,7 +10,7 @@ export default () => {
     const end = data.first + data.calls.length;
     if (message.type === "billed" && message.at >= data.first && message.at < end) data.calls[message.at - data.first] = { ...data.calls[message.at - data.first], ...message.call };
     if (message.type !== "call") return true;
-    if (message.at < end) return true; // already in the snapshot this page began with
+    if (message.at < end) return true; // already in the snapshot of this page
     if (message.at > end || message.layersAt > data.layers.length) return false;
     data.layers.splice(message.layersAt, data.layers.length, ...message.layers);
     data.calls.push(message.call);
@@ -19,7 +19,7 @@ export default () => {
     data.plain = 0;
     return true;
   });
-  const fetched = new Map(); // calls that are older than those of the snapshot, by place
+  const fetched = new Map(); // calls older than those of the snapshot, by index
 
   function render({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Token allocation" }));
@@ -61,10 +61,10 @@ export default () => {
     const outHead = out.appendChild(make("summary"));
     const outList = out.appendChild(make("ul", { class: "nn-list" }));
 
-    let range = null; // the first and the last call of the part that is looked at; null is all
-    let picture = null; // as it was fetched last
+    let range = null; // the first and last call of the visible part; null is all
+    let picture = null; // as last fetched
     let picked = null; // the part whose items are shown: its keys and its name
-    let listed = null; // its items in the call that was shown last
+    let listed = null; // its items in the last shown call
     const count = () => store.data.plain || store.data.first + store.data.calls.length;
     const shown = () => {
       const wanted = model.get("position");
@@ -82,7 +82,7 @@ export default () => {
       store.changed();
     }
 
-    /** Choose a call, and an item of its log, for every view that shares the selection. */
+    /** Select a call, and an item of its log, in every view that shares the selection. */
     async function select(at, item = null) {
       if (callOf(at) === undefined) await fetchCall(at);
       const call = callOf(at);
@@ -104,7 +104,7 @@ export default () => {
       if (button) select(shown(), Number(button.dataset.item));
     }
 
-    // The context over time: a click goes to a call, the brush chooses a part.
+    // The context over time: a click selects a call, the brush a part.
     const now = () => picture ?? store.data.picture;
     const spanOf = (one) => [one.start, Math.min(one.start + one.last * one.size, count()) - 1];
     const fetchPicture = newest(get, (answer) => {
@@ -124,7 +124,7 @@ export default () => {
     };
     const wordsAt = (at) => (now().stops[Math.floor((at - now().start) / now().size)]?.[2] ?? "").replaceAll("\n", " · ");
     hits.addEventListener("pointermove", (event) => setText(said, wordsAt(callAt(event))));
-    /** Return the bands of a call from the foot up: the place, the ends in tokens. */
+    /** Return the bands of a call from the bottom up: index, and both ends in tokens. */
     const bandsAt = (at) => {
       const { start, size, bands, series, drawn } = now();
       const column = Math.floor((at - start) / size);
@@ -142,7 +142,7 @@ export default () => {
       go(at);
     });
     const bandPart = (band) => [now().bands[band], now().legend.find(([name]) => name === `band-${band}`)[1]];
-    /** Open the next band of the shown call, or else its largest one. */
+    /** Open the next band of the shown call, otherwise its largest one. */
     function pickBand(by) {
       const found = bandsAt(shown());
       const largest = found.reduce((one, other) => (other[2] - other[1] > one[2] - one[1] ? other : one), found[0]);
@@ -166,7 +166,7 @@ export default () => {
     });
     usedByKey(keys, (event) => event.target.click());
 
-    let looks = ""; // of the series that the picture was made for
+    let looks = ""; // of the series in the picture
     let scene = null;
     function drawScene(at) {
       const one = now();
@@ -183,7 +183,7 @@ export default () => {
       const below = ribbons?.panels ?? [];
       const over = new Map([...drag.marks(), ...(below.length ? [...ribbons.marks].filter(([, marks]) => marks.length) : [])]);
       const captions = { ...one.captions, ...ribbons?.captions };
-      scene.draw({ ...one.drawn, panels: [...drag.panels(), ...below], captions, over, stops: [] }); // their words are in the line below
+      scene.draw({ ...one.drawn, panels: [...drag.panels(), ...below], captions, over, stops: [] }); // the line below has their words
       const chosen = ({ bar }) => Number.parseInt(bar.key, 10) === store.selection.item;
       for (const node of chart.querySelectorAll(".nn-box")) put(node, { "aria-pressed": String(chosen(node)) });
       oneStop(chart, () => false, false);
@@ -196,13 +196,13 @@ export default () => {
       cursor.style.width = `${100 / one.last}%`;
       brush(count() > BRUSHED ? (range ?? [0, count() - 1]) : null);
     }
-    let ribbons = null; // of single items, as they were fetched last
+    let ribbons = null; // of single items, as last fetched
     let ribbonsAsked = "";
     const fetchRibbons = newest((request) => get(request).catch(() => ({ panels: [], marks: {} })), (answer) => {
       ribbons = sceneOf(answer);
       store.changed();
     });
-    /** Ask for the ribbons of the open band, or of the item that is chosen. */
+    /** Request the ribbons of the open band, or of the selected item. */
     function drawRibbons(one, at) {
       const item = store.selection.item ?? null;
       if (!picked && item === null) return void (ribbons = ribbonsAsked = null);
@@ -214,7 +214,7 @@ export default () => {
       fetchRibbons(request);
     }
     barKeys(chart, () => {}, ({ bar }) => select(shown(), Number.parseInt(bar.key, 10)));
-    /** Mark the band whose items are shown, and let each be opened from the legend. */
+    /** Mark the band whose items are shown, and make each selectable in the legend. */
     function drawBands(one) {
       one.bands.forEach((parts, band) => {
         chart.querySelector(`.nn-lines .nn-band-${band}`)?.classList.toggle("nn-quiet", picked !== null && !isPicked(parts));
@@ -232,7 +232,7 @@ export default () => {
 
     // Parts and their items
     const isPicked = (parts) => picked !== null && String(picked.parts) === String(parts);
-    /** Open the items of a part in the shown call, or close them. */
+    /** Open or close the items of a part in the shown call. */
     function pick(part, at = shown()) {
       picked = part && !(isPicked(part[0]) && at === shown()) ? { parts: part[0], name: part[1], isNew: true, open: [] } : null;
       store.changed();
@@ -253,7 +253,7 @@ export default () => {
     for (const bar of [sent, planned, legend]) {
       const use = (event) => keyOf(event) !== undefined && pick(barPart(keyOf(event)));
       bar.addEventListener("click", use);
-      if (bar !== legend) usedByKey(bar, use); // that has buttons
+      if (bar !== legend) usedByKey(bar, use); // the legend has buttons
     }
     choosable(itemsList, ({ row }) => row.item != null && select(shown(), row.item));
     itemsList.addEventListener("click", (event) => {
@@ -321,7 +321,7 @@ export default () => {
       if (none) return;
       const at = shown();
       if (data.is_new && !data.changes) drawnChanges ??= changes();
-      // Where calls have come; at once at first, where the picture in the snapshot is older.
+      // After new calls; the first time immediately, if the picture in the snapshot is outdated.
       if (changes() !== drawnChanges) refetchSoon(drawnChanges === null ? 0 : LATE_MS);
       drawScene(at);
       detail.hidden = data.plain > 0;
@@ -336,7 +336,7 @@ export default () => {
       setText(sub, `${call.title}: ${call.head}`);
       setText(counted, call.counted);
       counted.hidden = !call.counted;
-      // While sliders are moved, the picture is theirs; while a handle is, the bars stay, whose labels are measured.
+      // Moving sliders draw the picture themselves. During a drag of a handle the bars stay, because fitting labels measures them.
       if (drawn !== call || (opened !== picked && !root.classList.contains("nn-other"))) drawPicture(null);
       [drawn, opened] = [call, picked];
       whatIf.look();
@@ -345,7 +345,7 @@ export default () => {
       drawFolds();
     }
 
-    /** Draw what is folded away, where it is open. */
+    /** Draw folded parts, if they are open. */
     function drawFolds() {
       const call = drawn;
       if (!call) return;

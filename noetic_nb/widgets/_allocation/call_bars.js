@@ -1,11 +1,11 @@
-// One call as bars on a token axis, its legend, and items in a line each.
-/** Return kind, label, fill and ink of a part: its key is its kind, or n for a layer and -1 - n for what the layer yielded. */
+// One call as bars on a token axis, its legend, and its items, one per line.
+/** Return kind, label, fill and text colour of a part: its key is its kind, or n for a layer and -1 - n for its yielded part. */
 function partOf(key, data) {
   if (typeof key === "string") return [key, ...data.fixed[key]];
   return key < 0 ? ["yielded", ...data.layers[-1 - key]] : ["layer", ...data.layers[key]];
 }
 
-/** Return the part that a segment is of: what a layer yielded is the layer's. */
+/** Return the part of a segment: the yielded part of a layer belongs to the layer. */
 const ownerOf = (key) => (key < 0 ? -1 - key : key);
 
 function paint(rect, [kind, , fill], data) {
@@ -48,7 +48,7 @@ function drawBar(svg, segments, data, label, limit, broke = null) {
   put(svg.lastElementChild, { x: `${limit ?? 0}%`, width: 3, height, visibility: limit === null ? "hidden" : null });
 }
 
-/** Write the value beside the name where both fit their segment, the name alone where that fits, and nothing else. */
+/** Write name and value in a segment if both fit, otherwise the name if it fits, otherwise nothing. */
 function fitLabels(svg) {
   const boxes = [...svg.firstElementChild.children].filter((box) => box.children[1]);
   const room = boxes.map((box) => box.children[0].getBoundingClientRect().width - 10);
@@ -90,7 +90,7 @@ function legendEntry() {
   return entry;
 }
 
-/** An item: its first words, its tokens, and why it is absent; one of the log can be chosen. */
+/** An item: its beginning, its tokens, and why it is absent; an item of the log can be selected. */
 function itemEntry() {
   const entry = make("li");
   const button = entry.appendChild(make("button", { type: "button", class: "nn-item" }));
@@ -107,7 +107,7 @@ function drawItem(entry, [words, tokens, position, why]) {
   put(button, { "data-item": position, class: why ? "nn-item nn-absent" : "nn-item" });
 }
 
-/** Let Enter and space use what is no button. */
+/** Let Enter and space activate an element that is not a button. */
 function usedByKey(node, use) {
   node.addEventListener("keydown", (event) => {
     if (event.key === "Enter" || event.key === " ") (event.preventDefault(), use(event));

@@ -5,7 +5,7 @@ function sliderRow() {
   return row;
 }
 
-/** Sliders for the least and the most tokens of each layer, the total and the reserve of the call at `at`. */
+/** Sliders for the minimum and maximum tokens of each layer, the total and the reserve of the call at `at`. */
 function whatIfIn(parent, { tell, shown, drawPicture, choose }) {
   const fold = parent.appendChild(make("details", { class: "nn-what-if" }));
   fold.append(make("summary", {}, "What if"));
@@ -19,11 +19,11 @@ function whatIfIn(parent, { tell, shown, drawPicture, choose }) {
     box.append(make("p", { class: "nn-change" }), make("ul", { class: "nn-list nn-items" }), make("p", { class: "nn-note" }));
     return [name, box];
   });
-  let state = null; // of the call that the sliders are for
-  let awaited = null; // the call whose settings were asked for
+  let state = null; // of the sliders' call
+  let awaited = null; // the call whose settings were requested
 
   const words = (number) => (number === null ? "no limit" : number.toLocaleString("en-US"));
-  // The right end of a layer's maximum is no limit.
+  // The right end of a layer's maximum means no limit.
   const valueOf = (knob) => (knob.endless && knob.now >= state.most ? null : knob.now);
   const knobOf = (name, number, more) => ({ name, from: number, now: number === null ? state.most : number, ...more });
 
@@ -84,7 +84,7 @@ function whatIfIn(parent, { tell, shown, drawPicture, choose }) {
   knobs.addEventListener("input", (event) => {
     const knob = state.knobs[Number(event.target.dataset.at)];
     knob.now = Number(event.target.value);
-    // The other end of a layer moves along, so that the least is never above the most.
+    // Move the layer's other slider along, so that the minimum never exceeds the maximum.
     const other = state.knobs.find((one) => one !== knob && one.place !== undefined && one.place === knob.place);
     if (other && (knob.end ? other.now > knob.now : other.now < knob.now)) other.now = knob.now;
     put_question();
@@ -105,7 +105,7 @@ function whatIfIn(parent, { tell, shown, drawPicture, choose }) {
     knobs.replaceChildren();
     reset.disabled = true;
     const settings = await tell({ what: "settings", at });
-    // A second answer would undo what someone has moved since the first.
+    // A second answer would undo later changes by the user.
     if (awaited !== at) return;
     awaited = null;
     if (at !== shown()) return;
@@ -118,17 +118,17 @@ function whatIfIn(parent, { tell, shown, drawPicture, choose }) {
   return { fold, look };
 }
 
-// Handles in the context over time: the budget, and the most tokens of the layer whose band is open. What was recorded stays dashed.
+// Handles in the context over time: the budget, and the maximum of the layer whose band is open. Recorded values stay dashed.
 
-/** Make them; `now` is the picture, `panel` its plot, `layer` the number of the open layer. Returns what draws them, and the marks of what would be. */
+/** Create the handles; `now` is the picture, `panel` its plot, `layer` the number of the open layer. Returns the drawing function and the marks. */
 function dragIn(parent, { tell, now, span, panel, layer, leave, changed }) {
   const outcome = parent.appendChild(make("p", { class: "nn-outcome", role: "status", hidden: "" }));
   const text = outcome.appendChild(make("span"));
   const back = outcome.appendChild(make("button", { type: "button" }, "As recorded"));
-  const moved = new Map(); // places among the stops, by handle
+  const moved = new Map(); // index of the stop, by handle
   let state = { answer: null, known: null, of: null };
   let marks = new Map();
-  let tall = null; // the panel with room for what would be
+  let tall = null; // the panel with room for the hypothetical marks
 
   function handleOf(key) {
     const handle = now()?.handles[key];
@@ -207,14 +207,14 @@ function dragIn(parent, { tell, now, span, panel, layer, leave, changed }) {
         low += tokens;
       });
     });
-    for (const { name } of series) if (found.get(name)?.length === 0) found.set(name, [[[0, 0, 0, 0]]]); // none, and not as recorded
+    for (const { name } of series) if (found.get(name)?.length === 0) found.set(name, [[[0, 0, 0, 0]]]); // empty, which differs from the recording
     return found;
   }
 
   let grips = new Map();
-  let box = null; // of the panel; another scene has another one
+  let box = null; // of the panel; a new scene creates a new one
   const keyOf = (which) => (which === "total" ? which : String(layer() ?? ""));
-  /** Return the scale of a handle: that of a layer begins where its band does in the last column. */
+  /** Return the scale of a handle: for a layer it starts at the bottom of its band in the last column. */
   function scaleOf(which) {
     const { scale } = panel();
     if (which === "total") return scale;
@@ -225,13 +225,13 @@ function dragIn(parent, { tell, now, span, panel, layer, leave, changed }) {
   function draw() {
     const one = now();
     if (moved.size && state.of !== one) {
-      state.of = one; // other calls: what would be is asked for again
+      state.of = one; // the calls have changed: request the hypothetical marks again
       marks = would();
       plan(request("drag"));
     }
     if (box !== panel().box) {
       [box, grips] = [panel().box, new Map()];
-      box.addEventListener("pointerup", () => setTimeout(changed)); // then the scale may grow
+      box.addEventListener("pointerup", () => setTimeout(changed)); // the scale may grow after the drag
     }
     for (const which of ["total", "layer"]) {
       const isThere = handleOf(keyOf(which)) !== null;
@@ -253,7 +253,7 @@ function dragIn(parent, { tell, now, span, panel, layer, leave, changed }) {
     const { answer, known } = state;
     setText(text, ["Dashed: as recorded.", answer?.fault ?? answer?.text ?? "…", known?.fault ?? known?.text ?? ""].join(" "));
   }
-  /** Return the panels with room for what would be; under a pointer that drags the scale stays. */
+  /** Return the panels with room for the hypothetical marks; the scale is fixed during a drag. */
   function panels() {
     const [first, ...rest] = now().panels;
     if (!moved.size) tall = null;
@@ -264,7 +264,7 @@ function dragIn(parent, { tell, now, span, panel, layer, leave, changed }) {
     }
     return [tall ?? first, ...rest];
   }
-  /** Return the marks of what would be, with those of the calls for which it is not known. */
+  /** Return the hypothetical marks, including those of calls for which they are unknown. */
   function marksNow() {
     const { start, size, last, drawn } = now();
     const column = state.known?.at == null ? last : Math.max(0, Math.floor((state.known.at - start) / size));

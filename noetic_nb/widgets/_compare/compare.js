@@ -1,8 +1,8 @@
-// Two runs side by side, pair of turns by pair of turns, or two lists of runs as a table with intervals. The kernel compares
-// what someone looks at, a page of pairs at a time.
+// Two runs side by side, one pair of turns after the other, or two lists of runs as a table with intervals. The kernel
+// compares only what is viewed, one page of pairs at a time.
 export default () => {
   const KINDS = ["prompt", "request", "decision", "tool call", "tool result", "regulator", "tokens", "sent tokens", "drops", "cost", "model calls", "reply", "outcome"];
-  const LOOKED = 1000; // pairs that are looked at unasked
+  const LOOKED = 1000; // pairs that are compared without a request
 
   const store = storeOf((data, message) => {
     if (message.type !== "grown" || message.news <= data.news) return true;
@@ -60,8 +60,8 @@ export default () => {
     let scene = null;
     let page = null;
     let start = 0;
-    let before = []; // where the pages before this one begin
-    let pointed = ""; // the key of the bar with the stop of the Tab key
+    let before = []; // the starts of the previous pages
+    let pointed = ""; // the key of the bar with the tab stop
     let most = LOOKED;
     let news = -1;
     let known = store.selection;
@@ -73,7 +73,7 @@ export default () => {
       if (request.turn !== null) before = [];
     });
     const refetch = (fields = {}) => list({ what: "pairs", start, only: only.checked, kind: kind.value, turn: null, thread: null, ...fields });
-    /** Look at pair after pair, so many at a time that the kernel is free between. */
+    /** Compare one pair after the other, in steps that leave the kernel free in between. */
     const look = async () => {
       if (looking) return;
       looking = true;

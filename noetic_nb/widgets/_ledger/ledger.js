@@ -1,5 +1,5 @@
-// The decisions of steering, newest first: what is not an allow as rows, runs of allows as one line that opens. The kernel
-// searches and filters; a page holds one page of lines at a time.
+// Steering decisions, newest first: consecutive allows share one line that can be opened, everything else is a row. The
+// kernel searches and filters; a page has one page of lines at a time.
 export default () => {
   const FILTERS = [["outcome", "Outcome"], ["point", "Where"], ["tool", "Tool"], ["rule", "Rule"], ["thread", "Thread"]];
   const ORDER = ["deny", "ask", "guide", "a rule failed", "not decided", "not enforced"];
@@ -34,9 +34,9 @@ export default () => {
 
     const chosen = { chips: new Set(), text: "", turn: "", named: new Map() };
     let asked = { start: 0, decision: null };
-    let page = null; // what the kernel answered; null is the newest page without a filter
-    const opened = new Map(); // by the first place of a fold: its rows
-    let focused = null; // the row whose detail is shown: its place
+    let page = null; // the kernel's answer; null is the newest page without a filter
+    const opened = new Map(); // by the first index of a fold, its rows
+    let focused = null; // the index of the row whose detail is shown
     let detail = null;
     let shownTotal = -1;
 
@@ -84,7 +84,7 @@ export default () => {
       page = answer;
       asked = { start: answer.start, decision: null };
     });
-    /** Get the lines that are wanted; without a filter the newest page is here already. */
+    /** Get the requested lines; without a filter, the newest page is already here. */
     const refetch = () => {
       if (!isFiltered() && asked.start === 0 && asked.decision === null) {
         page = null;
@@ -98,7 +98,7 @@ export default () => {
       opened.clear();
       refetch();
     };
-    /** Get the rows of a fold, or more of them: `fold` is where the rest of them is. */
+    /** Get the rows of a fold, or more of them: `fold` is the element with the rest. */
     const openFold = async (fold) => {
       const known = fold.rest ? opened.get(fold.first).filter((row) => !row.rest) : [];
       try {
@@ -147,7 +147,7 @@ export default () => {
     };
 
     function drawChips(data) {
-      // What is not known comes before the allows, which are most.
+      // Unknown decisions come before the allows, which are the majority.
       const rank = (name) => (name === "allow" ? ORDER.length + 1 : ORDER.includes(name) ? ORDER.indexOf(name) : ORDER.length);
       const names = [...namesOf(data, "chip")].sort(([a], [b]) => rank(a) - rank(b));
       patch(chips, names, () => {
@@ -179,9 +179,9 @@ export default () => {
       clear.hidden = !isFiltered();
     }
 
-    let grown = null; // a fold that is open and has more rows by now
+    let grown = null; // an open fold that has more rows by now
     const openGrown = soon(() => opened.has(grown.first) && openFold(grown));
-    /** The lines of the page with the rows of folds that are open, as what is drawn. */
+    /** The lines of the page, with the rows of open folds, for drawing. */
     const linesOf = (lines) => lines.flatMap((line) => {
       const inside = line.fold ? opened.get(line.first) : undefined;
       if (!inside) return [line];
@@ -231,7 +231,7 @@ export default () => {
       if (detail !== null) patchRows(about, detail);
     }
 
-    /** Another view chose a decision: show the page that has it. */
+    /** Another view selected a decision: show the page with it. */
     let followed = store.selection.decision ?? null;
     function findSelected() {
       const decision = store.selection.decision ?? null;

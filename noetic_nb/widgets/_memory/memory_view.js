@@ -1,7 +1,7 @@
-// The states of layers over time: the writes of one layer as a list, and beside it what the chosen one changed. The kernel
-// compares; a page holds one page of writes and one difference.
+// The states of layers over time: the writes of one layer as a list, and beside it the changes of the chosen one. The
+// kernel compares; a page has one page of writes and one difference.
 export default () => {
-  const waiting = new Map(); // edits that the kernel has begun, by the id that this page gave them
+  const waiting = new Map(); // edits started by the kernel, by the id from this page
   let asks = 0;
   const page = Math.random().toString(36).slice(2);
 
@@ -46,18 +46,18 @@ export default () => {
     children.append(make("summary", {}, ""));
     const flows = tableIn(children, "Children", store.data.flows, { kind: "nn-table nn-memory" });
 
-    let at = -2; // the layer that is shown
+    let at = -2; // the shown layer
     let listed = null; // the page of its writes
     let start = 0;
-    let focused = null; // the place of the write whose difference is shown; null follows the newest
+    let focused = null; // the index of the write whose difference is shown; null follows the newest
     let detail = null;
     let against = "write";
     let scene = null; // the picture of the thread
-    let pointed = ""; // the key of the bar with the stop of the Tab key
+    let pointed = ""; // the key of the bar with the tab stop
     let flow = null;
-    let flowsOf = ""; // of which layer and moment they are
-    let pictured = ""; // of which writes the picture is
-    let seen = null; // how many writes, changes and flows the page has of the layer
+    let flowsOf = ""; // the layer and moment of the flows
+    let pictured = ""; // the writes in the picture
+    let seen = null; // how many writes, changes and flows of the layer the page has
     let known = store.selection;
 
     const show = store.asker(model, (answer, request) => {
@@ -124,7 +124,7 @@ export default () => {
     });
     threads.addEventListener("change", () => choose(inThread(Number(threads.value))));
 
-    /** The layer of a thread that has the name of the shown one; else the first that has a state. */
+    /** The thread's layer with the name of the shown one; otherwise the first with a state. */
     function inThread(thread) {
       const layers = store.data.layers;
       const name = layers[at]?.[0];
@@ -133,7 +133,7 @@ export default () => {
       return same ? same[1] : -1;
     }
 
-    // What is chosen, and with what it is compared.
+    // The selected write, and its comparison
 
     const head = about.appendChild(make("p", { class: "nn-detail-head" }));
     const compare = about.appendChild(make("div", { class: "nn-toolbar" }));
@@ -177,7 +177,7 @@ export default () => {
     const outcome = about.appendChild(make("p", { class: "nn-note", role: "status" }));
     let token = null;
 
-    /** Ask for what takes the harness its time; the answer is a message of its own. */
+    /** Request an operation that takes the harness some time; the result is a separate message. */
     const begin = async (request, use) => {
       const asked = `${page}-${(asks += 1)}`;
       const answer = new Promise((resolve) => waiting.set(asked, resolve));
@@ -280,7 +280,7 @@ export default () => {
       patchRows(flows, flow?.rows ?? []);
     }
 
-    /** Another view chose a turn: show the state as that turn left it. */
+    /** Another view selected a turn: show the state at its end. */
     function follow(data, wanted) {
       if (known === store.selection) return wanted;
       known = store.selection;

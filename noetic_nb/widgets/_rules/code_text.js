@@ -1,4 +1,4 @@
-/** A field for code with line numbers. Tab indents, Escape then Tab leaves, Enter keeps the indentation. */
+/** A code field with line numbers. Tab indents, Escape then Tab leaves, Enter keeps the indentation. */
 function codeText(parent, field, { typed, apply }) {
   const frame = parent.appendChild(make("div", { class: "nn-code-text" }));
   const gutter = frame.appendChild(make("div", { class: "nn-gutter", "aria-hidden": "true" }));
@@ -16,7 +16,7 @@ function codeText(parent, field, { typed, apply }) {
       put(node, { "data-bad": at + 1 === bad.line ? "yes" : null });
     });
     put(area, { "aria-invalid": bad.line ? "true" : "false", rows: Math.max(4, Math.min(24, lines.length + 1)) });
-    // The same text behind the field, unseen but for the mark at the place that failed.
+    // The same text behind the field, transparent except for the mark at the error.
     const at = bad.column ? lines.slice(0, bad.line - 1).join("\n").length + (bad.line > 1 ? 1 : 0) + bad.column - 1 : -1;
     behind.replaceChildren(area.value.slice(0, Math.max(0, at)));
     if (at >= 0) behind.append(make("mark", {}, area.value.slice(at).match(/^\w+|^[^\n]/)?.[0] ?? " "));

@@ -1,4 +1,4 @@
-// A book of rules: the table, the fields of the chosen rule, what a draft would have changed, versions, and saving.
+// A rule book: the table, the fields of the chosen rule, what a draft would have changed, versions, and saving.
 export default () => {
   const store = storeOf((data, message) => {
     if (message.type === "put") {
@@ -12,8 +12,8 @@ export default () => {
     return true;
   });
 
-  // What stands in the fields of this page. It goes along with Apply, so that what is applied is what was seen, however
-  // busy the kernel is; and what was typed while the kernel was busy is not overwritten by an older answer.
+  // The contents of the fields on this page. Apply sends them, so that the visible text is applied even if the kernel
+  // is busy, and an older answer does not overwrite newer typing.
   const typing = {
     values: null, base: null, sent: null, rule: null, generation: -1, chosen: null, waits: false,
     take(draft) {
@@ -31,7 +31,7 @@ export default () => {
 
   function render({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb nn-editor", role: "group", "aria-label": "Rule editor" }));
-    /** Ask the kernel; what it refuses is shown. */
+    /** Send a request to the kernel, and show a refusal. */
     const ask = async (request) => {
       try {
         view.ask = "";
@@ -96,11 +96,11 @@ export default () => {
 
     function draw(data) {
       const draft = data.draft;
-      // A page that opens late, or that missed a message, has the whole state and no message about it.
+      // A page that opens late, or that missed a message, gets the whole state without a message about it.
       if (typing.rule !== (draft?.rule_id ?? null) || typing.generation !== (draft?.generation ?? -1)) typing.take(draft);
       setText(title, `Rules, version ${data.version}`);
       undoLast.disabled = !data.can_undo;
-      // Nothing has been tried of these rules yet: it begins when somebody looks.
+      // These rules have not been tried yet: the first trial starts when the part is visible.
       if (data.trial?.of === "nothing" && view.looked !== data.trial) {
         view.looked = data.trial;
         ask({ do: "try_in_force" });
@@ -152,7 +152,7 @@ export default () => {
     };
   }
 
-  /** What a draft would have changed; a decision that differs leads other views to it. */
+  /** What a draft would have changed; clicking a decision that differs selects it in other views. */
   function trialPart(parent, select) {
     const root = parent.appendChild(make("div", { class: "nn-trial", role: "group", "aria-label": "What the draft would have changed" }));
     let rows = [];
@@ -170,7 +170,7 @@ export default () => {
     };
   }
 
-  /** The fields of one rule: its text, a sentence with gaps, and what stands beside. */
+  /** The fields of one rule: its text, a sentence with gaps, and further fields. */
   function ruleFields(parent, { typed, apply }) {
     const box = parent.appendChild(make("div", { class: "nn-fields" }));
     const uid = Math.random().toString(36).slice(2);
@@ -236,7 +236,7 @@ export default () => {
     };
   }
 
-  /** The versions of the rule with what differs, and the rules that were removed. */
+  /** The versions of the rule with their differences, and the removed rules. */
   function versionsPart(root, { ask, chosen }) {
     const part = root.appendChild(store.fold("versions", make("details", { class: "nn-versions" })));
     const summary = part.appendChild(make("summary"));
@@ -286,7 +286,7 @@ export default () => {
     };
   }
 
-  /** Saving to a file, and the code that makes the rules. */
+  /** Saving to a file, and the code that creates the rules. */
   function keepingPart(root, { ask, chosen }) {
     const part = root.appendChild(store.fold("keeping", make("details", { class: "nn-keeping" })));
     part.append(make("summary", {}, "Save and copy"));
@@ -314,7 +314,7 @@ export default () => {
       if (found === null) return;
       text.value = found;
       if (!text.isConnected) part.append(text);
-      // Pages that may not use the clipboard show the code, chosen, to be copied by hand.
+      // Without clipboard permission, show the code selected, for copying by hand.
       try {
         await navigator.clipboard.writeText(found);
         setText(done, "Copied.");

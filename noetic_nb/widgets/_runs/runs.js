@@ -1,4 +1,4 @@
-// A collection of runs as a table. The kernel searches, filters and sorts; a page has 50 rows, which every answer brings anew.
+// A collection of runs as a table. The kernel searches, filters and sorts; each answer brings the 50 rows of a page.
 export default () => {
   const store = storeOf((data, message) => {
     if (message.type === "page") Object.assign(data, message.page);
@@ -38,7 +38,7 @@ export default () => {
 
     search.addEventListener("input", () => turnTo(0));
     where.addEventListener("change", () => turnTo(0));
-    where.addEventListener("keydown", (event) => event.key === "Enter" && turnTo(0)); // of which a notebook makes no change
+    where.addEventListener("keydown", (event) => event.key === "Enter" && turnTo(0)); // Jupyter does not fire a change event for it
     columns.forEach(([fact, name, look], at) => {
       const head = heads[at + 1];
       put(head, { class: look || null });
@@ -47,7 +47,7 @@ export default () => {
       sorts.addEventListener("click", () => turnTo(0, { sort: fact, descending: store.data.sort === fact && !store.data.descending }));
       head.replaceChildren(sorts);
     });
-    // Before the rows are opened: a click on the box, and the space bar, select.
+    // Register before the row's own handlers: clicking the checkbox and pressing space select.
     rows.addEventListener("click", (event) => {
       if (event.target.tagName !== "INPUT") return;
       event.stopImmediatePropagation();
@@ -59,7 +59,7 @@ export default () => {
       event.stopImmediatePropagation();
       toggle(event.target);
     });
-    // A digit labels the run in the row and goes on to the next one; 0 takes the label back.
+    // A digit labels the run in the row and moves to the next one; 0 removes the label.
     rows.addEventListener("keydown", (event) => {
       const name = Math.max(0, named.selectedIndex);
       const values = store.data.names[name]?.values;
@@ -80,14 +80,14 @@ export default () => {
 
     let bench = "";
     let shown = null;
-    /** Show the workbench that the kernel made, as a view of this page. */
+    /** Show the workbench created by the kernel as a view on this page. */
     async function showBench(id) {
       bench = id;
       shown?.remove();
       shown = null;
       place.replaceChildren();
       if (!id) return;
-      const { widget_manager: manager } = model; // not every front end has one
+      const { widget_manager: manager } = model; // some front ends have none
       if (!manager) throw new Error("This page shows no view inside another: run `view.bench` in a cell.");
       const view = await manager.create_view(await manager.get_model(id));
       if (bench !== id) return view.remove(); // another one was opened meanwhile

@@ -1,4 +1,4 @@
-// What ran when. The kernel answers a window at a time; the page draws it, moves it, and says what it points at.
+// The spans of a run over time. The kernel sends one window at a time; the page draws and moves it, and reports selections.
 export default () => {
   const store = storeOf((data, message) => {
     if (message.type === "grown") data.total = message.total;
@@ -45,21 +45,21 @@ export default () => {
     const trouble = body.appendChild(make("div"));
     const table = body.appendChild(make("details"));
     table.append(make("summary", {}, "Spans as a table"));
-    table.open = store.data.listed; // inside a workbench it is the list of what happened
+    table.open = store.data.listed; // inside a workbench, it is the list of events
     const rows = tableIn(table, "Spans", COLUMNS, { wordy: (name) => !["Turn", "Began", "Took"].includes(name) });
     const paging = pagerIn(table, ["Earlier", "Later"], (by) => {
       listStart = Math.max(0, listed.start + 50 * by);
       relist();
     });
 
-    let range = null; // null: the whole run, as far as it goes
+    let range = null; // null: the whole run, as it grows
     let first = 0;
     let shown = null;
     let drawnTotal = -1;
     let detail = null;
     let focused = null;
     let listed = null;
-    let listStart = null; // null: the newest
+    let listStart = null; // null: the newest page
     let listAt = null; // the span whose page is shown
     const kinds = new Set();
     let only = "";
@@ -92,7 +92,7 @@ export default () => {
 
     // Zoom
     const now = () => shown ?? store.data.window;
-    const reach = () => range ?? [0, now().end || now().to]; // what was asked for last, whose picture may be on its way
+    const reach = () => range ?? [0, now().end || now().to]; // the last request, whose picture may not have arrived yet
     const view = (start, stop) => {
       const end = now().end;
       const least = byTime() ? 0.01 : 1;
@@ -102,7 +102,7 @@ export default () => {
       refetch();
       store.changed();
     };
-    /** Show the part between two shares of the width. */
+    /** Show the part between two fractions of the width. */
     const part = (begin, stop) => {
       const [from, to] = reach();
       view(from + begin * (to - from), from + stop * (to - from));
@@ -152,7 +152,7 @@ export default () => {
     plot.addEventListener(
       "wheel",
       (event) => {
-        if (!event.ctrlKey) return; // the page scrolls by itself
+        if (!event.ctrlKey) return; // without Ctrl, the wheel scrolls the page
         event.preventDefault();
         const frame = box().getBoundingClientRect();
         zoom(event.deltaY > 0 ? 1.25 : 0.8, (event.clientX - frame.left) / frame.width);
@@ -321,11 +321,11 @@ export default () => {
 
     let followed = store.data.chosen;
     let asked = false;
-    /** Ask for the newest spans, again with each answer: a run that grows faster than the kernel answers is drawn, too. */
+    /** Request the newest spans, and again after each answer, so that a run is drawn even if it outpaces the kernel. */
     async function ask() {
       while (drawnTotal !== store.data.total && !asked) {
         const isFirst = drawnTotal < 0;
-        if (!isFirst && (document.hidden || !root.isConnected)) return; // nobody looks
+        if (!isFirst && (document.hidden || !root.isConnected)) return; // not visible
         asked = true;
         drawnTotal = store.data.total;
         await Promise.all([refetch(), isFirst || listStart === null ? relist() : null]);
@@ -362,7 +362,7 @@ export default () => {
       const total = window_.total.toLocaleString("en");
       setText(status, window_.matched === window_.total ? `${total} spans` : `${window_.matched.toLocaleString("en")} of ${total} spans`);
       pager.draw(window_.first, window_.first + window_.shown, window_.rows);
-      trouble.hidden = data.listed; // they stand in the table
+      trouble.hidden = data.listed; // they are in the table
       patch(trouble, window_.lists, listNode, ({ children: [label, list] }, [, text, , lines]) => {
         setText(label, text);
         patch(list, lines, problemNode, (entry, [at, line]) => {
@@ -385,7 +385,7 @@ export default () => {
     }
 
     const hide = store.show({ model, el, root, draw, traits: ["scale"] });
-    const grown = () => drawnTotal >= 0 && ask(); // not with the next frame: the kernel can begin at once
+    const grown = () => drawnTotal >= 0 && ask(); // do not wait for the next frame: the kernel can start now
     model.on("msg:custom", grown);
     let wide = 0;
     const resized = new ResizeObserver(() => {

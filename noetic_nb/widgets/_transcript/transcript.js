@@ -1,6 +1,6 @@
-// One model call: its request item by item, and what came of it. The page has an index of the calls and asks for what it shows.
-const SCROLL_MARGIN = 30; // pixels that stay free above a row that is scrolled to
-const FOLLOW_MS = 250; // between two looks at a run that grows
+// One model call: its request item by item, and its outcome. The page has an index of the calls and requests what it shows.
+const SCROLL_MARGIN = 30; // pixels kept free above a row after scrolling to it
+const FOLLOW_MS = 250; // between two updates of a growing run
 const REMEDY_MS = 30;
 
 export default () => {
@@ -8,7 +8,7 @@ export default () => {
     if (message.type === "show") data.at = message.at;
     if (message.type === "more") data.changed = message.changed;
     if (message.type !== "call") return true;
-    if (message.at < data.calls.length) return true; // already in the snapshot this page began with
+    if (message.at < data.calls.length) return true; // already in the snapshot of this page
     if (message.at > data.calls.length || message.threadsAt > data.threads.length) return false;
     data.threads.splice(message.threadsAt, message.threads.length, ...message.threads);
     data.calls.push(message.call);
@@ -69,7 +69,7 @@ export default () => {
     const after = body.appendChild(make("ol", { class: "nn-t-lines", "aria-label": "What came of the call" }));
     const quiet = body.appendChild(make("button", { type: "button", class: "nn-t-more", "aria-expanded": "false" }));
 
-    // What this page looks at; the call that is shown is shared with the other pages of the model.
+    // The state of this page; the shown call is shared with the model's other views.
     const local = {
       ...{ at: -1, call: null, data: null, asked: "", asking: false, times: 0, time: 0 },
       ...{ first: null, open: [], quiet: false },
@@ -91,8 +91,8 @@ export default () => {
     const shown = () => {
       const data = store.data;
       if (local.known !== store.selection) {
-        // A choice is looked at once, and what was chosen before the page was opened is known already: the kernel says what
-        // is shown.
+        // Each selection is handled once. A selection from before the page opened is already included: the kernel says
+        // what is shown.
         const { call, item, decision } = store.selection;
         const found = local.known === null || call == null ? -1 : placeOf(call);
         local.known = store.selection;
@@ -125,7 +125,7 @@ export default () => {
       store.changed();
     };
 
-    // What is wanted of a call; an item is looked for once, in the page that has it.
+    // The request for a call; an item is searched for only once, on the page that has it.
     const keyOf = (request) => JSON.stringify({ ...request, item: undefined });
     const take = (call, request) => {
       if (local.call?.at !== call.at || local.call?.difference !== call.difference) {
@@ -144,20 +144,20 @@ export default () => {
       store.changed();
     };
     const query = newest(async (request) => {
-      // Calls that come quickly are not all looked at.
+      // If calls come quickly, some are skipped.
       const rest = model.get("follow") ? local.time + FOLLOW_MS - performance.now() : 0;
       if (rest > 0) await new Promise((resolve) => setTimeout(resolve, rest));
       local.time = performance.now();
       return store.get(model, request);
     }, receive);
 
-    /** Ask for the next call before it is wanted: a person who labels calls goes from one to the next. */
+    /** Request the next call ahead of time: a rater goes from one call to the next. */
     const fetchAhead = (at) => {
       const request = { what: "call", at, against: compared(), only: only.checked, open: [], first: null };
       const ahead = { key: keyOf(request), call: undefined };
       if (!store.data.labels.names || at > last() || local.ahead?.key === ahead.key) return;
       local.ahead = ahead;
-      // What cannot be had is asked for once more when it is wanted, and the fault is shown then.
+      // A failed prefetch is repeated when the call is needed, and then the error is shown.
       store.get(model, request).then((call) => (ahead.call = call), () => (local.ahead = null));
     };
     const takeAhead = (request) => {
@@ -170,7 +170,7 @@ export default () => {
       return call;
     };
 
-    /** Ask for the shown call where it, or what is wanted of it, is another one than before. */
+    /** Request the shown call, if it or the request has changed. */
     const refresh = (at) => {
       if (at !== local.at) Object.assign(local, { at, first: null, open: [], picked: null });
       const { item } = store.selection;
@@ -179,14 +179,14 @@ export default () => {
         Object.assign(request, { item, first: null });
         local.scroll = null;
       } else if (keyOf(request) === local.asked) return;
-      // What a host has brought along is drawn now, without a frame in between.
+      // Draw an answer brought by the host now, without waiting for a frame.
       const call = model.ahead?.(request) ?? takeAhead(request);
       if (call !== undefined) return take(call, request);
       local.asked = keyOf({ ...request, first: local.first });
       query(request).catch(store.refused);
     };
 
-    /** What came of a call is more with time. */
+    /** The outcome of a call grows over time. */
     const extend = store.asker(model, (outcome, { at }) => {
       if (local.call?.at === at) Object.assign(local.call, outcome);
     });
@@ -197,7 +197,7 @@ export default () => {
       if (local.call !== null && changed.at === local.call.at) extend({ what: "outcome", at: changed.at });
     };
 
-    /** Ask for the smallest budgets of what was not sent, one after the other: each takes the kernel some work. */
+    /** Request the smallest budgets of unsent items one after the other, because each takes the kernel some time. */
     const remedy = async () => {
       if (local.asking) return;
       local.asking = true;
@@ -255,7 +255,7 @@ export default () => {
       leave();
       store.data.at = call.at;
       store.select(model, { thread_id: call.where[0], turn: call.where[1], call: call.number, item: null, decision: null, ...fields });
-      // What is chosen here stays where it is.
+      // A selection made here does not scroll.
       Object.assign(local, { picked: row.row.key, known: store.selection });
     };
     choosable(items, (row) => row.row.fold === undefined && choose(row, { item: row.row.item }));
@@ -285,7 +285,7 @@ export default () => {
     }
 
     function draw(data) {
-      // After a message was missed nothing that was asked is sure to be all.
+      // After a missed message, earlier answers may be incomplete.
       if (local.data !== data) Object.assign(local, { data, asked: "", ahead: null });
       if (isEmpty(data, data.calls.length === 0)) return;
       const at = shown();

@@ -1,4 +1,4 @@
-// The elements of the transcript: lines and controls, made once and filled again.
+// The elements of the transcript: lines and controls, created once and refilled.
 function compareControls(parent, changed) {
   const controls = parent.appendChild(make("div", { class: "nn-bar-controls" }));
   const label = controls.appendChild(make("label", {}, "Compare with"));
@@ -21,9 +21,9 @@ function pager(parent) {
   return { bar, text };
 }
 
-// Labels of the shown call: a button for each value of the codebook, which is a digit key as well, and the step to look at first.
+// Labels of the shown call: a button and digit key for each value of the codebook, and a button for the first step to inspect.
 
-/** Make the controls; `label(name, value)` gives one, `move(by)` shows another call, `look()` asks for the step to look at. */
+/** Create the controls; `label(name, value)` gives a label, `move(by)` shows another call, `look()` requests the step to inspect. */
 function labelControls(parent, { label, move, look }) {
   const bar = parent.appendChild(make("div", { class: "nn-bar-controls nn-t-labels", role: "group" }));
   const choice = bar.appendChild(make("select", { "aria-label": "Name of the label" }));
@@ -45,7 +45,7 @@ function labelControls(parent, { label, move, look }) {
   });
   button.addEventListener("click", look);
 
-  /** Take a key: a digit gives a value, 0 takes it back, n and p show the next call and the one before. */
+  /** Handle a key: a digit gives a value, 0 removes it, n and p show the next and the previous call. */
   const key = (event) => {
     if (!known?.names || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.matches('select, textarea, input:not([type="range"], [type="checkbox"])')) return;
@@ -58,7 +58,7 @@ function labelControls(parent, { label, move, look }) {
     event.stopPropagation();
   };
 
-  /** Draw the labels of a call: `known` is of the run, `own` what was given since the kernel was asked. */
+  /** Draw the labels of a call: `known` is from the run, `own` was given since the last answer. */
   const draw = (data, call, redraw) => {
     known = data;
     firstLine.hidden = !data.looks;

@@ -1,13 +1,13 @@
-// The regulator's trends: the scene of a thread, its thresholds as handles, a turn that is read and chosen, a part that is looked at.
+// The regulator's trends: the scene of a thread, its thresholds as handles, the selected turn, and the visible part.
 
-const NESTED = new Set(["panels", "captions", "handles", "stops"]); // these come entry by entry; one that is gone is null
+const NESTED = new Set(["panels", "captions", "handles", "stops"]); // these are sent entry by entry; null removes an entry
 const handlesOf = (thread) => Object.values(thread.handles);
 const keyOf = (handle) => JSON.stringify([handle.predicate, handle.name]);
 
 export default () => {
   const store = storeOf((data, message) => {
-    if (message.type !== "turn") return false; // every column is another: all is asked for again
-    // The first message about a thread describes it whole; a page that missed it asks for everything.
+    if (message.type !== "turn") return false; // every column has changed: request them all
+    // The first message about a thread describes it completely; a page that missed it requests everything.
     if (message.thread > data.threads.length || !("handles" in { ...data.threads[message.thread], ...message.about })) return false;
     const thread = (data.threads[message.thread] ??= { turns: [], id: message.id });
     for (const [name, value] of Object.entries(message.about)) {
@@ -16,14 +16,14 @@ export default () => {
     }
     thread.marks = null;
     data.latest = message.thread;
-    if (!thread.turns) return true; // its columns were not asked for yet
+    if (!thread.turns) return true; // its columns were not requested yet
     if (message.at > thread.turns.length) return false;
     thread.turns[message.at] = message.row;
     return true;
   });
-  // What was dragged, by thread and threshold, and what came of it: shared by all pages of the model in this browser.
+  // Dragged values by thread and threshold, with their results: shared by all of the model's views in this browser.
   const moved = new Map();
-  const REST_MS = 250; // longer than from one key or answer to the next while a hand moves
+  const REST_MS = 250; // longer than between two keys or answers during a drag
   const NOTHING = { values: new Map(), answer: null, conditions: [], over: new Map() };
 
   function render({ model, el }) {
@@ -35,7 +35,7 @@ export default () => {
     const legend = body.appendChild(make("ul", { class: "nn-keys" }));
     const grid = body.appendChild(make("div", { class: "nn-grid" }));
 
-    // First, so that grips are reached after the turns; its place is over all panels.
+    // First in the document, so that Tab reaches grips after the turns; positioned over all panels.
     const hits = grid.appendChild(make("div", { class: "nn-hits", tabindex: 0, role: "slider", "aria-label": "Turn", "aria-orientation": "horizontal" }));
     const cursor = hits.appendChild(make("div", { class: "nn-cursor" }));
     const chosenMark = hits.appendChild(make("div", { class: "nn-cursor nn-chosen" }));
@@ -59,7 +59,7 @@ export default () => {
     const decided = body.appendChild(make("details"));
     const decidedHead = decided.appendChild(make("summary"));
     const list = decided.appendChild(make("ul", { class: "nn-list" }));
-    // What is open follows the length of the list until someone has chosen.
+    // The list opens or closes with its length, until the user chooses.
     decidedHead.addEventListener("click", () => store.open.set("decided", !decided.open));
     decided.addEventListener("toggle", store.changed);
     const behind = body.appendChild(store.fold("table", make("details"), () => drawTable(threadNow())));
@@ -68,11 +68,11 @@ export default () => {
     let tableKeys = "";
     inside.hidden = outcome.hidden = true;
 
-    let at = -1; // which thread is shown
-    let column = null; // which column is read
+    let at = -1; // the shown thread
+    let column = null; // the column under the cursor
     let asked = null;
     let opened = null; // the column whose turns are listed
-    let part = null; // the part of the thread that is looked at: first and last column, and the chart of it
+    let part = null; // the visible part of the thread: first and last column, and its chart
     const wholeNow = () => store.data.threads[at];
     const threadNow = () => part?.chart ?? wholeNow();
     const movedNow = () => moved.get(at) ?? NOTHING;
@@ -85,7 +85,7 @@ export default () => {
       store.changed();
     });
 
-    // What other thresholds would have decided: the kernel is asked for the newest only, for the conditions when it has answered.
+    // Decisions with other thresholds: only the newest question is sent, and conditions are requested after its answer.
     const thresholdsOf = (values) => {
       const found = Object.create(null);
       for (const [key, value] of values) {
@@ -118,7 +118,7 @@ export default () => {
       store.changed();
     });
     const decideAgain = newest(ask, (_, wanted) => {
-      // The next decisions would wait for what takes longer: that is asked for when the hand rests.
+      // Slower questions would delay the next decisions, so they wait until the drag rests.
       clearTimeout(resting);
       resting = setTimeout(() => {
         if (!moved.get(wanted.thread)?.values.size) return;
@@ -133,7 +133,7 @@ export default () => {
     });
     let hasAsked = false;
     const prepare = () => {
-      // The first answer takes longest, so it is fetched when someone comes near.
+      // The first answer takes longest, so request it when the pointer or focus approaches.
       if (hasAsked || at < 0) return;
       hasAsked = true;
       const thread = wholeNow();
@@ -237,7 +237,7 @@ export default () => {
       if (row.turns[0] !== row.turns[1]) return listTurns(column);
       store.select(model, { thread_id: wholeNow().id, turn: row.turns[0] });
     }
-    /** List the turns that share a column: each of them can be chosen. */
+    /** List the turns that share a column, each selectable. */
     async function listTurns(which) {
       const thread = at;
       const found = await store.get(model, request("turns", { at: which }));
@@ -245,7 +245,7 @@ export default () => {
       store.open.set("inside", (inside.open = true));
       store.changed();
     }
-    /** Look at some columns only: at once as they are, and in finer ones when the kernel has answered. */
+    /** Show only some columns: first as they are, then finer ones when the kernel has answered. */
     const refine = newest(ask, (chart, wanted) => {
       if (chart.fault || part?.first !== wanted.first || part.last !== wanted.last) return;
       part.chart = chart;
@@ -286,7 +286,7 @@ export default () => {
       const [first, last] = reach();
       if (!thread.marks) {
         thread.marks = marksOf(series, thread.turns.map(({ marks }) => marks), thread.whole);
-        // What the regulator looked at is asked for when the page has nothing else to do, of long threads when someone comes near.
+        // Request what the regulator saw when the page is idle; for long threads when the pointer or focus approaches.
         if (thread.size > 1 || !handlesOf(thread).length) hasAsked ||= !handlesOf(thread).length;
         else if (hasAsked) judge(request("conditions", { thresholds: thresholdsOf(movedNow().values) }));
         else requestIdleCallback(prepare, { timeout: 2000 });
@@ -333,7 +333,7 @@ export default () => {
       put(hits, { "aria-valuemin": thread.turns[first].turns[0], "aria-valuemax": thread.turns[last - 1].turns[1], "aria-valuenow": thread.turns[now].turns[0], "aria-valuetext": text });
     }
 
-    /** Every number of the regulator as a slider; those that have a panel are there as grips too. */
+    /** Every threshold of the regulator as a slider; those with a panel also have a grip. */
     function drawNumbers(thread) {
       patch(numbers, handlesOf(thread), () => {
         const row = make("div", { class: "nn-numbers" });

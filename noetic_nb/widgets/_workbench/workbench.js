@@ -1,7 +1,7 @@
-// The panels of a run: each is a view as it stands alone, with a model of its own inside the one of the workbench.
+// The panels of a run: each is an ordinary view, with its own model inside that of the workbench.
 export default () => {
   const LEAST = 3; // columns of 12
-  const STEP = 40; // pixels of height for one press of a key
+  const STEP = 40; // pixels of height per key press
   const panels = new Map(); // by name: { view, model, end }, or { fault }
   const fetching = new Set();
   let host;
@@ -13,7 +13,7 @@ export default () => {
     return { view, model, end: view.initialize({ model }) };
   }
 
-  /** Ask for a panel that is opened: the kernel makes its view when a page wants it first. */
+  /** Request an opened panel: the kernel creates its view for the first page that needs it. */
   async function fetchPanel(name) {
     if (fetching.has(name)) return;
     fetching.add(name);
@@ -25,13 +25,13 @@ export default () => {
       panel = { fault: `This panel could not be opened: ${error.message ?? error}` };
     }
     fetching.delete(name);
-    // What was asked for of another thread is asked for again.
+    // After a change of thread, the panel is requested again.
     if (store.data.parts.shown === shown) panels.set(name, panel);
     else panel.end?.();
     store.changed();
   }
 
-  /** Take what is the workbench's own. */
+  /** Apply the workbench's own messages. */
   function takeOwn(data, content) {
     if (content.type === "selected") {
       store.took(content);
@@ -95,7 +95,7 @@ export default () => {
       select: (fields) => store.select(model, { thread_id: null, turn: null, call: null, item: null, decision: null, ...fields }),
       failed,
       redraw: store.changed,
-      /** Open a panel, and bring it into sight. */
+      /** Open a panel, and scroll it into view. */
       show: (name) => {
         wanted = name;
         if (!open().includes(name)) choose(name);
@@ -116,7 +116,7 @@ export default () => {
     const drawTalk = talkPart(side, tools);
     const drawCause = causePart(main, tools);
     const grid = main.appendChild(make("div", { class: "nn-panels" }));
-    const boxes = new Map(); // by name: the box of an open panel and what ends its view
+    const boxes = new Map(); // by name: the box of an open panel, and the function that ends its view
 
     const open = () => model.get("panels") ?? [];
     const choose = (name) => {
@@ -159,7 +159,7 @@ export default () => {
       return grip;
     }
 
-    /** Show a panel; one that is there already stays as it is. */
+    /** Show a panel; an existing one stays unchanged. */
     function boxOf(name, title) {
       const panel = panels.get(name);
       const known = boxes.get(name);
@@ -190,7 +190,7 @@ export default () => {
         end?.();
         box.remove();
         boxes.delete(name);
-        // It is brought up to date when it is opened again.
+        // The view is updated when the panel is opened again.
         panels.get(name)?.end?.();
         panels.delete(name);
       }
@@ -215,7 +215,7 @@ export default () => {
       });
     }
 
-    /** Scroll the parts of a panel, never the page, until what is chosen in it is seen. */
+    /** Scroll inside a panel, never the page, until the selected element is visible. */
     function reveal(box) {
       const chosen = box.querySelector("[aria-selected='true']");
       if (!chosen) return;
@@ -231,20 +231,20 @@ export default () => {
     function revealChosen() {
       if (revealed === store.selection) return;
       revealed = store.selection;
-      // Lists may ask for another page first.
+      // Lists may have to request another page first.
       for (const name of ["ledger", "timeline"]) {
         const box = boxes.get(name)?.box;
         if (box && !box.contains(document.activeElement)) for (const wait of [60, 300, 900]) setTimeout(() => reveal(box), wait);
       }
     }
 
-    /** Offer the threads of the run, where there are several. */
+    /** Offer the threads of the run, if there are several. */
     function drawThreads({ threads: known, threadCount, thread: at }) {
       threads.hidden = threadCount < 2;
       offer(thread, [[-1, `all ${threadCount.toLocaleString("en")}`], ...known]);
       const missing = threadCount - known.length;
       put(threads, { title: missing > 0 ? `${missing.toLocaleString("en")} older threads are not listed: set bench.thread_id in a cell` : null });
-      // Until the kernel has answered, what someone chose stands.
+      // Until the kernel has answered, keep the user's choice.
       if (thread.dataset.at !== String(at) || thread.selectedIndex < 0) thread.value = at ?? -1;
       thread.dataset.at = String(at);
     }

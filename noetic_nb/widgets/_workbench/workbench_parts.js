@@ -1,6 +1,6 @@
-// The parts of a workbench: the model that a view takes for its own, the conversation, questions, and what led to a decision.
+// The parts of a workbench: the model that each view uses, the conversation, questions, and the cause of a decision.
 
-/** What a view takes for its model: state of its own, and messages that travel inside those of the workbench. */
+/** The model that a view uses: its own state, and messages carried inside those of the workbench. */
 function panelModel(host, name, data) {
   const listeners = new Map();
   const state = { fault: "", static_name: "", ...data.traits, snapshot: data.snapshot };
@@ -19,13 +19,13 @@ function panelModel(host, name, data) {
       changed = {};
     },
     send: (message) => host.send({ type: "panel", panel: name, message }),
-    /** The answer that came with the panel, where it is still the one that the kernel would give. */
+    /** The answer sent with the panel, if it is still current. */
     ahead: (request) => ahead.get(JSON.stringify(request))?.data,
     on: (event, listener) => (listeners.get(event) ?? listeners.set(event, new Set()).get(event)).add(listener),
     off: (event, listener) => listeners.get(event)?.delete(listener),
-    /** Take a message of the kernel. */
+    /** Handle a message from the kernel. */
     receive: (content) => {
-      ahead = new Map(); // may be other answers now
+      ahead = new Map(); // the prepared answers may be outdated
       if (content.type !== "traits") return emit("msg:custom", content);
       for (const [each, given] of Object.entries(content.traits)) {
         state[each] = given;
@@ -35,7 +35,7 @@ function panelModel(host, name, data) {
   };
 }
 
-/** One thumb, up or turned down. */
+/** A thumb, up or turned down. */
 function thumb(down) {
   const icon = make("svg", { width: 14, height: 14, viewBox: "0 0 16 16", "aria-hidden": "true", class: "nn-thumb" });
   const turn = down ? "rotate(180 8 8)" : null;
@@ -43,7 +43,7 @@ function thumb(down) {
   return icon;
 }
 
-/** The conversation: a row a turn, a click chooses it; below it, where there is an agent, what is said to it. */
+/** The conversation: one row per turn, a click selects it; below it, if there is an agent, a field for messages. */
 function talkPart(parent, { get, failed }) {
   const box = parent.appendChild(make("section", { class: "nn-talk", "aria-label": "Conversation" }));
   const earlier = button(box, "Earlier turns", () => askEarlier(), { class: "nn-earlier" });
@@ -69,9 +69,9 @@ function talkPart(parent, { get, failed }) {
   fixBox.hidden = true;
   put(fixText, { placeholder: "What was wrong with the last reply?" });
 
-  let before = []; // rows that were asked for, older than those of the snapshot
+  let before = []; // requested rows older than those of the snapshot
   let follows = true;
-  let isLaidOut = false; // to scroll before that would lay out the page twice
+  let isLaidOut = false; // scrolling earlier would lay out the page twice
   const act = (request) => get(request).catch(failed);
   const openFix = (open) => {
     fixBox.hidden = !open;
@@ -107,7 +107,7 @@ function talkPart(parent, { get, failed }) {
     if (event.key === "Enter") sendFix();
     else openFix(false);
   });
-  // Where the page becomes narrow, the newest turn stays in sight.
+  // When the page becomes narrow, the newest turn stays visible.
   new ResizeObserver(() => {
     isLaidOut = true;
     if (follows) list.scrollTop = list.scrollHeight;
@@ -199,7 +199,7 @@ function questionsPart(parent, { get, failed }) {
     button(row, "Deny", () => answer("deny"));
     const reason = row.appendChild(make("input", { type: "text", "aria-label": "Why not?", placeholder: "Why not?" }));
     reason.addEventListener("keydown", (event) => event.stopPropagation());
-    // Enter in the field of a reason is a no, never a yes.
+    // Enter in the reason field denies, never approves.
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       answer("deny");
@@ -207,7 +207,7 @@ function questionsPart(parent, { get, failed }) {
     return form;
   };
   return function draw(questions) {
-    // By their number: an answer must never be that of another question.
+    // Match by number: an answer must never go to another question.
     for (const form of [...box.children]) if (!questions.some((each) => each.id === form.question)) form.remove();
     for (const each of questions) {
       if ([...box.children].some((form) => form.question === each.id)) continue;
@@ -221,7 +221,7 @@ function questionsPart(parent, { get, failed }) {
   };
 }
 
-/** What led to the chosen decision or call, as the kernel wrote it; its buttons lead to the request, to an item, and to rules. */
+/** The cause of the chosen decision or call, written by the kernel; its buttons open the request, an item, or rules. */
 function causePart(parent, { get, select, redraw, show }) {
   const box = parent.appendChild(make("section", { class: "nn-cause", "aria-label": "Why" }));
   const list = box.appendChild(make("div"));

@@ -1,17 +1,17 @@
-// What all views use: elements whose text is only ever text, lists patched in place, and the store behind a model.
+// Shared by all views: elements whose text is never markup, lists patched in place, and the store behind a model.
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Make an element; `text` becomes text, never markup. */
+/** Create an element; `text` becomes text, never markup. */
 function make(tag, attributes = {}, text = undefined) {
   const node = SVG_TAGS.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
   put(node, attributes);
-  // In a notebook arrow keys move between cells and "d d" deletes one; on these elements keys belong to the element.
+  // In a notebook, arrow keys move between cells and "d d" deletes one; these elements keep their keys for themselves.
   if (KEYS.has(tag) || "tabindex" in attributes) node.setAttribute("data-lm-suppress-shortcuts", "true");
   if (text !== undefined) node.textContent = text;
   return node;
 }
 
-// What makes a title a heading; an h3 would join the contents that a notebook lists.
+// Attributes that make a title a heading; an h3 would appear in a notebook's table of contents.
 const HEADING = { class: "nn-title", role: "heading", "aria-level": 3 };
 
 const SVG_TAGS = new Set(["svg", "rect", "text", "line", "circle", "path", "g", "title"]);
@@ -26,12 +26,12 @@ function put(node, attributes) {
   }
 }
 
-/** Set text where it differs, so that a screen reader announces changes only. */
+/** Set text that differs, so that a screen reader announces only changes. */
 function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Make the children of `parent` match `rows`: existing nodes are patched, missing ones made, extra ones removed. */
+/** Match the children of `parent` to `rows`: existing nodes are patched, missing ones created, extra ones removed. */
 function patch(parent, rows, create, update) {
   while (parent.childElementCount > rows.length) parent.lastElementChild.remove();
   rows.forEach((row, at) => {
@@ -40,7 +40,7 @@ function patch(parent, rows, create, update) {
   });
 }
 
-/** Make a table in a part that scrolls by itself; returns its rows. */
+/** Create a table in a scrollable region; returns its rows. */
 function tableIn(parent, label, columns, { kind = "nn-table", scroll = "nn-scroll", wordy = () => false } = {}) {
   const region = parent.appendChild(make("div", { class: scroll, tabindex: 0, role: "region", "aria-label": label }));
   const table = region.appendChild(make("table", { class: kind }));
@@ -49,14 +49,14 @@ function tableIn(parent, label, columns, { kind = "nn-table", scroll = "nn-scrol
   return table.appendChild(make("tbody"));
 }
 
-/** Make a button with text. */
+/** Create a button with text. */
 function button(parent, text, click, attributes = {}) {
   const made = parent.appendChild(make("button", { type: "button", ...attributes }, text));
   made.addEventListener("click", click);
   return made;
 }
 
-/** Make a box to tick, with its words behind it. */
+/** Create a checkbox with a label. */
 function tickIn(parent, text, changed, attributes = {}) {
   const label = parent.appendChild(make("label", attributes));
   const box = label.appendChild(make("input", { type: "checkbox" }));
@@ -65,7 +65,7 @@ function tickIn(parent, text, changed, attributes = {}) {
   return box;
 }
 
-/** Make the children of a choice match values and their names. */
+/** Match the options of a select element to values and their names. */
 function offer(select, rows) {
   patch(select, rows, () => make("option"), (option, [value, name]) => {
     if (option.getAttribute("value") !== String(value)) option.value = value;
@@ -74,8 +74,8 @@ function offer(select, rows) {
 }
 
 /**
- * Make the frame of a view: its title, and below it a body, or a sentence where there is nothing to show. `isEmpty` draws the one or
- * the other.
+ * Create the frame of a view: its title, and a body, or a sentence if there is nothing to show. `isEmpty` switches between the
+ * two.
  */
 function frameIn(el, title, kind = "") {
   const root = el.appendChild(make("div", { class: `noetic-nb ${kind}`.trim(), role: "group", "aria-label": title }));
@@ -90,7 +90,7 @@ function frameIn(el, title, kind = "") {
   return { root, body, isEmpty };
 }
 
-/** Make the buttons that turn the pages of a list. What it returns draws them: which rows are shown, and of how many. */
+/** Create the buttons for the pages of a list. Returns a function that draws them: which rows are shown, and the total. */
 function pagerIn(parent, [before, after], turn, word = "") {
   const bar = parent.appendChild(make("div", { class: "nn-pager" }));
   const up = button(bar, before, () => turn(-1));
@@ -105,7 +105,7 @@ function pagerIn(parent, [before, after], turn, word = "") {
   return { bar, up, down, draw };
 }
 
-/** Make the buttons that go from call to call, and the box that follows the newest one; `step` gets -1 or 1. */
+/** Create the buttons for stepping through calls, and the checkbox for following the newest; `step` gets -1 or 1. */
 function callSteps(parent, { step, follow, kind = "nn-bar-controls" }) {
   const bar = parent.appendChild(make("div", { class: kind }));
   const back = button(bar, "◀", () => step(-1), { "aria-label": "Previous call" });
@@ -119,14 +119,14 @@ function callSteps(parent, { step, follow, kind = "nn-bar-controls" }) {
   return { back, draw };
 }
 
-/** Make a row with a name and `count` cells after it. */
+/** Create a row with a name and `count` cells. */
 function namedRow(count) {
   const row = make("tr");
   row.append(make("th", { scope: "row" }), ...Array.from({ length: count }, () => make("td")));
   return row;
 }
 
-/** Make a coloured square for a legend. */
+/** Create a coloured square for a legend. */
 function swatchOf(attributes) {
   const swatch = make("svg", { class: "nn-swatch", width: 12, height: 12, "aria-hidden": "true" });
   swatch.append(make("rect", attributes));
@@ -135,7 +135,7 @@ function swatchOf(attributes) {
 
 const PICTURES = new Set(["picture", "window"]);
 
-/** Return the data that others became, as the kernel said how. */
+/** Apply the kernel's description of changes to data; returns the new data. */
 function grown(before, change) {
   if (change === null) return before;
   const { of, keep, then, is } = change;
@@ -144,8 +144,8 @@ function grown(before, change) {
 }
 
 /**
- * Keep everything a model received: its snapshot and the messages since. Custom messages are not replayed to views that
- * open later, so they are gathered once per model and views draw from here, at most once per animation frame.
+ * Keep everything a model received: its snapshot and the later messages. Custom messages are not replayed to views that open
+ * later, so they are collected once per model; views draw from here, at most once per animation frame.
  */
 function storeOf(take) {
   const store = { data: null, views: new Set(), frame: 0, open: new Map(), selection: {}, fault: "", refusal: "" };
@@ -154,7 +154,7 @@ function storeOf(take) {
   let count = 0;
   let chosen = null;
   let isTold = false;
-  let logged = false; // a fault may come again with every drawing
+  let logged = false; // an error may recur at every drawing
   const fresh = () => `${page}-${(count += 1)}`;
   store.changed = () => {
     if (store.frame) return;
@@ -164,7 +164,7 @@ function storeOf(take) {
     });
   };
   const replace = (snapshot) => {
-    store.fault = ""; // it may have come of data that were not whole
+    store.fault = ""; // incomplete data may have caused it
     store.data = snapshot;
     store.selection = snapshot.selection ?? {};
   };
@@ -175,17 +175,17 @@ function storeOf(take) {
     else waiting?.reject(new Error(fault));
   };
   const selected = ({ id, fields }) => {
-    // While a choice of this page is under way, older ones that come back would make the picture jump.
+    // While a selection of this page is pending, older replies would make the picture jump.
     if (chosen !== null && id !== chosen) return;
     const isOwn = chosen !== null;
     chosen = null;
-    // One that comes back as it was made is no other choice: views would go where it points to once more.
+    // The reply to an own selection is not a new selection: views would scroll to it again.
     if (isOwn && Object.entries(fields).every(([name, value]) => (store.selection[name] ?? null) === value)) return;
     store.selection = store.data.selection = fields;
   };
-  /** Tell the kernel, when the view can be seen: its static form, a whole page, waits for that. */
+  /** Tell the kernel when the view is visible: it waits before sending the static form, a whole page. */
   const tell = (model) => {
-    if (isTold || !model.get("static_name")) return; // a panel is shown by its host
+    if (isTold || !model.get("static_name")) return; // the host shows its panels
     isTold = true;
     requestAnimationFrame(() => setTimeout(() => model.send({ type: "drawn" })));
   };
@@ -207,15 +207,15 @@ function storeOf(take) {
       store.changed();
     };
     model.on("msg:custom", receive);
-    // What was sent while this script was loaded found no listener.
-    const sent = model.get("sent"); // not where a host asks for what was missed
+    // Messages sent while this script was loading were lost.
+    const sent = model.get("sent"); // undefined in a host, which requests missed messages itself
     if (sent) model.send({ type: "here", messages: sent.messages });
     return () => {
       model.off("msg:custom", receive);
       cancelAnimationFrame(store.frame);
     };
   };
-  /** Ask the kernel for what the snapshot does not hold; fails with the kernel's words. Of a picture, what is new to it is sent. */
+  /** Request data beyond the snapshot; rejects with the kernel's message. For a picture, only the changes are sent. */
   store.get = async (model, request) => {
     const id = fresh();
     const since = PICTURES.has(request.what) && (answers.get(request.what) ?? { id: null });
@@ -226,7 +226,7 @@ function storeOf(take) {
     if (since) answers.set(request.what, { id, data });
     return data;
   };
-  /** Make a function that asks the kernel and uses the newest answer; a refusal stands below the view until the next answer. */
+  /** Make a function that asks the kernel and uses only the newest answer; a refusal is shown until the next answer. */
   store.asker = (model, use) => {
     const put = newest((request) => store.get(model, request), (answer, request) => {
       store.refusal = "";
@@ -239,13 +239,13 @@ function storeOf(take) {
     store.refusal = error.message;
     store.changed();
   };
-  /** Choose a call, turn, item or decision for every view that shares the selection. */
+  /** Select a call, turn, item or decision in every view that shares the selection. */
   store.select = (model, fields) => {
     store.selection = store.data.selection = fields;
     model.send({ type: "select", id: (chosen = fresh()), ...fields });
     store.changed();
   };
-  /** Show what failed in every view, and tell the kernel's log once. */
+  /** Show an error in every view, and log it in the kernel once. */
   store.failed = (model, error) => {
     const text = `This view failed in the page: ${error}`;
     if (!logged) model.send({ type: "fault", text: `${text}\n${error?.stack ?? ""}` });
@@ -253,7 +253,7 @@ function storeOf(take) {
     store.fault = text;
     console.warn(error);
   };
-  /** Make buttons that save the files of a view, which the kernel makes, and one that copies its picture. */
+  /** Create buttons that save the files of a view, created by the kernel, and one that copies its picture. */
   const files = (model) => {
     const line = make("p", { class: "nn-files", role: "group", "aria-label": "Save as or copy" });
     const status = line.appendChild(make("span", { class: "nn-label", "aria-live": "polite" }));
@@ -263,7 +263,7 @@ function storeOf(take) {
       const button = line.appendChild(make("button", { type: "button", ...attributes }, text));
       button.addEventListener("click", async () => {
         if (button.ariaDisabled === "true") return;
-        button.ariaDisabled = "true"; // a button that is disabled loses the keyboard
+        button.ariaDisabled = "true"; // a disabled button would lose the focus
         if (store.fault === own) store.fault = "";
         try {
           setText(status, (await act()) ?? "");
@@ -283,7 +283,7 @@ function storeOf(take) {
     if (store.data.files.includes("png")) add(label, "Copy picture", () => copyPicture(ask), "The picture could not be copied");
     return line;
   };
-  /** Show a view: draws now, on every change of the store, and on every change of the named traits. */
+  /** Show a view: draw now, at every change of the store, and at every change of the named traits. */
   store.show = ({ model, el, root, draw, traits = [] }) => {
     root.classList.add("tex2jax_ignore", "mathjax_ignore");
     if (store.data?.known) root.prepend(make("p", { class: "nn-label nn-known" }, store.data.known));
@@ -298,7 +298,7 @@ function storeOf(take) {
       leave();
     };
     const all = () => {
-      // A notebook may drop an output without a word to its view.
+      // A notebook may remove an output without notifying its view.
       if (placed && !root.isConnected) return hide();
       placed = root.isConnected;
       try {
@@ -314,11 +314,11 @@ function storeOf(take) {
     tell(model);
     return hide;
   };
-  /** Wrap the `render` of a view, so that a fault in it is shown and no empty box. */
+  /** Wrap the `render` function of a view, so that an error is shown instead of an empty box. */
   store.guard = (render) => (parts) => {
     try {
       let end = render(parts);
-      // Front ends keep this function when the view is gone: it must not keep what was drawn.
+      // Front ends keep this function after the view is gone, so it must not reference what was drawn.
       return () => {
         end?.();
         end = null;
@@ -331,7 +331,7 @@ function storeOf(take) {
       return store.show({ model: parts.model, el: parts.el, root, draw: () => {} });
     }
   };
-  /** Let a part that folds open and close as it did before the view was drawn anew; `fill` draws what it holds when it opens. */
+  /** Keep a foldable part open or closed across redraws; `fill` draws its content when it opens. */
   store.fold = (key, details, fill = () => {}) => {
     details.open = store.open.get(key) ?? false;
     details.addEventListener("toggle", () => {
@@ -343,30 +343,30 @@ function storeOf(take) {
   return store;
 }
 
-/** Make a blob of a file that the kernel made: its type, and its bytes as base64. */
+/** Make a blob of a file from the kernel: its type, and its bytes as base64. */
 function blobOf({ type, base64 }) {
   return new Blob([Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0))], { type });
 }
 
-/** Let the reader save a file under its name. */
+/** Let the user save a file under its name. */
 function save(file) {
   const link = make("a", { href: URL.createObjectURL(blobOf(file)), download: file.name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** Put a picture on the clipboard, as the text of its SVG where a PNG is refused; returns the sentence to show. */
+/** Copy a picture to the clipboard, as SVG text if PNG is refused; returns the sentence to show. */
 async function copyPicture(ask) {
   const { clipboard } = navigator;
   const instead = "Save it as PNG instead.";
   if (!clipboard) throw new Error(`a browser lets a page use the clipboard only over https or on localhost. ${instead}`);
   const png = ask("png").then(blobOf);
   try {
-    // Some browsers allow this only while the click is handled, before the kernel has made the picture.
+    // Some browsers allow this only while handling the click, before the kernel has made the picture.
     await clipboard.write([new ClipboardItem({ "image/png": png })]);
     return "Copied as PNG.";
   } catch {
-    await png; // a fault of the kernel is no refusal
+    await png; // a kernel error is not a refusal by the browser
   }
   const svg = await blobOf(await ask("svg")).text();
   try {
@@ -378,8 +378,8 @@ async function copyPicture(ask) {
 }
 
 /**
- * Return a function that keeps one question under way: of those asked meanwhile only the newest is put. `use` has the answer to the
- * last one, `each` every answer: while a handle moves there is always a newer question.
+ * Return a function that sends one question at a time; of those asked meanwhile, only the newest is sent. `use` gets the answer
+ * to the last one, `each` every answer, because there is always a newer question while a handle moves.
  */
 function newest(ask, use, each = () => {}) {
   let waiting = null;
@@ -397,7 +397,7 @@ function newest(ask, use, each = () => {}) {
           each(answer, next);
           if (waiting === null) use(answer, next);
         } catch (error) {
-          if (waiting === null) throw error; // else a newer question has taken its place
+          if (waiting === null) throw error; // otherwise a newer question has replaced it
         }
       }
     } finally {
@@ -407,8 +407,8 @@ function newest(ask, use, each = () => {}) {
 }
 
 /**
- * Mark a view as live. The static form beside it is hidden by its own style sheet while the mark is on the page, and shown
- * again when the view is gone or its kernel is. A page of saved widgets alone has no static form: there the view stays as it was.
+ * Mark a view as live. While the mark is on the page, the style sheet of its static form hides that form; it reappears when the
+ * view or its kernel is gone. A page of saved widgets has no static form: there the view stays visible.
  */
 function hideStatic(model, el, root) {
   const name = model.get("static_name");
@@ -417,7 +417,7 @@ function hideStatic(model, el, root) {
     if (name) root.classList.toggle(`nn-live-${name}`, live);
   };
   function changed() {
-    mark(this?.model?.comm_live ?? false); // called on the view of the widget
+    mark(this?.model?.comm_live ?? false); // called on the widget's view
   }
   model.on("comm_live_update", changed);
   mark(!el.classList.contains("jupyter-widgets-disconnected"));
@@ -425,11 +425,11 @@ function hideStatic(model, el, root) {
 }
 
 /**
- * Make a line that shows the `data-readout` of the mark under the pointer or with the focus: values on a page need more than
- * tooltips, which neither keys nor fingers reach. The caller puts it where it belongs.
+ * Create a line that shows the `data-readout` of the hovered or focused mark: tooltips are not enough, because keyboards and
+ * touch screens do not show them. The caller places the line.
  */
 function readout(root, hint = "") {
-  // A screen reader reads the label of the mark itself.
+  // Screen readers read the label of the mark itself.
   const line = make("p", { class: "nn-readout", "aria-hidden": "true" }, hint);
   const markOf = (node) => node?.closest?.("[data-readout]");
   const show = (mark) => setText(line, mark?.dataset.readout ?? hint);
@@ -437,7 +437,7 @@ function readout(root, hint = "") {
   root.addEventListener("focusin", (event) => show(markOf(event.target) ?? focused()));
   let place = "";
   root.addEventListener("pointerover", (event) => {
-    // A page that is laid out anew says where a pointer rests: that is no choice against the focus.
+    // A layout change fires pointer events at the resting pointer; they must not override the focus.
     const before = place;
     place = `${event.screenX} ${event.screenY}`;
     show((place === before && focused()) || (markOf(event.target) ?? focused()));
@@ -447,7 +447,7 @@ function readout(root, hint = "") {
   return line;
 }
 
-/** Give many marks one stop of the Tab key; arrow keys, Home and End move among those that match `stops`. Call it in `draw`. */
+/** Give many marks one tab stop; arrow keys, Home and End move among those that match `stops`. Call it in `draw`. */
 function arrowKeys(parent, stops) {
   const all = () => [...parent.querySelectorAll(stops)];
   const marks = all();
@@ -468,7 +468,7 @@ function arrowKeys(parent, stops) {
   });
 }
 
-/** Follow a pointer that is pressed on a node: `begin` returns what takes its moves, `done` is told of the end. */
+/** Follow a pointer pressed on a node: `begin` returns the handler of its moves, `done` is called at the end. */
 function dragged(node, begin, done = () => {}) {
   node.addEventListener("pointerdown", (event) => {
     event.preventDefault();
@@ -480,7 +480,7 @@ function dragged(node, begin, done = () => {}) {
   });
 }
 
-/** Return a function that acts once after a while, however often it is called until then: not at every event of a run that grows. */
+/** Return a debounced function: it acts once after a while, however often it is called, because a growing run has many events. */
 function soon(act) {
   let waits = 0;
   return (ms) => {

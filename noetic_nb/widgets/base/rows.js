@@ -1,5 +1,5 @@
-// Lists of things by their keys, and rows that the kernel wrote as HTML, with every text in them escaped.
-/** Make the children of `parent` match rows by their keys, in order: nodes are kept, moved, made and removed. */
+// Lists matched by key, and rows written as HTML by the kernel, with all texts escaped.
+/** Match the children of `parent` to rows by key, in order: nodes are kept, moved, created and removed. */
 function keyed(parent, rows, create, update) {
   const known = (parent.known ??= new Map());
   const wanted = new Set(rows.map(({ key }) => key));
@@ -15,23 +15,23 @@ function keyed(parent, rows, create, update) {
 }
 
 /**
- * Make the children of `list` the rows of the kernel, each with its `key` and its `html`. A row of a key that is there stays: with
- * its focus, with what is marked, scrolled or opened in it, and with all that a script sets. `update` gets each node and its row.
+ * Match the children of `list` to the kernel's rows, each with its `key` and `html`. An existing row is kept, with its focus,
+ * its text selection, its scroll and open state, and all attributes set by scripts. `update` gets each node and its row.
  */
 function patchRows(list, rows, update = () => {}) {
   const focused = [...list.children].indexOf(document.activeElement);
   keyed(list, rows, ({ html }) => written(html), (node, row) => {
     if (node.row && node.html !== row.html) become(node, written(row.html));
-    [node.row, node.html] = [row, row.html]; // a row may be written anew in place
+    [node.row, node.html] = [row, row.html]; // a row may be rewritten in place
     update(node, row);
   });
   if (focused < 0 || list.contains(document.activeElement) || !rows.length) return;
-  const next = list.children[Math.min(focused, rows.length - 1)]; // another page of them: keys stay where they are
+  const next = list.children[Math.min(focused, rows.length - 1)]; // another page of rows: keep the keyboard position
   put(next, { tabindex: 0 });
   next.focus({ preventScroll: true });
 }
 
-/** Make the element that the kernel wrote. */
+/** Create the element written by the kernel. */
 function written(html) {
   const place = make("template");
   place.innerHTML = html;
@@ -39,7 +39,7 @@ function written(html) {
   return place.content.firstElementChild;
 }
 
-/** Let an element become as it is written now, where it can be the same; `data-` names are the kernel's, others stay where it gives none. */
+/** Update an element to its new HTML in place if possible; `data-` attributes are the kernel's, others stay unless it sets them. */
 function become(node, next) {
   if (node.nodeName !== next.nodeName) return node.replaceWith(next);
   if (node.nodeType === Node.TEXT_NODE) return setText(node, next.data);
@@ -50,11 +50,11 @@ function become(node, next) {
   [...next.childNodes].forEach((child, at) => (old[at] ? become(old[at], child) : node.append(child)));
 }
 
-/** Let the rows of a table be chosen by pointer and by key; PageDown and PageUp press the buttons that turn its pages. */
+/** Make the rows of a table selectable by pointer and keys; PageDown and PageUp press its page buttons. */
 function chosenRows(rows, choose, { down, up }) {
   rows.addEventListener("click", (event) => {
     const row = event.target.closest("tr");
-    if (row && !String(getSelection())) choose(row); // else its text is being selected
+    if (row && !String(getSelection())) choose(row); // otherwise the user is selecting its text
   });
   rows.addEventListener("keydown", (event) => {
     const row = event.target.closest("tr");
@@ -67,7 +67,7 @@ function chosenRows(rows, choose, { down, up }) {
   });
 }
 
-/** Let rows of a list be chosen: with a click, the space bar, or Enter, which opens what is folded as well. */
+/** Make the rows of a list selectable by click, space bar, or Enter, which also opens folded content. */
 function choosable(list, choose) {
   list.addEventListener("keydown", (event) => {
     const row = event.target;
@@ -79,12 +79,12 @@ function choosable(list, choose) {
   });
   list.addEventListener("click", (event) => {
     const row = event.target.closest("li");
-    // Who marks text to copy it chooses nothing.
+    // Marking text for copying does not select the row.
     if (row?.parentElement === list && !event.target.closest("button") && String(getSelection()) === "") choose(row);
   });
 }
 
-/** Show all of a text of a row, which `get` finds by its key, or its beginning again; `get` finds none where the row is gone meanwhile. */
+/** Show the whole text of a row, found by key with `get`, or only its beginning again; `get` finds nothing if the row is gone. */
 async function toggleText(button, get) {
   const isOpen = button.ariaExpanded === "true";
   const { key } = button.dataset;

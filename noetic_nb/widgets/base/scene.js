@@ -1,6 +1,6 @@
-// Draws scenes, as plots/_scene/scene.py describes them: panels with scales, and marks in the units of these scales. Knows no view.
+// Draws scenes as described in plots/_scene/scene.py: panels with scales, and marks in their units. Independent of views.
 
-/** Return where a value or a lane of a panel lies, in pixels from its top, and back. */
+/** Map a value or lane of a panel to pixels from its top, and back. */
 function scaleOf(panel, pad) {
   if (panel.lanes) {
     const half = panel.height / panel.lanes.length / 2;
@@ -16,7 +16,7 @@ function scaleOf(panel, pad) {
   };
 }
 
-/** Sort marks by series: those of parts, each at its place, and those that have places of their own. */
+/** Sort marks by series: marks of parts by index, and marks with their own positions. */
 function marksOf(series, parts, whole) {
   const found = new Map(series.map(({ name }) => [name, []]));
   parts.forEach((row, at) => {
@@ -39,13 +39,13 @@ const pixels = (value) => Number(value.toFixed(2));
 function pathOf(kind, { y, span }, marks) {
   const area = [];
   let joined = false;
-  let end = null; // of the step before
+  let end = null; // of the previous step
   const path = marks.map(([points]) => {
     if (kind === "box") {
       const [top, foot] = span(points[1], points[3]);
       return `M${points[0]},${pixels(top)}H${points[2]}V${pixels(foot)}H${points[0]}Z`;
     }
-    if (kind === "step") { // steps of one height are one line, or each would begin its dashes anew
+    if (kind === "step") { // draw equal steps as one line, because each new line would restart its dashes
       const height = pixels(y(points[1]));
       const start = end?.[0] === points[0] && end[1] === height ? "" : `M${points[0]},${height}`;
       end = [points[2], height];
@@ -68,7 +68,7 @@ function pathOf(kind, { y, span }, marks) {
   return `M${[...area.map(([x, , high]) => `${x},${high}`), ...area.reverse().map(([x, low]) => `${x},${low}`)].join("L")}Z`;
 }
 
-/** Return a scene that the kernel made, with what `draw` needs: its marks by series, each with its words. */
+/** Return a scene from the kernel with the data that `draw` needs: its marks by series, each with its words. */
 function sceneOf({ marks, texts, ...data }) {
   const whole = ([points, text = 0, words = 0, sign = 0, tone = "", key = ""]) => [points, texts[text], texts[words], texts[sign], tone, key];
   return { ...data, marks: new Map(Object.entries(marks).map(([name, found]) => [name, found.map(whole)])), over: new Map() };
@@ -78,13 +78,13 @@ const WORDS_PX = 34;
 const SIGN_PX = 14;
 const LEAST_HIGH = 2;
 
-/** Draw the bars of a panel: a node each, known by its key, so that the focus stays with the thing that it stands for. */
+/** Draw the bars of a panel: one node each, found by key, so that the focus stays on the same thing. */
 function drawBars(layer, { panel, scale }, found, first, last) {
   const px = (layer.clientWidth || 600) / (last - first);
   const lanes = new Map(panel.lanes?.map((lane, at) => [lane, at]));
   const bars = found.flatMap(({ look, marks }) => marks.map(([[left, lane, right, end], text, words, sign, tone, key]) => ({ key, look, lane, end, row: lanes.get(lane), left, right, text, words, sign, tone })));
   const seen = bars.filter(({ left, right }) => right >= first && left <= last).sort((a, b) => a.row - b.row || a.left - b.left);
-  const free = new Map(); // of each row the pixels from where no sign stands yet: signs over signs say nothing
+  const free = new Map(); // by row, the first pixel without a sign, because overlapping signs are unreadable
   keyed(layer, seen, () => make("div", { class: "nn-mark nn-box", role: "button", tabindex: -1 }), (node, bar) => {
     const [left, right] = [Math.max(bar.left, first), Math.min(bar.right, last)];
     const [top, foot] = scale.span(bar.lane, bar.end);
@@ -106,7 +106,7 @@ function drawBars(layer, { panel, scale }, found, first, last) {
   });
 }
 
-/** Move between bars by keys: along a row, to the nearest bar of the next one, to either end; a click, Enter and space `use` one. */
+/** Move between bars by keys: along a row, to the nearest bar of the next row, to either end; click, Enter and space `use` one. */
 function barKeys(parent, moved, use = null) {
   const middle = ({ bar }) => bar.left + bar.right;
   parent.addEventListener("click", (event) => {
@@ -143,7 +143,7 @@ function barKeys(parent, moved, use = null) {
   });
 }
 
-/** Give one bar the stop of the Tab key: the one with the focus or the wanted one, else the chosen one, else the first. */
+/** Give one bar the tab stop: the focused or wanted one, otherwise the chosen one, otherwise the first. */
 function oneStop(parent, isWanted, hadFocus) {
   const bars = [...parent.querySelectorAll(".nn-box")];
   const stop = bars.find(isWanted) ?? bars.find((node) => node.getAttribute("aria-pressed") === "true") ?? bars[0];
@@ -154,7 +154,7 @@ function oneStop(parent, isWanted, hadFocus) {
   for (const node of bars) put(node, { tabindex: node === stop ? 0 : -1 });
 }
 
-/** Mark a part of a box by dragging: calls `done` with its ends as shares of the width. A press that does not move is a click. */
+/** Mark a part of a box by dragging: calls `done` with its ends as fractions of the width. A press without a move is a click. */
 function dragRange(parent, boxOf, done) {
   const mark = make("div", { class: "nn-range", hidden: "" });
   let from = null;
@@ -182,7 +182,7 @@ function dragRange(parent, boxOf, done) {
   parent.addEventListener("pointermove", (event) => {
     if (from === null || !event.buttons) return;
     if (now === null && Math.abs(share(event) - from) * boxOf().clientWidth < 5) return;
-    // Only now: a pointer that is captured earlier would not click on a bar.
+    // Capture the pointer only now: captured earlier, it could not click on a bar.
     if (now === null) parent.setPointerCapture(event.pointerId);
     now = share(event);
     show();
@@ -213,8 +213,8 @@ function panelNodes(panel) {
 }
 
 /**
- * Draw a scene into a grid; returns what draws it, and what is known of its panels by their keys. A scene has `panels`, `captions`,
- * `marks` (by series), `over` (those in front, which change while the others stay), `first`, `last` and `ticks`.
+ * Draw a scene into a grid; returns the drawing function and the panels by key. A scene has `panels`, `captions`, `marks` (by
+ * series), `over` (marks in front, which change while the others stay), `first`, `last` and `ticks`.
  */
 function sceneIn(grid, { series, pad, axis: name }) {
   const panels = new Map();
@@ -239,7 +239,7 @@ function sceneIn(grid, { series, pad, axis: name }) {
     const isBar = ({ look }) => look.kind === "bar";
     const isSingle = ({ look }) => look.kind === "shape" || look.kind === "text";
     keyed(nodes.lines, found.filter((each) => !isSingle(each) && !isBar(each)), ({ look }) => make("path", { class: `nn-mark nn-${look.name}`, style: look.style }), (node, { look, marks }) => {
-      if (node.marks === marks && node.scale === scale) return; // most stay while a handle moves
+      if (node.marks === marks && node.scale === scale) return; // most panels stay unchanged while a handle moves
       [node.marks, node.scale] = [marks, scale];
       put(node, { d: pathOf(look.kind, scale, marks) });
     });
@@ -294,7 +294,7 @@ function sceneIn(grid, { series, pad, axis: name }) {
 
 const STEPS = new Map([["ArrowUp", 1], ["ArrowRight", 1], ["ArrowDown", -1], ["ArrowLeft", -1], ["PageUp", 10], ["PageDown", -10]]);
 
-/** Say for a screen reader where a handle is; its values and their texts come with it. */
+/** Describe the position of a handle for a screen reader; its values and their texts come with it. */
 function sliderState(node, handle, at) {
   const { values, texts } = handle.stops;
   put(node, {
@@ -304,8 +304,8 @@ function sliderState(node, handle, at) {
 }
 
 /**
- * Make a grip in the plot of a panel, dragged by pointer and by keys; `handle`, `at` (a place among its values) and `scale` are
- * asked for when they are needed, `move` is told the place it is dragged to. It prints its value once that is not the recorded one.
+ * Create a grip in the plot of a panel, dragged by pointer or keys; `handle`, `at` (an index in its values) and `scale` are
+ * functions, `move` gets the new index. It shows its value if that differs from the recorded one.
  */
 function gripIn(box, { handle, at, scale, move, prepare }) {
   const grip = box.appendChild(make("div", { class: "nn-grip", tabindex: 0, role: "slider", "aria-orientation": "vertical" }));
@@ -343,7 +343,7 @@ function gripIn(box, { handle, at, scale, move, prepare }) {
   };
 }
 
-/** Fill a list with the names of series and a small picture of each. */
+/** Fill a list with the names of series, each with a small sample. */
 function legendIn(list, series, rows) {
   patch(list, rows, () => {
     const entry = make("li");
@@ -359,11 +359,11 @@ function legendIn(list, series, rows) {
 }
 
 /**
- * Make a strip below a scene in which a part of it is chosen, by dragging or in two fields; `count` says how many rows there are,
- * `ends` the turns (or what `word` names) of one, `choose` is told the first and the last row. Returns what draws it; null hides it.
+ * Create a strip below a scene for selecting a part, by dragging or in two fields; `count` returns the number of rows, `ends` the
+ * turns (or what `word` names) of a row, `choose` gets the first and last row. Returns the drawing function; null hides it.
  */
 function brushIn(parent, { count, ends, choose, word = "turn" }) {
-  const grid = parent.appendChild(make("div", { class: "nn-grid" })); // with the columns of the scene
+  const grid = parent.appendChild(make("div", { class: "nn-grid" })); // aligned with the columns of the scene
   grid.append(make("span", { class: "nn-axis-name" }, "part"));
   const row = grid.appendChild(make("div", { class: "nn-brush" }));
   const strip = row.appendChild(make("div", { class: "nn-strip" }));
