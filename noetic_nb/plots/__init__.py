@@ -1,8 +1,8 @@
-"""Figures of runs for talks, papers and exports: matplotlib, no global state, the same readings as the live views.
+"""Figures of runs for talks, papers and exports: matplotlib without global state, with the same data as the live views.
 
-Each function draws on the axes it is given or on a figure of its own, which it registers nowhere, and returns the axes: nothing
-has to be closed, nothing is drawn twice in a notebook, and a cell that ends in the axes shows their figure. matplotlib is
-loaded with the first of them: a page in the browser does not have it, and a lesson that draws still begins there.
+Each function draws on the given axes, or on a new figure that pyplot does not know, and returns the axes. So nothing
+has to be closed, a notebook draws nothing twice, and a cell that ends in the axes shows their figure. matplotlib is
+imported on first use, because it is missing in the browser, where lessons with figures must still start.
 """
 
 from noetic_nb._core.lazy_names import attach

@@ -1,4 +1,4 @@
-"""Two runs as a scene: context, cost and differences of each pair of turns; and the mean differences of two lists of runs."""
+"""Scenes for comparisons: context, cost and differences of each pair of turns; and mean differences of two lists of runs."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ INTERVALS: Final = {
     "open": Series("bar", DIFFERENCES, OTHER_LOOK[0]),
     "clear": Series("bar", DIFFERENCES, QUALITY_COLOUR),
 }
-# More columns would be thinner than can be told apart.
+# More columns would be too thin to tell apart.
 COLUMNS: Final = 100
 PANEL_PX: Final = 64
 TICKS: Final = 8
 NAME_LENGTH: Final = 40
 NAME_LETTERS: Final = 14
-# Half the width of the mean, of that from zero to the end of the interval.
+# Half the width of the mark for the mean, relative to the distance from zero to the end of the interval.
 MEAN: Final = 0.016
 
 
 class PairNumbers(NamedTuple):
-    """The turns of a pair in words, and of both sides the context in tokens and the cost in US dollars, or None if not known.
+    """The turns of a pair in words, and for both sides the context in tokens and the cost in US dollars, or None if unknown.
 
-    `differences` is the number of rows that differ, None of a pair that nobody has looked at.
+    `differences` is the number of differing rows, None for a pair that was not compared.
     """
 
     turns: str
@@ -58,9 +58,9 @@ class PairNumbers(NamedTuple):
 
 
 def pairs_scene(pairs: Sequence[PairNumbers], names: Sequence[str]) -> Scene:
-    """Return contexts, costs and differences, a column for each pair of turns; of several in one column the greatest.
+    """Return contexts, costs and differences, one column per pair of turns; if pairs share a column, the maximum.
 
-    The key of a bar is the place of the first pair in its column.
+    The key of a bar is the index of the first pair in its column.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def pairs_scene(pairs: Sequence[PairNumbers], names: Sequence[str]) -> Scene:
 def _differences(
     shared: Sequence[Sequence[PairNumbers]], size: int, panels: list[Panel], marks: list[Mark], tips: list[list[str]]
 ) -> None:
-    """Add the bars of the pairs that were looked at, on a scale of their own."""
+    """Add bars for the compared pairs, with their own scale."""
     counts = [[pair.differences for pair in some if pair.differences is not None] for some in shared]
     top = max((max(some) for some in counts if some), default=None)
     if top is None:
@@ -134,7 +134,7 @@ def _name(pairs: Sequence[PairNumbers]) -> str:
 
 
 def differences_scene(rows: Sequence[Any], said: Sequence[str], title: str) -> Scene:
-    """Return a row for each metric, on a scale of its own: the mean difference on its interval; zero is in the middle."""
+    """Return one row per metric, each with its own scale: the mean difference and its interval; zero is in the middle."""
     lanes = [f"{at}" for at in range(len(rows))]
     marks = [Mark("zero", [0, None, 0, None])]
     for lane, row, words in zip(lanes, rows, said, strict=True):
@@ -157,6 +157,6 @@ def differences_scene(rows: Sequence[Any], said: Sequence[str], title: str) -> S
     panel = Panel(DIFFERENCES, LANE_PX * max(1, len(lanes)), lanes=lanes, ticks=ticks)
     used = {mark.series for mark in marks}
     legend = [(key, words) for key, words in (("clear", "differs"), ("open", "may be none")) if key in used]
-    # Ends are drawn whole.
+    # Leave room so that the ends are not clipped.
     edge = 1 + 2 * MEAN
     return Scene([panel], marks, -edge, edge, INTERVALS, [(0, "0")], "b − a", (), title, legend)

@@ -16,17 +16,17 @@ from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runs._run import KnownUntil
 
 TITLE: Final = "Token allocation"
-# More would be thinner than can be told apart.
+# More columns would be too thin to tell apart.
 COLUMNS: Final = 400
 BANDS: Final = 12
-# So many columns have room for a number each.
+# Up to this many columns have room for a number each.
 COUNTED: Final = 40
 PANEL_PX: Final = 190
 TICKS: Final = 12
-# Of all numbers together, beside each other at 420 px.
+# Total digits of all numbers that fit side by side at 420 px.
 DIGITS: Final = 32
 NAME_LENGTH: Final = 32
-# A budget so many times above all that was sent would press the bands together.
+# Do not draw a budget this many times above the largest request: it would flatten the bands.
 FAR: Final = 3
 PAINT: Final = {
     "system": CATEGORY["system"], "tools": CATEGORY["tools"], "framing": CATEGORY["framing"], "user": CATEGORY["history"],
@@ -40,7 +40,7 @@ ORDER: Final = {"system": 0, "tools": 1, "framing": 3, "user": 4, "assistant": 5
 
 @dataclass(slots=True)
 class ContextScene(Scene):
-    """The context over time; `bands` are the names of its bands from the foot up."""
+    """The context over time; `bands` has the names of its bands from the bottom up."""
 
     bands: Sequence[str] = ()
 
@@ -53,10 +53,10 @@ def context_scene(
     part: range | None = None,
     points: Mapping[str, KnownUntil] | None = None,
 ) -> ContextScene:
-    """Return requests in at most 400 columns; of several calls in one the largest is drawn, and what left is summed.
+    """Return requests in at most 400 columns; a column with several calls draws the largest, and sums the items that left.
 
-    `layers` are the places of layers among those of the run, which give them their colours; `part` are the places of the
-    requests that are drawn, None for all; `points` are those of a replay, by thread: calls behind them are of the old way.
+    `layers` has the index of each layer in the run, which determines its colour; `part` has the indices of the requests
+    to draw, None for all; `points` are those of a replay, by thread: calls after them are as recorded.
     """
     shown = range(len(requests)) if part is None else part
     if not shown:
@@ -86,7 +86,7 @@ def columns_of(shown: range) -> list[range]:
 
 
 def call_ticks(places: Sequence[range]) -> list[tuple[float, str]]:
-    """Return the numbers of some columns' first calls, from 1."""
+    """Return the number (from 1) of the first call in some columns."""
     if not places:
         return []
     room = min(TICKS, DIGITS // len(str(places[-1][-1] + 1)))
@@ -95,7 +95,7 @@ def call_ticks(places: Sequence[range]) -> list[tuple[float, str]]:
 
 
 def largest(requests: Sequence[RecordedRequest], places: range) -> int:
-    """Return the place of the request that a column draws."""
+    """Return the index of the request that a column draws."""
     return max(places, key=lambda at: size_of(requests[at]))
 
 
@@ -104,7 +104,7 @@ def _sum(each: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 
 def folded(calls: Sequence[ContextCall]) -> tuple[list[str], list[dict[str, int]]]:
-    """Return the bands from the foot up, at most twelve, and the tokens of each call by band; small layers become the rest."""
+    """Return the bands from the bottom up, at most twelve, and the tokens of each call by band; the rest has small layers."""
     whole: dict[str, int] = {}
     for call in calls:
         for name, tokens in call.parts.items():
@@ -147,7 +147,7 @@ def _scene(
     }
     series["reserve"] = Series("box", "context", opacity=0.16)
     series["ceiling"] = Series("step", "context", width=1.5)
-    series["more"] = Series("box", "context", PAINT[REST])  # what other budgets would send and no band has
+    series["more"] = Series("box", "context", PAINT[REST])  # tokens that other budgets would send outside all bands
     series["was"] = Series("step", "context", width=1.25, dash="4 3")
     series["billed"] = Series("step", "context", "#8B2E5D", "#E3A0C0", width=2)
     series["unknown"] = Series("box", "context", "paper", opacity=0.4)

@@ -1,7 +1,7 @@
-"""How figures look: sizes, inks and grounds in one place, and axes of their own that a notebook shows without pyplot.
+"""The style of figures: sizes, text colours and backgrounds in one place, and axes that a notebook shows without pyplot.
 
-Colours of layers, series and decisions are those of `noetic_nb.runs._palette`. Sizes follow the width of the axes, from one
-column of a paper to a slide; inks follow the ground that they are drawn on.
+Colours of layers, series and decisions come from `noetic_nb.runs._palette`. Sizes depend on the width of the axes, from
+one column of a paper to a slide; text colours depend on the background.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from noetic_nb.runs._plain_text import clip, plain_line
 
 Theme: TypeAlias = Literal["light", "dark"]
 
-# Page and screen; a picture without a ground of its own loses its black text on a dark theme.
+# Page and screen; a transparent picture would lose its black text on a dark theme.
 GROUNDS: Final[Mapping[str, str]] = MappingProxyType({"light": "#FFFFFF", "dark": "#121212"})
 # Legible from the back of a room when the figure fills a slide (16:9, 10 inches wide).
 SIZE: Final = (10.0, 5.6)
 SCREEN_DPI: Final = 100
-# Text in points by the width of the axes in inches: 7 pt is the least that journals print, in a column of 85 mm.
+# Text size in points at an axes width in inches: journals require at least 7 pt, in a column of 85 mm.
 LEAST_TEXT: Final = (3.35, 7.0)
 MOST_TEXT: Final = (SIZE[0], 13.0)
-# The share of a figure's width that its only axes have, with the margins that matplotlib gives.
+# The fraction of a figure's width that single axes occupy, with matplotlib's default margins.
 USUAL_SHARE: Final = 0.775
-# How wide a letter is on average, and how high a line of a legend is, in sizes of the text.
+# Average width of a letter, and height of a legend line, relative to the text size.
 LETTER: Final = 0.54
 LEGEND_LINE: Final = 1.55
-# How high a line of a title is, in sizes of the text, and what is between it and the axes, in points.
+# Height of a title line, relative to the text size, and its distance from the axes, in points.
 TITLE_LINE: Final = 1.25
 TITLE_PAD: Final = 8.0
 # A swatch with its gaps, in letters.
 SWATCH: Final = 5
 MOST_COLUMNS: Final = 6
-# Tick labels and the label of the axis stand between axes and legend, in sizes of the text.
+# Height of tick labels and axis label between axes and legend, relative to the text size.
 BELOW_AXIS: Final = 3.3
-# A legend takes at most so much of the height that axes have without it.
+# Largest fraction of the height of the axes that a legend may take.
 LEGEND_SHARE: Final = 0.5
-# Names beside marks and in legends, in letters.
+# Length of names beside marks and in legends, in letters.
 NAME_LETTERS: Final = 34
 
 DECISION_MARKERS: Final[Mapping[str, str]] = MappingProxyType(
@@ -60,10 +60,10 @@ DECISION_MARKERS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-# Whole fonts, which can be edited and searched; publishers refuse matplotlib's default, Type 3.
+# Embed whole fonts, for editing and searching; publishers reject matplotlib's default, Type 3.
 VECTOR_FONTS: Final[Any] = MappingProxyType({"pdf.fonttype": 42, "ps.fonttype": 42})
-# The page says which theme it has: Jupyter and its exports, VS Code; else the reader's own preference counts. Where none of it is
-# understood, or the sheet was taken away, the picture stays the one of a light page, and it is the one that is printed.
+# The page determines the theme: Jupyter and its exports, VS Code; otherwise the reader's preference. If neither is
+# understood, or the style sheet was removed, the light picture is shown; it is also used for printing.
 NIGHT: Final = """
 .noetic-nb-figure img { max-width: 100%; }
 @media screen and (prefers-color-scheme: dark) {
@@ -78,9 +78,9 @@ class ShownAxes(Axes):
     """Axes of a figure that pyplot does not know; a notebook shows the figure."""
 
     in_dark: Callable[[], Axes] | None = None
-    """Draws the same for a dark page; None if the ground was chosen."""
+    """Draws the same for a dark page; None if the user chose a theme."""
     about: str = ""
-    """What the figure shows, for a reader who does not see it."""
+    """A description of the figure for screen readers."""
 
     def _repr_png_(self) -> bytes:
         picture = BytesIO()
@@ -102,7 +102,7 @@ class ShownAxes(Axes):
 
 
 def as_figure(draw: Drawing) -> Drawing:
-    """Make a function that draws on axes one of our figures: shown in the theme of the page, saved with whole fonts."""
+    """Decorate a function that draws on axes: its figure follows the theme of the page, and is saved with whole fonts."""
     about = (draw.__doc__ or "").split("\n")[0].removeprefix("Draw ").rstrip(".")
 
     @wraps(draw)
@@ -127,27 +127,27 @@ def _save(save: Callable[..., None], whole: Figure, *args: Any, **kwargs: Any) -
 
 
 class Series(NamedTuple):
-    """How one line of several is drawn: told apart by shape and dash where colours are not seen."""
+    """The style of one of several lines, distinguishable by shape and dash without colours."""
 
     colour: str
     marker: str
     dash: Any
 
 
-# From dark to light in greyscale; yellow is not seen as a line on white.
+# From dark to light in greyscale; without yellow, which is hard to see as a line on white.
 _LINES: Final = (QUALITY_COLOUR, MEAN_COLOUR, TOKENS_COLOUR, LAYER_COLOURS[2], LAYER_COLOURS[0], OTHER_LOOK[0])
 _MARKERS: Final = ("o", "s", "D", "^", "v", "P", "X")
 _DASHES: Final[tuple[Any, ...]] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
 
 
 def series(place: int) -> Series:
-    """Return how the line at a place is drawn, 0 for the first; sixty of them differ."""
+    """Return the style of the line with an index; the first sixty differ."""
     return Series(_LINES[place % len(_LINES)], _MARKERS[place % len(_MARKERS)], _DASHES[place % len(_DASHES)])
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Inks and sizes of one figure: `text` is in points, `width`, of the axes with their labels, in inches."""
+    """Colours and sizes of one figure: `text` is in points, `width` (of the axes with their labels) in inches."""
 
     ground: str
     ink: str
@@ -163,23 +163,23 @@ class Look:
 
     @property
     def scale(self) -> float:
-        """The factor by which lines and marks are smaller than on a slide."""
+        """The scale of lines and marks relative to a slide."""
         return self.text / MOST_TEXT[1]
 
     def letters(self, size: float) -> int:
-        """Return how many letters of a size go side by side in the axes."""
+        """Return how many letters of a size fit side by side in the axes."""
         return max(1, int(72 * self.width * USUAL_SHARE / (LETTER * size)))
 
     def line(self, points: float) -> float:
-        """Return a width of line, or a size of marks, given as on a slide."""
+        """Return a line width or mark size, given as on a slide."""
         return points * (0.4 + 0.6 * self.scale)
 
 
 def axes_for(ax: Any, theme: Theme | None, x: str = "", y: str = "", *, height: float = SIZE[1]) -> tuple[Axes, Look]:
-    """Return axes to draw on, those given or those of a new figure of some inches in height, and their look.
+    """Return axes to draw on (the given ones, or those of a new figure with a height in inches), and their style.
 
-    `x` and `y` name the axes; by default inks follow the ground of the figure. Raises `NoeticConfigError` ``INVALID_AXES`` or
-    ``INVALID_THEME``.
+    `x` and `y` label the axes; by default the text colours follow the figure's background. Raises `NoeticConfigError`
+    ``INVALID_AXES`` or ``INVALID_THEME``.
     """
     if theme is not None and theme not in GROUNDS:
         raise NoeticConfigError("INVALID_THEME", "There is no such theme.", given=theme, hint='Use "light" or "dark".')
@@ -204,12 +204,12 @@ def axes_for(ax: Any, theme: Theme | None, x: str = "", y: str = "", *, height: 
 
 
 def put_title(axes: Axes, look: Look, text: str) -> None:
-    """Write a title, which is text and no formula, above the left end of axes."""
+    """Write a title above the left end of axes, as text, not as a formula."""
     axes.set_title(text, loc="left", size=look.text, color=look.ink, parse_math=False)
 
 
 def style(axes: Axes, look: Look) -> None:
-    """Give axes their ground, spines and sizes of text."""
+    """Set background, spines and text sizes of axes."""
     axes.set_facecolor(look.ground)
     axes.grid(visible=False)
     axes.spines[["top", "right"]].set_visible(False)
@@ -224,7 +224,7 @@ def style(axes: Axes, look: Look) -> None:
 
 
 def figure_of(axes: Axes) -> Figure:
-    """Return the outermost figure of axes; raises `NoeticConfigError` ``INVALID_AXES`` where they are in none."""
+    """Return the outermost figure of axes; raises `NoeticConfigError` ``INVALID_AXES`` if there is none."""
     figure = axes.get_figure(root=True)
     if not isinstance(figure, Figure):
         raise NoeticConfigError("INVALID_AXES", "The axes have no figure.", given=axes, hint="Take fresh axes.")
@@ -232,7 +232,7 @@ def figure_of(axes: Axes) -> Figure:
 
 
 def _ground(figure: Figure | SubFigure | None) -> str:
-    """Return the ground that shows: figures inside of figures are transparent, and so may be the outermost."""
+    """Return the visible background: subfigures are transparent, and the outermost figure may be as well."""
     around = figure
     while around is not None:
         red, green, blue, opacity = to_rgba(around.get_facecolor())
@@ -249,8 +249,8 @@ def _mixed(one: str, other: str, share: float) -> str:
 
 
 def look_of(axes: Axes, ground: str) -> Look:
-    """Return the look of axes by their width."""
-    # With the margins that are beside it; of several axes each has its share of the figure.
+    """Return the style for axes of this width."""
+    # Include the margins; with several axes, each has its share of the figure.
     width = axes.bbox.width / figure_of(axes).dpi / USUAL_SHARE
     (narrow, least), (wide, most) = LEAST_TEXT, MOST_TEXT
     text = min(most, max(least, least + (width - narrow) * (most - least) / (wide - narrow)))
@@ -259,19 +259,19 @@ def look_of(axes: Axes, ground: str) -> Look:
 
 
 def named(value: object, length: int = NAME_LETTERS) -> str:
-    """Return a name that came from anywhere as one short line."""
+    """Return a name from any source as one short line."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return plain_line(text, length) or "(blank)"
 
 
 def axis_name(frame: Any, column: str) -> str:
-    """Return the name of a column and its unit, where the table says one in ``attrs["units"]``."""
+    """Return the name of a column with its unit, if the table has one in ``attrs["units"]``."""
     unit = (frame.attrs.get("units") or {}).get(column)
     return named(column) if unit is None else f"{named(column)} ({named(unit)})"
 
 
 def needs_columns(frame: Any, *names: str) -> None:
-    """Refuse an object that is not a table (``INVALID_FRAME``), or lacks a column (``UNKNOWN_COLUMN``)."""
+    """Reject an object that is not a table (``INVALID_FRAME``), or lacks a column (``UNKNOWN_COLUMN``)."""
     if not hasattr(frame, "columns") or not hasattr(frame, "attrs"):
         raise NoeticConfigError("INVALID_FRAME", "That is not a table.", given=frame, hint="Pass a pandas.DataFrame.")
     for name in names:
@@ -282,12 +282,12 @@ def needs_columns(frame: Any, *names: str) -> None:
 
 
 def filled(look: Look, colour: str, hatch: str | None) -> dict[str, Any]:
-    """Return how bars are drawn, with a thin gap between them."""
+    """Return the drawing options for bars with a thin gap between them."""
     return {"facecolor": colour, "edgecolor": look.ground, "linewidth": look.line(0.5), "hatch": hatch}
 
 
 def say_empty(axes: Axes, look: Look, text: str) -> None:
-    """Write the missing input in the place of a picture."""
+    """Write what is missing instead of a picture."""
     axes.set_xticks([])
     axes.set_yticks([])
     axes.text(
@@ -298,11 +298,11 @@ def say_empty(axes: Axes, look: Look, text: str) -> None:
 def put_legend(
     axes: Axes, look: Look, handles: Sequence[Any], names: Sequence[str], *, weights: Sequence[float] | None = None
 ) -> None:
-    """Put a legend below axes, where it covers nothing.
+    """Put a legend below the axes, where it covers nothing.
 
-    A layout engine makes room for it. Where the figure has none, the axes give up of their own height, so that the picture is
-    whole without ``bbox_inches="tight"``. Of more entries than there is room for those with the least weight are left out, by
-    default the last ones, and counted.
+    A layout engine makes room for it. Without one, the axes become lower, so that the picture is complete without
+    ``bbox_inches="tight"``. If there is no room for all entries, those with the lowest weight (by default the last
+    ones) are left out, and counted.
     """
     if not handles:
         return
@@ -334,19 +334,19 @@ def put_legend(
         handletextpad=0.6,
         columnspacing=1.4,
     )
-    # Names are set here, as labels that begin with an underscore are left out; a name is text, not a formula.
+    # Set names here: matplotlib leaves out labels that begin with an underscore, and would parse formulas.
     for text, (_, name) in zip(legend.get_texts(), shown, strict=True):
         text.set(text=clip(name, longest), parse_math=False)
     if figure.get_layout_engine() is None:
         place = axes.get_position()
         title = axes.get_title(loc="left")
-        if title:  # as for the legend, the axes give up what the margin above lacks
+        if title:  # the axes also make room for a title
             lines = (title.count("\n") + 1) * TITLE_LINE * look.text + TITLE_PAD
             missing = lines / height * place.height - (1 - place.y1)
             if missing > 0:
                 place = Bbox.from_extents(place.x0, place.y0, place.x1, place.y1 - missing)
                 height *= 1 - missing / (place.height + missing)
-        # The margin below holds the axis and its label, or a part of them.
+        # The bottom margin already has the axis with its label, or part of them.
         margin = place.y0 * height / place.height
         taken = -(-len(shown) // columns) * LEGEND_LINE * look.small + max(0.0, drop - margin + look.small)
         share = taken / height * place.height

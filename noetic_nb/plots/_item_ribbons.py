@@ -1,4 +1,4 @@
-"""Ribbons of single items below the context over time: known, sent, and why they were not sent any more."""
+"""Ribbons of single items below the context over time: when known, when sent, and why no longer sent."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from noetic_nb.plots._scene.scene import LANE_PX, Mark, Panel, Scene, Series
 from noetic_nb.runs._plain_text import plain_line
 from noetic_nb.runs._requests.item_lives import LEFT, ItemLife
 
-# More would be thinner than can be told apart and pointed at.
+# More ribbons would be too thin to tell apart and to click.
 RIBBONS: Final = 80
 LEAST_PX: Final = 4
 PANEL_PX: Final = 240
 LABEL_PX: Final = 16
 WORDS_LENGTH: Final = 90
-# Of an item that comes and goes.
+# Sent stretches named in words, for an item that comes and goes.
 STRETCHES: Final = 3
-# In columns, and as a share of all: an end is seen in a picture of many columns, and covers little of one of few.
+# Width of an end mark, in columns and as a share of all: visible with many columns, and small with few.
 END: Final = 0.25
 END_SHARE: Final = 120
 
@@ -30,19 +30,19 @@ SERIES: Final = {
     **{f"end-{reason}": Series("box", "items", REASONS[reason]) for reason in LEFT},
     "life": Series("bar", "items", "transparent"),
 }
-"""Those of the panel of ribbons; an item has the colour of its band, and over its whole life a bar that can be pointed at."""
+"""The series of the ribbon panel; an item has the colour of its band, and a clickable bar over its whole life."""
 
 
 def ribbon_scene(
     lives: Sequence[ItemLife], kinds: Sequence[str], shown: Sequence[int], part: range, name: str
 ) -> Scene:
-    """Return the ribbons of items, at most `RIBBONS`: the last of them.
+    """Return the ribbons of items, at most `RIBBONS`: the last ones.
 
-    `kinds` are their bands, `shown` the places of the shown calls among all of the run, and `part` those of them that are drawn.
+    `kinds` are their bands, `shown` the indices of the shown calls among all of the run, and `part` the range to draw.
     """
     lanes = [
         str(at) for at in range(len(lives[-RIBBONS:]))
-    ]  # not by their places: a log that was taken back has some twice
+    ]  # not by position: a rewritten log has several items at one position
     if not lanes:
         return Scene()
     row = max(LEAST_PX, min(LANE_PX, PANEL_PX // len(lanes)))
@@ -75,19 +75,19 @@ def ribbon_scene(
 
 
 def _columns(stretch: tuple[int, int], shown: Sequence[int], part: range, size: int) -> tuple[int, int] | None:
-    """Return the first column of a stretch of calls and the one behind its last, or None if none of it is drawn."""
+    """Return the first column of a series of calls and the one after its last, or None if it is not in the drawn part."""
     first = max(bisect_left(shown, stretch[0]), part.start)
     stop = min(bisect_right(shown, stretch[1]), part.stop)
     return None if stop <= first else ((first - part.start) // size, (stop - 1 - part.start) // size + 1)
 
 
 def said_first(item: Item, kind: str) -> str:
-    """Return the band of an item and its first words."""
+    """Return the band of an item and its beginning."""
     return f"{kind}: {item_text(item) or item.get('arguments') or item['type']}"
 
 
 def said(life: ItemLife, kind: str, shown: Sequence[int]) -> str:
-    """Return in one line which calls knew an item, sent it and missed it, counted from 1 as below the picture."""
+    """Describe in one line which calls knew an item, sent it and missed it, counted from 1 as below the picture."""
 
     def number(at: int) -> int:
         return bisect_left(shown, at) + 1

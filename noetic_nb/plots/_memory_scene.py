@@ -1,4 +1,4 @@
-"""The changes of memory as a scene: a row for each layer, a column for each turn, and in it how often the layer changed."""
+"""Memory changes as a scene: a row for each layer, a column for each turn, and how often the layer changed in it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ CHANGES: Final = "changes by layer and turn"
 SERIES: Final = {
     "lane": Series("step", CHANGES, opacity=0.16, width=1),
     "written": Series("bar", CHANGES, "#B9C0CA", hatch="...."),
-    # From a third of the most changes in a bar to all of them.
+    # From a third of the maximum number of changes in a bar up to the maximum.
     **{
         f"changed-{level}": Series("bar", CHANGES, colour)
         for level, colour in enumerate(("#A6CEE6", "#4C9BCB", QUALITY_COLOUR), 1)
     },
 }
-# More columns would be thinner than can be pointed at; a name fits beside its row.
+# More columns would be too thin to click, next to the names of the rows.
 COLUMNS: Final = 120
 TICKS: Final = 8
 NAME_LETTERS: Final = 14
-# What is left free at both sides of a bar, in columns.
+# Free space on both sides of a bar, in columns.
 GAP: Final = 0.06
 
 
 def memory_scene(tracks: Sequence[Track], title: str = TITLE) -> Scene:
-    """Return the layers of a thread; the key of a bar is the place of its layer and the turn of its last change.
+    """Return the layers of a thread; the key of a bar is the index of its layer and the turn of its last change.
 
     Examples
     --------

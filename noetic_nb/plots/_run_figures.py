@@ -1,4 +1,4 @@
-"""Figures of one run: the tokens of a model call, sent above planned, and the decisions of steering, turn by turn."""
+"""Figures of one run: the tokens of a model call, sent above planned, and steering decisions by turn."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from noetic_nb.runs._requests.model_calls import NO_PLANS, Calls, CallShare, Par
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.runs._tables import is_faulty
 
-# What kept a call from being made stands at the bottom, where heights compare best.
+# Decisions that prevented a call are at the bottom, where heights are easiest to compare.
 ORDER: Final = ("deny", "ask", "guide", "allow")
 HATCHES: Final = {"deny": "xxx", "ask": "ooo", "guide": "///"}
-# More turns than so many share bars: a bar is two points wide in a column of a paper.
+# Beyond this many turns, several share a bar: a bar is two points wide in a column of a paper.
 MOST_BARS: Final = 80
 
 
@@ -46,23 +46,23 @@ def ledger(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, th
     Parameters
     ----------
     run : Run or object with a ``run``
-        What to draw.
+        The run to draw.
     thread_id : str, optional
-        Which thread; that of the last decision by default.
+        The thread to draw; that of the last decision by default.
     ax : matplotlib Axes, optional
-        Where to draw; on a figure of their own by default.
+        The axes to draw on; by default those of a new figure.
     theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
+        By default the text colours follow the figure's background.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The axes. A cross above a bar: a rule could not be evaluated. Beyond 80 turns several share a bar, which the label says.
+        The axes. A cross above a bar marks a rule that failed. Beyond 80 turns several share a bar, as the label says.
 
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``, ``INVALID_AXES``, ``INVALID_THEME``, or ``UNKNOWN_THREAD`` where that thread decided nothing.
+        ``NOT_A_RUN``, ``INVALID_AXES``, ``INVALID_THEME``, or ``UNKNOWN_THREAD`` if the thread has no decisions.
 
     Examples
     --------
@@ -131,10 +131,10 @@ def ledger(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, th
     return axes
 
 
-# Two bars and their title, and room for each name below the picture, in inches.
+# Two bars with their title, and the space for each name below the picture, in inches.
 HEIGHT: Final = 3.8
 HEIGHT_A_LAYER: Final = 0.14
-# Of a long run nobody reads all turns.
+# A list of more turns would not be read.
 MOST_NAMES: Final = 6
 
 
@@ -147,30 +147,30 @@ def allocation(
     ax: Axes | None = None,
     theme: Theme | None = None,
 ) -> Axes:
-    """Draw where the tokens of the last model call of a turn went.
+    """Draw how the last model call of a turn spent its tokens.
 
     Parameters
     ----------
     run : Run or object with a ``run``
-        What to draw.
+        The run to draw.
     turn : int, optional
-        Which turn, 1 for the first; the last one by default.
+        The turn, from 1; the last one by default.
     thread_id : str, optional
-        Which thread; the one that called a model last by default.
+        The thread; by default the one with the last model call.
     ax : matplotlib Axes, optional
-        Where to draw; on a figure of their own by default.
+        The axes to draw on; by default those of a new figure.
     theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
+        By default the text colours follow the figure's background.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The axes. A part that is too narrow for its name has its number in the legend.
+        The axes. A part too narrow for its name is numbered, with its name in the legend.
 
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``, ``INVALID_AXES``, ``INVALID_THEME``, or ``UNKNOWN_TURN`` where that turn called no model.
+        ``NOT_A_RUN``, ``INVALID_AXES``, ``INVALID_THEME``, or ``UNKNOWN_TURN`` if that turn has no model call.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def _draw(axes: Axes, look: Look, call: CallShare, order: dict[str, int]) -> Non
     sent, planned = call.sent_parts(order), call.planned_parts(order)
     scale = call.scale_of(sent, planned)
     unplanned = scale - sum([part.tokens for part in planned])
-    if unplanned >= 1:  # history may not plan with all that is left: the rest stands where it would be
+    if unplanned >= 1:  # history may not plan with all remaining tokens: draw the rest in its place
         at = len(planned) - any(part.kind == "reserve" for part in planned)
         planned = (*planned[:at], Part("free", "Not planned", unplanned), *planned[at:])
     for y, height, parts in ((1.0, 0.62, sent), (0.25, 0.34, planned)):
@@ -234,7 +234,7 @@ def _draw(axes: Axes, look: Look, call: CallShare, order: dict[str, int]) -> Non
         weights.append(max(part.tokens, allocated or 0.0))
         handles.append(Patch(**_fill(look, part)))
         names.append(f"{number} {named(part.label, 22 if look.width > 5 else 16)} {count(part.tokens)}{of}")
-    for part in planned:  # layers that got room and sent nothing
+    for part in planned:  # layers that were given tokens but sent nothing
         if part.kind == "yielded" and part.label not in {each.label for each in sent if each.kind == "layer"}:
             weights.append(part.tokens)
             handles.append(Patch(**_fill(look, part)))
@@ -255,7 +255,7 @@ def _fill(look: Look, part: Part) -> dict[str, Any]:
             return {"facecolor": look.faint, "edgecolor": look.muted, "linewidth": look.line(1.0)}
         case "yielded":
             colour = layer_colour(part.layer or 0)
-            # The hatch is as dark as the outline.
+            # Draw the hatch as dark as the outline.
             return {
                 "facecolor": to_rgba(colour, 0.22),
                 "edgecolor": colour,

@@ -38,42 +38,41 @@ from noetic_nb.runs._timeline.span_window import QUIET, Windows
 
 # The height of a lane, in units of quality.
 TRENDS_LANE: Final = 0.12
-# Quality above, tokens below: left, bottom, width and height as shares of the axes that hold both.
+# Quality above, tokens below: left, bottom, width and height as fractions of the axes that contain both.
 UPPER: Final = (0.0, 0.42, 1.0, 0.58)
 LOWER: Final = (0.0, 0.0, 1.0, 0.36)
 
 
 @as_figure
 def trends(run: Any, *, thread_id: str | None = None, ax: Any = None, theme: Theme | None = None) -> Axes:
-    """Draw quality and output tokens per turn against the regulator's thresholds, as far as the run has recorded them.
+    """Draw quality and output tokens per turn against the regulator's recorded thresholds.
 
-    The marks are those of `RegulatorTrends`. Turns without a grade are gaps; tokens that nobody measured are not drawn.
+    The marks are those of `RegulatorTrends`. Turns without a grade are gaps; unmeasured tokens are not drawn.
 
     Parameters
     ----------
     run : Run or object with a ``run``
-        What to draw.
+        The run to draw.
     thread_id : str, optional
-        Which thread; the one that moved last by default.
+        The thread to draw; by default the most recently active one.
     ax : matplotlib Axes, or sequence of two, optional
-        Where to draw: quality and tokens one above the other within the axes, or each on axes of its own. On a figure of their
-        own by default.
+        Draws quality above tokens within the axes, or on two separate axes. By default a new figure.
     theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
+        By default the text colours follow the figure's background.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The axes; those of quality and tokens are its ``child_axes``. Of two, the first.
+        The axes; quality and tokens are its ``child_axes``. If two axes were given, the first.
 
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``, ``UNKNOWN_THREAD``, ``INVALID_THEME``, or ``INVALID_AXES`` where `ax` is neither one axes nor two.
+        ``NOT_A_RUN``, ``UNKNOWN_THREAD``, ``INVALID_THEME``, or ``INVALID_AXES`` if `ax` is neither one axes nor two.
 
     References
     ----------
-    .. [1] docs/behaviour/runs.md, "Readings" (rolling mean, what counts as poor, output tokens against the cap).
+    .. [1] docs/behaviour/runs.md, "Readings" (rolling mean, poor quality, output tokens against the cap).
 
     Examples
     --------
@@ -104,7 +103,7 @@ def trends(run: Any, *, thread_id: str | None = None, ax: Any = None, theme: The
         draw(scene, spent, lower, look)
     for panel in (upper, lower):
         panel.set_xticks([x for x, _ in scene.ticks], [words for _, words in scene.ticks])
-    # A panel that holds others has no axis of its own to draw a title above.
+    # The containing axes have no visible axis, so the title goes above the upper panel.
     put_title(upper, look, f"Quality and cost, thread {named(thread.thread, max(8, look.letters(look.text) - 26))}")
     put_legend(lower if host is upper else host, look, *upper.get_legend_handles_labels())
     return host
@@ -145,7 +144,7 @@ def _panels(ax: Any, theme: Theme | None) -> tuple[Axes, Axes, Axes, Look]:
 def _draw_quality(axes: Axes, look: Look, scene: Scene, panels: Mapping[str, Panel]) -> None:
     draw(scene, panels["quality"], axes, look)
     lanes = panels.get(DECISIONS)
-    if lanes is not None:  # above quality one for each predicate that decided
+    if lanes is not None:  # a lane above quality for each predicate that decided
         lanes.lanes = [lane for lane in lanes.lanes if any(lane in mark.points for mark in scene.marks)]
         _draw_above(axes, look, scene, panels["quality"], lanes, TRENDS_LANE)
     if not any(mark.series in ("quality-dot", "quality-range") for mark in scene.marks):
@@ -155,7 +154,7 @@ def _draw_quality(axes: Axes, look: Look, scene: Scene, panels: Mapping[str, Pan
 
 
 def _draw_above(axes: Axes, look: Look, scene: Scene, panel: Panel, lanes: Panel, step: float) -> None:
-    """Draw lanes, each `step` high, above a panel on its axes."""
+    """Draw lanes, each `step` high, above a panel in its axes."""
     foot, top = axes.get_ylim()
     draw(scene, lanes, axes, look, base=top, step=step)
     number = len(lanes.lanes)
@@ -164,11 +163,11 @@ def _draw_above(axes: Axes, look: Look, scene: Scene, panel: Panel, lanes: Panel
     axes.set_ylim(foot, top + step * number)
 
 
-# Its name in version 0.1.
+# The name in version 0.1.
 quality_and_cost = trends
 
 
-# The height of a lane of items that left, as a share of the panel above it.
+# Height of a lane for items that left, relative to the panel below it.
 LANE: Final = 0.1
 
 
@@ -176,29 +175,29 @@ LANE: Final = 0.1
 def context(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
     """Draw the tokens of each model call by part, and above them the items that left the context.
 
-    The marks are those of `TokenAllocation`. Parts of imported runs are estimated from their texts, and scaled to the tokens
-    of each call.
+    The marks are those of `TokenAllocation`. Parts of imported runs are estimated from their texts, and scaled to the
+    tokens of each call.
 
     Parameters
     ----------
     run : Run or object with a ``run``
-        What to draw.
+        The run to draw.
     thread_id : str, optional
         Only this thread; all of them by default.
     ax : matplotlib Axes, optional
-        Where to draw; on a figure of their own by default.
+        The axes to draw on; by default those of a new figure.
     theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
+        By default the text colours follow the figure's background.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The axes. Of more than 400 calls several share a column, of which the largest is drawn.
+        The axes. Beyond 400 calls several share a column, which draws the largest.
 
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``, ``INVALID_AXES``, ``INVALID_THEME``, or ``UNKNOWN_THREAD`` where no model was called in such a thread.
+        ``NOT_A_RUN``, ``INVALID_AXES``, ``INVALID_THEME``, or ``UNKNOWN_THREAD`` if the thread has no model call.
 
     References
     ----------
@@ -235,10 +234,10 @@ def context(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, t
     return axes
 
 
-# More rows are thinner than a line in a column of a paper.
+# More rows would be thinner than a line in a column of a paper.
 MOST_LANES: Final = 40
 LEAST_LANES: Final = 4
-# A bar of several spans is as wide as a thin line in a column of a paper, which is some 190 points wide.
+# A shared bar is as wide as a thin line in a column of a paper, which is about 190 points wide.
 BINS: Final = 240
 HEIGHT: Final = 2.4
 HEIGHT_A_LANE: Final = 0.3
@@ -246,30 +245,30 @@ HEIGHT_A_LANE: Final = 0.3
 
 @as_figure
 def timeline(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
-    """Draw a timeline; parallel spans are side by side.
+    """Draw a timeline, with parallel spans in separate rows.
 
     Parameters
     ----------
     run : Run or object with a ``run``
-        What to draw.
+        The run to draw.
     thread_id : str, optional
         Only this thread; all of them by default.
     ax : matplotlib Axes, optional
-        Where to draw; on a figure of their own by default.
+        The axes to draw on; by default those of a new figure.
     theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
+        By default the text colours follow the figure's background.
 
     Returns
     -------
     matplotlib.axes.Axes
         The axes. Long pauses are shortened, with a dotted line and their length; a run without clock times is drawn in
-        the order of its events. Hooks that went well and decided nothing are left out. Of more than 40 rows the first
-        ones are drawn, which the title says; `noetic_nb.widgets.RunTimeline` has all.
+        the order of its events. Successful hooks without a decision are left out. Beyond 40 rows only the first are
+        drawn, as the title says; `noetic_nb.widgets.RunTimeline` has all.
 
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``, ``INVALID_AXES``, ``INVALID_THEME``, or ``UNKNOWN_THREAD`` where nothing ran in such a thread.
+        ``NOT_A_RUN``, ``INVALID_AXES``, ``INVALID_THEME``, or ``UNKNOWN_THREAD`` if nothing ran in the thread.
 
     References
     ----------
@@ -294,7 +293,7 @@ def timeline(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, 
         say_empty(axes, look, "Nothing has run yet")
         return axes
     draw(scene, scene.panels[0], axes, look)
-    # A few rows do not fill the picture.
+    # Do not stretch a few rows over the whole picture.
     axes.set_ylim(min(0, len(scene.panels[0].lanes) - LEAST_LANES), None)
     axes.set_xticks([x for x, _ in scene.ticks], [words for _, words in scene.ticks], parse_math=False)
     axes.spines["left"].set_visible(False)

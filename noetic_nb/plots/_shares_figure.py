@@ -1,4 +1,4 @@
-"""Shares by name, with intervals where a table has them: a row of dots for each layer, or each kind of fact."""
+"""Shares by name, with intervals if the table has them: one row of dots per layer, or per kind of fact."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from noetic_nb.plots._figure_style import (
     series,
 )
 
-# How far apart the dots of one name are, and their room in a figure of their own, in inches.
+# Distance of the dots of one name, and their space in a new figure, in inches.
 APART = 0.2
 HEIGHT, HEIGHT_A_NAME = 1.8, 0.45
 
 
 @as_figure
 def layer_shares(frame: Any, *, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
-    """Draw the gain of each layer in recall: alone, as the last one, and on average over all orders.
+    """Draw each layer's gain in recall: alone, as the last one, and on average over all orders.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        Of `noetic_nb.lab.layer_shares`.
+        A table from `noetic_nb.lab.layer_shares`.
     ax : matplotlib Axes, optional
-        Where to draw; on a figure of their own by default.
+        The axes to draw on; by default those of a new figure.
     theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
+        By default the text colours follow the figure's background.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The axes, with a line at 0: a layer that takes the room of better ones is left of it.
+        The axes, with a line at 0: a layer that displaces better ones is left of it.
 
     Raises
     ------
@@ -61,16 +61,16 @@ def layer_shares(frame: Any, *, ax: Axes | None = None, theme: Theme | None = No
 
 @as_figure
 def write_fidelity(frame: Any, *, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
-    """Draw the recall and the precision of writing: said facts that each set of layers kept, and kept facts that were said.
+    """Draw recall and precision of writing: stated facts that each set of layers kept, and kept facts that were stated.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        Of `noetic_nb.lab.write_fidelity`.
+        A table from `noetic_nb.lab.write_fidelity`.
     ax : matplotlib Axes, optional
-        Where to draw; on a figure of their own by default.
+        The axes to draw on; by default those of a new figure.
     theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
+        By default the text colours follow the figure's background.
 
     Returns
     -------
@@ -97,16 +97,16 @@ def write_fidelity(frame: Any, *, ax: Axes | None = None, theme: Theme | None = 
 
 @as_figure
 def survival(frame: Any, *, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
-    """Draw how many of the facts that compactions took from the context were still told after them, by kind.
+    """Draw how many facts that compactions removed from the context were still known afterwards, by kind.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        Of `noetic_nb.lab.survival`.
+        A table from `noetic_nb.lab.survival`.
     ax : matplotlib Axes, optional
-        Where to draw; on a figure of their own by default.
+        The axes to draw on; by default those of a new figure.
     theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
+        By default the text colours follow the figure's background.
 
     Returns
     -------
@@ -146,7 +146,7 @@ def _dots(
     theme: Theme | None,
     most: float | None = None,
 ) -> Axes:
-    """Draw a row for each name, with a dot for each of the columns, which are given with their names in the legend."""
+    """Draw one row per name, with a dot for each column; the columns are given with their legend names."""
     needs_columns(frame, names, *columns, *[end for pair in ends.values() for end in pair])
     axes, look = axes_for(ax, theme, label, height=HEIGHT + HEIGHT_A_NAME * len(frame))
     if not frame[[*columns]].notna().any(axis=None):

@@ -1,4 +1,4 @@
-"""Figures of studies: sweeps, the best of two metrics, ROC curves, the savings of stopping, recall and cost of memory layers."""
+"""Figures of studies: sweeps, Pareto fronts, ROC curves, savings from stopping, recall and cost of memory layers."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ RUNGS: Final = {
 def memory_bench(
     frame: Any, *, cost: str = "tokens", rung: str = "value", ax: Axes | None = None, theme: Theme | None = None
 ) -> Axes:
-    """Draw the recall of each set of layers against its cost; rings mark the rows that no other row beats.
+    """Draw the recall of each set of layers against its cost; rings mark rows that no other row beats.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        Of `noetic_nb.lab.memory_bench`: a line for each of its ``layers``, a mark for each budget.
+        A table from `noetic_nb.lab.memory_bench`: a line for each of its ``layers``, a mark for each budget.
     cost : {"tokens", "cost_fresh", "cost_cached", "ms", "budget"}
-        What it costs.
+        The cost to draw.
     rung : {"verbatim", "value", "owned", "answerable"}
-        Of the evidence; a table without rungs is drawn as it is.
+        The rung of the evidence; a table without rungs is drawn as it is.
     ax : matplotlib Axes, optional
-        Where to draw; on a figure of their own by default.
+        The axes to draw on; by default those of a new figure.
     theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
+        By default the text colours follow the figure's background.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The axes, with the 95 % intervals of what is recalled.
+        The axes, with the 95 % intervals of recall.
 
     Raises
     ------
@@ -114,16 +114,16 @@ AXES: Final = {
 
 @as_figure
 def recall_curve(frame: Any, *, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
-    """Draw recall by age, place or length: a line for each set of layers, and for each budget where there are several.
+    """Draw recall by age, place or length: a line for each set of layers, and for each budget if there are several.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        Of `noetic_nb.lab.recall_curve`.
+        A table from `noetic_nb.lab.recall_curve`.
     ax : matplotlib Axes, optional
-        Where to draw; on a figure of their own by default.
+        The axes to draw on; by default those of a new figure.
     theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
+        By default the text colours follow the figure's background.
 
     Returns
     -------
@@ -157,18 +157,18 @@ def recall_curve(frame: Any, *, ax: Axes | None = None, theme: Theme | None = No
 
 @as_figure
 def sweep(frame: Any, x: str, y: str, ax: Axes | None = None, *, theme: Theme | None = None) -> Axes:
-    """Draw a metric of a sweep over one of the values that were tried, with its intervals.
+    """Draw a metric of a sweep over one of the swept values, with its intervals.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        Of `noetic_nb.lab.sweep`. Each combination of the other values is a line of its own.
+        A table from `noetic_nb.lab.sweep`. Each combination of the other values is a separate line.
     x, y : str
         A column of values, and a metric.
     ax : matplotlib Axes, optional
-        Where to draw; on a figure of their own by default.
+        The axes to draw on; by default those of a new figure.
     theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
+        By default the text colours follow the figure's background.
 
     Returns
     -------
@@ -208,7 +208,7 @@ def lines(
     drawn: dict[str, Any] = {}
     keys = [tuple(map(named, row)) for row in frame[by].itertuples(index=False)] if by else [()] * len(frame)
     is_number = is_numeric_dtype(frame[x])
-    # Values that are no numbers stand side by side, in the order of the table.
+    # Values that are not numbers are placed side by side, in table order.
     labels = [] if is_number else list(dict.fromkeys(map(named, frame[x])))
     for place, key in enumerate(dict.fromkeys(keys)):
         rows = frame[[one == key for one in keys]]
@@ -229,9 +229,9 @@ def lines(
     return drawn
 
 
-# Of the height of a number: closer ones are read as one.
+# Relative to the height of a number: closer numbers would read as one.
 NEAR: Final = 2.0
-# Further from its mark a number belongs to nothing.
+# A number further from its mark would not look connected.
 MOST_OUT: Final = 3
 
 
@@ -239,20 +239,20 @@ MOST_OUT: Final = 3
 def pareto(
     frame: Any, x: str, y: str, ax: Axes | None = None, *, label: str | None = None, theme: Theme | None = None
 ) -> Axes:
-    """Draw the rows of a table, and of them those that none beats: less of `x` is better, and more of `y`.
+    """Draw the rows of a table, and the Pareto front among them: less of `x` is better, and more of `y`.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        Of `noetic_nb.lab.sweep`, or any other with two columns of numbers; ``attrs["units"]`` names their units.
+        A table from `noetic_nb.lab.sweep`, or any other with two numeric columns; ``attrs["units"]`` has their units.
     x, y : str
-        What it costs, and what it gives.
+        The columns of the cost and of the gain.
     ax : matplotlib Axes, optional
-        Where to draw; on a figure of their own by default.
+        The axes to draw on; by default those of a new figure.
     label : str, optional
-        A column whose text names the rows that are not beaten, numbered, in the legend.
+        A column whose text names the rows on the front, numbered, in the legend.
     theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
+        By default the text colours follow the figure's background.
 
     Returns
     -------
@@ -289,20 +289,20 @@ def pareto(
 
 
 def _name_rows(axes: Axes, look: Look, front: Any, x: str, y: str, label: str) -> list[str]:
-    """Write numbers beside rows and return their names for the legend: names beside marks would cover each other."""
+    """Draw a number for each row, and return the names for the legend, because names on the plot would overlap."""
     shown = []
     places: dict[tuple[float, float], list[str]] = {}
     for name, at, height in zip(front[label], front[x], front[y], strict=True):
         places.setdefault((at, height), []).append(str(name))
     axes.autoscale_view()
     near = NEAR * look.small * figure_of(axes).dpi / 72
-    run, before = 0, (-inf, -inf)  # how many of those before it are near
+    run, before = 0, (-inf, -inf)  # how many of the previous rows are near
     for number, (place, names) in enumerate(places.items(), 1):
         across, up = axes.transData.transform(place)
         run = run + 1 if abs(across - before[0]) < near and abs(up - before[1]) < near else 0
         before = across, up
-        # Above and to the left of a step there is nothing that is as good; of those that would touch, every other one stands on
-        # the other side, and a pair further out than the pair before.
+        # Above and to the left of a step there is no row as good. Numbers that would touch alternate sides, and each
+        # further pair moves outwards.
         side, out = (1 if run % 2 else -1), look.line(6) + NEAR * look.small * (run // 2 % MOST_OUT)
         axes.annotate(
             str(number), place, (side * out, -side * look.line(5)), textcoords="offset points", size=look.small,
@@ -313,27 +313,27 @@ def _name_rows(axes: Axes, look: Look, front: Any, x: str, y: str, label: str) -
     return shown
 
 
-# Taller than other figures: both axes are shares.
+# Higher than other figures, because both axes are shares.
 ROC_HEIGHT: Final = 7.0
 
 
 @as_figure
 def roc(calibration: Any, *, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
-    """Draw the ROC curves on held-out tasks: detectors that were tried as strong lines, baselines as thin ones, chance dotted.
+    """Draw the ROC curves on held-out tasks: detectors as strong lines, baselines as thin ones, chance dotted.
 
     Parameters
     ----------
     calibration : Calibration
-        Of `noetic_nb.lab.calibrate`.
+        The result of `noetic_nb.lab.calibrate`.
     ax : matplotlib Axes, optional
-        Where to draw; on a figure of their own by default.
+        The axes to draw on; by default those of a new figure.
     theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
+        By default the text colours follow the figure's background.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The axes; a ring marks the threshold that was chosen.
+        The axes; a ring marks the chosen threshold.
 
     Raises
     ------
@@ -361,7 +361,7 @@ def roc(calibration: Any, *, ax: Axes | None = None, theme: Theme | None = None)
     baselines = set(table[table["baseline"]]["detector"])
     handles = axes.plot([0.0, 1.0], [0.0, 1.0], color=look.muted, lw=look.line(1.2), linestyle=":", label="chance")
     names = ["chance"]
-    # Detectors on top, whatever their place in the table.
+    # Draw detectors on top, whatever their place in the table.
     for place, name in enumerate(sorted(calibration.curves, key=lambda name: name in baselines)):
         curve, (colour, marker, dash) = calibration.curves[name], series(place)
         is_baseline = name in baselines
@@ -405,25 +405,25 @@ def economics(
     ax: Axes | None = None,
     theme: Theme | None = None,
 ) -> Axes:
-    r"""Draw the savings and losses of each threshold of a detector, beside a plain cap on steps.
+    r"""Draw the savings and losses of each threshold of a detector, compared with a plain cap on steps.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        Of `noetic_nb.lab.economics`.
+        A table from `noetic_nb.lab.economics`.
     saved : {"tokens_saved", "cost_saved", "time_saved_s"}
-        What is saved.
+        The kind of savings.
     domain : str
-        One of the frame; all of them together by default.
+        A domain in the frame; by default all of them together.
     ax : matplotlib Axes, optional
-        Where to draw; on a figure of their own by default.
+        The axes to draw on; by default those of a new figure.
     theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
+        By default the text colours follow the figure's background.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The axes; the bands are the 95 % intervals of what is saved. A threshold of which that is unknown is a gap.
+        The axes; bands are the 95 % intervals of the savings. A threshold with unknown savings is a gap.
 
     Raises
     ------
@@ -447,7 +447,7 @@ def economics(
             hint=f"There are {', '.join(map(str, known))}.",
         )
     axes, look = axes_for(ax, theme, "good runs lost", SAVED.get(saved, named(saved)))
-    # From the threshold that stops least: what is lost and what is saved grow together.
+    # From the threshold that stops the fewest runs: losses and savings grow together.
     rows = frame[frame["domain"] == domain].sort_values(["policy", "threshold"], ascending=False)
     if not rows[saved].notna().any():
         say_empty(axes, look, "No threshold was tried" if not len(rows) else "Nobody knows what the failed runs spent")

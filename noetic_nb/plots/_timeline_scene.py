@@ -1,4 +1,4 @@
-"""A window of a timeline as a scene: a bar for each span or for several, long pauses, and the axis of time or order."""
+"""A window of a timeline as a scene: bars for one or several spans, long pauses, and the axis of time or order."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ SPANS: Final = "what ran when"
 ROW_PX: Final = 20
 NAME_LENGTH: Final = 60
 PAUSES: Final = "pauses"
-# The words of two pauses that are closer than this share of the width would cover each other.
+# The labels of two pauses closer than this share of the width would overlap.
 APART: Final = 0.25
-# Told apart without colours: kinds whose fills are of one brightness have a pattern.
+# Patterns for kinds whose fills have the same brightness, for readers who cannot use the colours.
 _HATCHES: Final = {"hook": "////", "child": "\\\\\\\\", "wait": "xxxx", "regulator": "...."}
 SERIES: Final = {
     "grid": Series("box", SPANS, opacity=0.16, width=1),
     "pause": Series("box", SPANS, opacity=0.6, width=3),
     "words": Series("text", SPANS),
     "sign": Series("text", SPANS, path="M0,0"),
-    # In front: the next bar would cover a short model call.
+    # In front: otherwise the next bar would cover a short model call.
     **{kind: Series("bar", SPANS, SPAN_COLOURS[kind], hatch=_HATCHES.get(kind, ""))
        for kind in sorted(KINDS, key="model".__eq__)},
 }  # fmt: skip
 
 
 def headline(timeline: Timeline) -> str:
-    """Return the run in one line.
+    """Describe the run in one line.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def headline(timeline: Timeline) -> str:
 
 
 def span_line(span: Span) -> str:
-    """Return a span in one line: its name, how long it took, and how it ended."""
+    """Describe a span in one line: name, duration and outcome."""
     look, name = span.look
     kind = "" if look == "turn" else f"{look} "
     took = duration_text(span.duration_ms)
@@ -77,7 +77,7 @@ def span_line(span: Span) -> str:
 
 
 def timeline_scene(timeline: Timeline, window: Window, *, by_time: bool = True) -> Scene:
-    """Return a window as a scene; places are counted from its start, in milliseconds that are drawn or in events.
+    """Return a window as a scene; positions are counted from its start, in drawn milliseconds or in events.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def _mark(bar: Bar, points: list[float | str]) -> Mark:
 
 def _legend(timeline: Timeline, marks: list[Mark]) -> list[tuple[str, str]]:
     numbers = {kind: number for kind, number in timeline.counts.items() if number}
-    if not any(mark.series == "hook" for mark in marks):  # they are mostly left out
+    if not any(mark.series == "hook" for mark in marks):  # hooks are usually left out
         numbers.pop("hook", None)
     found = [(kind, f"{KIND_NAMES[kind]} {number:,}") for kind, number in numbers.items()]
     signs = [(SIGNS[at], SEVERITY_WORDS[at], timeline.severities[at]) for at in (3, 2, 1) if timeline.severities[at]]

@@ -1,1 +1,1 @@
-"""A picture as data, and its three drawings: SVG and HTML, matplotlib, and (beside the views) the live page."""
+"""A picture as data, and its renderers: SVG and HTML, matplotlib, and (with the views) the live page."""

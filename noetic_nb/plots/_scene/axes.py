@@ -1,4 +1,4 @@
-"""A scene on matplotlib axes: the same marks, in the units of the axes, with the sizes of a figure."""
+"""Draws a scene on matplotlib axes: the same marks, in axes units, with the sizes of a figure."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from noetic_nb.plots._figure_style import (
 from noetic_nb.plots._scene.scene import PAD_PX, Mark, Panel, Scene, Series, anchor_at
 
 DPI: Final = 96
-# Twice the pixels of the page: a picture is put on slides.
+# Twice the pixels of the page, so that the picture is sharp on slides.
 SHARP: Final = 2
 CAPTION_PX: Final = 22
 EDGES_PX: Final = 110
 LEGEND_PX: Final = 50
-# For so many rows of a legend there is room below.
+# The space below the picture fits this many rows of a legend.
 LEGEND_ROWS: Final = 2
 LETTER_PX: Final = 8.0
-# In points: that of titles; ticks and captions are two less, as large as on a page.
+# Title size in points; ticks and captions are two points smaller, as on a page.
 TEXT: Final = 10.5
-# Of a lane, a bar; of the width, a moment, and a bar that has room for a sign.
+# Relative to a lane, the height of a bar; relative to the width, that of a moment, and of a bar with room for a sign.
 BAR: Final = 0.78
 LEAST_WIDE: Final = 0.004
 SIGN_WIDE: Final = 0.02
 
 
 def draw(scene: Scene, panel: Panel, axes: Axes, look: Look, *, base: float | None = None, step: float = 1.0) -> None:
-    """Draw the marks of a panel on axes and set their scales; with `base`, lanes stand above that part of the axes."""
+    """Draw the marks of a panel on axes and set their scales; with `base`, lanes are above that part of the axes."""
     if base is None:
         edge = (panel.high - panel.low) * PAD_PX / (panel.height - 2 * PAD_PX)
         foot, top = (0.0, float(len(panel.lanes))) if panel.lanes else (panel.low - edge, panel.high + edge)
@@ -147,7 +147,7 @@ def _draw(
 
 
 def _bar(axes: Axes, look: Look, series: Series, mark: Mark, y: float, about: Mapping[str, Any]) -> None:
-    """Draw a bar with its words and its sign, as far as there is room; a moment at the very end is drawn before it."""
+    """Draw a bar, with its words and sign if they fit; a moment at the very end is drawn before the end."""
     first, last = axes.get_xlim()
     wide = max(LEAST_WIDE, (mark.points[2] - mark.points[0]) / (last - first))
     left = min(mark.points[0], last - wide * (last - first))
@@ -161,7 +161,7 @@ def _bar(axes: Axes, look: Look, series: Series, mark: Mark, y: float, about: Ma
         plate = {"facecolor": series.colour, "edgecolor": "none", "pad": 0.5} if series.hatch else None
         axes.text(left + 0.004 * (last - first), y, name, color=series.ink, bbox=plate, **words)
     if mark.sign:
-        # On a ground of its own where it is wider than its bar.
+        # A sign wider than its bar gets a background of its own.
         is_inside = wide > SIGN_WIDE
         plate = None if is_inside else {"facecolor": look.ground, "edgecolor": "none", "pad": 0.5}
         words |= {"color": series.ink if is_inside else look.ink, "bbox": plate, "weight": "bold", "ha": "right"}
@@ -169,14 +169,14 @@ def _bar(axes: Axes, look: Look, series: Series, mark: Mark, y: float, about: Ma
 
 
 def handle_of(look: Look, series: Series) -> Patch | None:
-    """Return the entry of a legend for bars, which stand there also where none is seen, and for a sign."""
+    """Return the legend entry for bars, which are listed even if none is visible, and for signs."""
     if series.kind == "bar":
         return Patch(**filled(look, series.colour, series.hatch or None))
     return Patch(fill=False, linewidth=0) if series.kind == "text" else None
 
 
 def to_png(scene: Scene, width: int = 960, theme: Theme = "light") -> bytes:
-    """Return the whole scene as a PNG, `width` pixels wide on a page and twice as sharp."""
+    """Return the whole scene as a PNG, `width` pixels wide on a page, with twice the resolution."""
     captions = sum(CAPTION_PX for panel in scene.panels if panel.caption)
     height = sum(panel.height for panel in scene.panels) + captions + EDGES_PX
     engine = ConstrainedLayoutEngine(h_pad=0.03, w_pad=0.06, hspace=0)

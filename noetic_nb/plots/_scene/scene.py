@@ -1,7 +1,7 @@
-"""One picture as data: panels below each other with their scales, and marks in the units of these scales.
+"""A picture as data: stacked panels with scales, and marks in the units of these scales.
 
-All that decides how a picture looks is made here, once: the static form, the live page and matplotlib draw the same marks.
-Across, all panels share one scale, so that a page shows a part of it without a question; up and down each has its own.
+Everything that determines the look is computed here, once: the static form, the live page and matplotlib draw the same marks.
+All panels share the horizontal scale, so that a page can zoom without asking the kernel; vertical scales are separate.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.runs._palette import ink_on
 
-# Marks at the edges of a panel are drawn whole.
+# Padding, so that marks at the edges of a panel are not clipped.
 PAD_PX: Final = 6
 LANE_PX: Final = 18
 # The width of the axes beside the panels.
 AXIS_PX: Final = 96
-# Ticks closer than this would cover each other.
+# Closer ticks would overlap.
 TICK_PX: Final = 12
 ALL: Final = "*"
-"""The panel of series that are drawn in every panel with an axis of numbers."""
+"""The panel name of series drawn in every panel with a numeric axis."""
 
 SINGLE: Final = frozenset({"bar", "shape", "text"})
-"""Kinds of which each mark is an element; of the others all marks of a series are one path, however many columns there are."""
+"""Kinds whose marks are single elements; for the others, all marks of a series form one path."""
 
 
 class Series(NamedTuple):
-    """Marks of one kind in one panel: how they look, and where those of a part lie.
+    """Marks of one kind in one panel: their style, and the horizontal position of marks of a part.
 
-    Filled where `width` is 0, else drawn as a line of so many pixels (dots: their size). Marks of a part begin at `left` and end
-    at `right`, both counted from its place.
+    Filled if `width` is 0, otherwise drawn as a line of that many pixels (dots: their size). Marks of a part begin at
+    `left` and end at `right`, both relative to its index.
     """
 
     kind: str
     panel: str
     colour: str = "ink"
     night: str = ""
-    """The colour on a dark ground, where that is another."""
+    """The colour on a dark background, if different."""
     opacity: float = 1.0
     width: float = 0.0
     dash: str = ""
@@ -46,73 +46,73 @@ class Series(NamedTuple):
     left: float = 0.0
     right: float = 1.0
     hatch: str = ""
-    """The pattern of matplotlib that tells it apart without colours."""
+    """The matplotlib pattern that distinguishes it without colours."""
 
     @property
     def swatch(self) -> str:
-        """The outline of its small picture in a legend, around (0, 0)."""
+        """The outline of its legend sample, around (0, 0)."""
         return self.path or ("M0,0h0" if self.kind == "dot" else "M-6,0H6" if self.width else "M-6,-6H6V6H-6Z")
 
     @property
     def ink(self) -> str:
-        """The colour of words in it."""
+        """The colour of words inside it."""
         return ink_on(self.colour) if self.colour.startswith("#") else "currentColor"
 
     def paint(self, theme: str | None = None) -> str:
         """Return the colour as CSS, for a page or for one theme."""
         if self.colour in PLAIN:
             return PLAIN[self.colour] if theme is None else GROUNDS[theme][self.colour == "ink"]
-        if theme is None:  # the style sheet of scenes knows the colour on a dark ground
+        if theme is None:  # the style sheet of scenes knows the dark colour
             return f"var(--nn-{self.colour[1:]}, {self.colour})" if self.night else self.colour
         return self.night if self.night and theme == "dark" else self.colour
 
     def style(self, theme: str | None = None) -> str:
-        """Return the look as a CSS declaration, for a page that knows its theme by itself or for one theme."""
+        """Return the style as a CSS declaration, for a page with its own theme or for one theme."""
         paint, opacity = self.paint(theme), "" if self.opacity == 1 else f"opacity:{self.opacity:g};"
         if not self.width:
             edge = (
                 f";stroke:{paint};stroke-width:1" if self.kind == "area" else ""
-            )  # one of a single value is seen, too
+            )  # also makes a line of a single point visible
             return f"{opacity}fill:{paint}{edge}"
         dash = f";stroke-dasharray:{self.dash}" if self.dash else ""
         return f"{opacity}fill:none;stroke:{paint};stroke-width:{self.width:g}{dash}"
 
 
 GROUNDS: Final = {"light": ("#FFFFFF", "#1F2328"), "dark": ("#121212", "#E8E8E8")}
-"""Ground and ink of a picture on its own, by theme."""
+"""Background and text colour of a separate picture, by theme."""
 PLAIN: Final = {"ink": "currentColor", "paper": "var(--nn-paper)"}
-"""The colours that are those of the page."""
+"""The colours inherited from the page."""
 
 
 class Mark(NamedTuple):
-    """One thing that is drawn.
+    """One drawn element.
 
-    `points` are: left, low, right, high of a box (None: to the edge; with a lane as low: that lane); x and y one after the other
-    of a line (joined with the mark before of its series; without points it ends there); left, y, right of a step, which stands
-    alone; left, lane, right or left, low, right, high of a bar, which can be pointed at; x, low, high of an area; x and y of a
+    `points` are: left, low, right, high of a box (None: to the edge; with a lane as low: that lane); alternating x and
+    y of a line (joined with the previous mark of its series; without points the line ends); left, y, right of a
+    separate step; left, lane, right or left, low, right, high of a clickable bar; x, low, high of an area; x and y of a
     dot, a shape or a text.
     """
 
     series: str
     points: Sequence[Any]
     text: str = ""
-    """The tip of a mark, or the words of a text."""
+    """The tooltip of a mark, or the words of a text."""
     words: str = ""
-    """What stands in a bar that has room for it."""
+    """The label inside a bar, if it fits."""
     sign: str = ""
-    """What stands at a bar, however narrow it is."""
+    """The sign at a bar, however narrow it is."""
     tone: str = ""
-    """Of a bar: ``many`` things in one, or ``bad``."""
+    """For a bar: ``many`` things in one, or ``bad``."""
     key: str = ""
-    """The name of a bar, by which a page knows it again."""
+    """The name of a bar, by which a page recognises it."""
 
 
 Row = list[list[Any]]
-"""The marks of a part, as a page receives them: the place of the series, what lies up and down, and a text where there is one."""
+"""The marks of a part for a page: index of the series, vertical values, and optionally a text."""
 
 
 def placed(series: Mapping[str, Series], names: Sequence[str], at: float, row: Row) -> list[Mark]:
-    """Return the marks of a part at a place.
+    """Return the marks of a part at an index.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def placed(series: Mapping[str, Series], names: Sequence[str], at: float, row: R
 
 @dataclass(slots=True)
 class Panel:
-    """A plot with an axis beside it, from `low` at its foot to `high` at its head; with `lanes`, one below the other.
+    """A plot with an axis beside it, from `low` at the bottom to `high` at the top; `lanes` are stacked.
 
     Examples
     --------
@@ -158,7 +158,7 @@ class Panel:
     caption: str = ""
 
     def y(self, value: Any) -> float:
-        """Return how far a value or the middle of a lane lies below the top, in pixels; one beyond an end lies at it."""
+        """Return the distance of a value or lane centre from the top, in pixels; values out of range are clamped."""
         if self.lanes:
             return float((self.lanes.index(value) + 0.5) * self.height / len(self.lanes))
         share = float((value - self.low) / (self.high - self.low))
@@ -172,7 +172,7 @@ class Panel:
         return 0 if high is None else self.y(high), self.height if low is None else self.y(low)
 
     def add_ticks(self, ticks: Iterable[tuple[Any, str]]) -> None:
-        """Add those ticks for whose label there is room."""
+        """Add those ticks whose labels fit."""
         for value, text in ticks:
             if all(abs(self.y(value) - self.y(other)) >= TICK_PX for other, _ in self.ticks):
                 self.ticks = [*self.ticks, (value, text)]
@@ -185,10 +185,9 @@ class Panel:
 
 @dataclass(slots=True)
 class Scene:
-    """A picture: its panels from the top down, its marks, and the scale that goes across all panels.
+    """A picture: its panels from top to bottom, its marks, and the horizontal scale of all panels.
 
-    `stops` are the places along the scale that a reader can point at, each with its ends and what is there; `ticks` are below the
-    last panel.
+    `stops` are selectable positions along the scale, each with its ends and its text; `ticks` are below the last panel.
     """
 
     panels: Sequence[Panel] = ()
@@ -196,18 +195,18 @@ class Scene:
     first: float = 0.0
     last: float = 1.0
     series: Mapping[str, Series] = field(default_factory=dict)
-    """By name; marks of the later ones are in front."""
+    """By name; marks of later series are in front."""
     ticks: Sequence[tuple[float, str]] = ()
     axis: str = ""
     stops: Sequence[tuple[float, float, str]] = ()
     title: str = ""
     legend: Sequence[tuple[str, str]] = ()
-    """Series and name."""
+    """Names of series and their labels."""
     axis_px: int = AXIS_PX
-    """The width of the axes beside the panels; 0 where their lanes need no names."""
+    """The width of the axes beside the panels; 0 if their lanes need no names."""
 
     def drawn(self, panel: Panel) -> list[tuple[str, Series, list[Mark]]]:
-        """Return the marks of a panel by series, those in front last."""
+        """Return the marks of a panel by series, front ones last."""
         found: dict[str, list[Mark]] = {}
         for mark in self.marks:
             found.setdefault(mark.series, []).append(mark)
@@ -219,7 +218,7 @@ class Scene:
     def data(self) -> dict[str, Any]:
         """Return the scene for a page: the marks by series, each without empty fields at its end.
 
-        Words and tips, of which many are the same, are sent once.
+        Words and tooltips are sent once, because many are equal.
         """
         texts: dict[str, int] = {"": 0}
         marks: dict[str, list[list[Any]]] = {}
@@ -241,17 +240,17 @@ class Scene:
         }
 
     def share(self, x: float) -> float:
-        """Return where along the scale a place lies, 0 to 1."""
+        """Return the relative position along the scale, 0 to 1."""
         return (x - self.first) / (self.last - self.first)
 
 
 def anchor_at(share: float) -> str:
-    """Return the SVG anchor of a text at a share of the width: whole at both edges."""
+    """Return the SVG anchor of a text at a relative position, so that it fits at both edges."""
     return "start" if share < 0.12 else "end" if share > 0.88 else "middle"
 
 
 def series_data(series: Mapping[str, Series]) -> list[dict[str, Any]]:
-    """Return series for a page, those in front last."""
+    """Return series for a page, front ones last."""
     return [
         {"name": name, "kind": look.kind, "panel": look.panel, "style": look.style(), "path": look.path, "swatch": look.swatch,
          "colour": look.colour, "text": look.ink, "left": look.left, "right": look.right}

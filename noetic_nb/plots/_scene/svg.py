@@ -1,6 +1,6 @@
-"""A scene as SVG: inside a page, where it takes the width that is there, or as a file of its own.
+"""A scene as SVG: inside a page, where it fills the available width, or as a separate file.
 
-Across, places are in percent of the width or in a box that is stretched; up and down they are in pixels. Text keeps its size.
+Horizontal positions are percentages of the width, or in a stretched box; vertical ones are in pixels. Text is not scaled.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from noetic_nb.plots._scene.scene import AXIS_PX, GROUNDS, SINGLE, Mark, Panel, 
 from noetic_nb.runs._plain_text import clip
 
 GAP_PX: Final = 8
-# What a file of its own needs beside the panels: a margin, captions, and the axis below.
+# Space in a separate file besides the panels: a margin, captions, and the axis below.
 MARGIN_PX: Final = 14
 CAPTION_PX: Final = 22
 FOOT_PX: Final = 18
 LINE_PX: Final = 20
 LETTER_PX: Final = 6.4
-# In shares of the width: how wide a bar is at least, and with less it has no room for words; in letters, the whole width.
+# As shares of the width: minimum width of a bar, and of one with words; in letters, the whole width.
 LEAST_WIDE: Final = 0.0012
 WORDY: Final = 0.06
-# In pixels, how high a bar of nothing is.
+# Minimum height of a bar, in pixels.
 LEAST_HIGH: Final = 2
 LETTERS: Final = 140
-# Labels beyond this share of the width end at their place.
+# Labels beyond this share of the width are right-aligned.
 EDGE: Final = 0.985
 GROUND: Final = ' class="nn-ground"'
 BAD: Final = "#D55E00"
@@ -45,7 +45,7 @@ def path_of(kind: str, panel: Panel, marks: Iterable[Mark]) -> str:
                 parts.append(f"M{left:g},{top:g}H{right:g}V{foot:g}H{left:g}Z")
             case "line":
                 for x, y in zip(points[::2], points[1::2], strict=True):
-                    # A single point is seen by its round ends.
+                    # The round line ends make a single point visible.
                     parts.append(f"L{x:g},{panel.y(y):g}" if joined else f"M{x:g},{panel.y(y):g}h0")
                     joined = True
                 joined = joined and bool(points)
@@ -69,12 +69,12 @@ def _title(text: str) -> str:
 
 
 def text(x: str, y: float, words: str, anchor: str = "end", more: str = "") -> str:
-    """Return one line of text at a place."""
+    """Return one line of text at a position."""
     return f'<text x="{x}" y="{y:g}" text-anchor="{anchor}" font-size="11" fill="currentColor"{more}>{escape(words)}</text>'
 
 
 def plot(scene: Scene, panel: Panel, theme: str | None = None) -> str:
-    """Return the marks inside of the plot of a panel."""
+    """Return the marks in the plot of a panel."""
     paths, single = [], []
     for name, look, marks in scene.drawn(panel):
         if look.kind in SINGLE:
@@ -96,7 +96,7 @@ def _single(scene: Scene, panel: Panel, mark: Mark, look: Series, theme: str | N
     if look.kind == "bar":
         return _bar(panel, mark, look, share, scene.share(mark.points[2]))
     if look.kind == "text":
-        # In a lane it stands in the middle, on a ground of its own.
+        # In a lane, text is centred on a background of its own.
         return text(f"{x:.3f}%", y + 4 * bool(panel.lanes), mark.text, anchor_at(share), GROUND * bool(panel.lanes))
     inside = f'<path class="nn-mark nn-{mark.series}" style="{look.style(theme)}" d="{look.path}"/>'
     return DOT.format(x=x, y=y, inside=_title(mark.text) + inside)
@@ -105,7 +105,7 @@ def _single(scene: Scene, panel: Panel, mark: Mark, look: Series, theme: str | N
 def _bar(panel: Panel, mark: Mark, look: Series, left: float, right: float) -> str:
     top, foot = panel.span(*mark.points[1::2])
     wide, high = max(right - left, LEAST_WIDE), max(foot - top, LEAST_HIGH)
-    # A frame where something went wrong, beside the sign: the colour is that of the kind.
+    # Besides the sign, a problem has a frame, because the colour shows the kind.
     frame = f' stroke="{BAD}" stroke-width="2"' if "bad" in mark.tone else ""
     pale = ' opacity="0.8"' if "many" in mark.tone else ""
     box = f'<rect class="nn-mark" width="100%" height="{high:g}" rx="2" fill="{look.colour}"{frame}{pale}/>'
@@ -113,24 +113,24 @@ def _bar(panel: Panel, mark: Mark, look: Series, left: float, right: float) -> s
     if wide >= WORDY and mark.words:
         fits = clip(words, max(3, round(wide * LETTERS)))
         box += f'<text x="4" y="{high - 5:g}" font-size="11" fill="{look.ink}">{escape(fits)}</text>'
-    # A nested picture, so that the words end where the bar does; its frame is whole.
+    # A nested SVG clips the words at the end of the bar, but not its frame.
     bar = (
         f'<svg x="{100 * left:.3f}%" width="{100 * wide:.3f}%" y="{top:g}" height="{high:g}" '
         f'overflow="{"hidden" if words and not frame else "visible"}">{_title(mark.text)}{box}</svg>'
     )
     if not mark.sign or (wide >= WORDY and mark.words):
         return bar
-    # On a ground of its own: it is wider than its bar.
+    # With a background of its own, because it is wider than its bar.
     return bar + text(f"{100 * left:.3f}%", foot - 5, mark.sign, "end" if left > 0.97 else "start", GROUND)
 
 
 def axis(panel: Panel, x: str = "100%") -> str:
-    """Return the labels of the axis of a panel, whole at both of its ends."""
+    """Return the axis labels of a panel, so that both end labels fit."""
     return "".join(text(x, min(max(panel.y(y) + 4, 9), panel.height - 1), words) for y, words in panel.ticks)
 
 
 def foot(scene: Scene) -> str:
-    """Return the labels below the last panel; those at an edge are not centred."""
+    """Return the labels below the last panel; labels at the edges are not centred."""
     many = len(scene.ticks) > 5
     parts = []
     for at, (x, words) in enumerate(scene.ticks):
@@ -148,7 +148,7 @@ def _svg(height: float, label: str, inside: str, kind: str = "nn-plot") -> str:
 
 
 def to_html(scene: Scene) -> str:
-    """Return the panels as a grid for a page: axes at the left, plots at the right, and a tip over each stop."""
+    """Return the panels as a grid for a page: axes on the left, plots on the right, and a tooltip for each stop."""
     parts = []
     for panel in scene.panels:
         caption = f'<span></span><span class="nn-caption">{escape(panel.caption)}</span>' if panel.caption else ""
@@ -177,7 +177,7 @@ def legend_html(scene: Scene) -> str:
 
 
 def swatch(scene: Scene, name: str, theme: str | None = None) -> str:
-    """Return a small picture of a series."""
+    """Return the legend sample of a series."""
     look = scene.series[name]
     return (
         '<svg class="nn-swatch" width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true" xmlns="http://www.w3.org/2000/svg">'
@@ -186,7 +186,7 @@ def swatch(scene: Scene, name: str, theme: str | None = None) -> str:
 
 
 def to_svg(scene: Scene, width: int = 960, theme: str = "light") -> str:
-    """Return the scene as an SVG file: title, legend, panels and axis, with its ground."""
+    """Return the scene as an SVG file: title, legend, panels and axis, with a background."""
     ground, ink = GROUNDS[theme]
     left = MARGIN_PX + (scene.axis_px + GAP_PX if scene.axis_px else 0)
     wide = max(80, width - left - MARGIN_PX)

@@ -1,1 +1,1 @@
-"""The picture of a regulator's trends: which panels there are, and the marks of each column of turns."""
+"""The picture of a regulator's trends: the panels, and the marks of each column of turns."""

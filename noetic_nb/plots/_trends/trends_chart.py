@@ -1,4 +1,4 @@
-"""A thread as a scene: its turns in columns, each with its marks, kept up to date turn by turn."""
+"""A thread as a scene: its turns in columns with their marks, updated turn by turn."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ from noetic_nb.plots._trends.trends_panels import (
 )
 from noetic_nb.runs._regulation.thread_signals import ThreadSignals, TurnSignals
 
-# Grades of one turn that are drawn each; more than these are a range.
+# Up to this many grades of a turn are drawn separately; more are drawn as a range.
 DOTS_SENT: Final = 8
-# Beyond this many columns dots would run together, and gaps between bars be all that is seen.
+# Beyond this many columns, dots would merge, and only the gaps between bars would be visible.
 CROWDED: Final = 80
-# A run of more turns than this can be looked at in parts.
+# Longer runs can be viewed in parts.
 BRUSHED: Final = 200
 FALLS_PX: Final = 24
 TICKS: Final = 10
 NESTED: Final = frozenset({"panels", "captions", "handles", "stops"})
-"""What is sent entry by entry; an entry that is gone is None."""
+"""Fields that are sent entry by entry; a removed entry is None."""
 
 
 @dataclass(slots=True)
 class Column:
-    """One column: the part that a page is sent, and the numbers that set the scales."""
+    """One column: its marks for a page, and the numbers that determine the scales."""
 
     row: dict[str, Any]
     values: Mapping[str, Sequence[float]]
@@ -57,23 +57,23 @@ class Column:
     lanes: Sequence[str] = ()
     """The lanes of its decisions."""
     broke: str = ""
-    """The lane of the break in it."""
+    """The lane of its circuit break."""
     kinds: Sequence[str] = ()
     """The series of its decisions."""
     is_broken: bool = False
 
     def highs(self) -> list[tuple[str, float]]:
-        """Return the greatest number of each panel."""
+        """Return the maximum of each panel."""
         return [*((key, max(found)) for key, found in self.values.items()), *self.rule.items()]
 
 
 class ThreadChart:
-    """The columns of one thread, kept up to date turn by turn.
+    """The columns of one thread, updated turn by turn.
 
     Parameters
     ----------
     thread : ThreadSignals
-        What is known of the thread; it grows.
+        The signals of the thread, which may grow.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class ThreadChart:
         self.size = 1
         self.about: dict[str, Any] = {}
         self.given: Mapping[str, Any] = given or {}
-        """Thresholds of a regulator that watches in thought only."""
+        """Thresholds of a regulator in shadow mode."""
         self.columns: list[Column] = []
         self._rows: list[dict[str, Any]] = []
         self._stale: set[int] = set()
@@ -99,14 +99,14 @@ class ThreadChart:
         self._numbers: dict[int, int] = {}
         self._lines: tuple[Any, dict[str, list[Any]]] = (None, {})
         self._handles: tuple[Any, dict[str, Any]] = (None, {})
-        # Of all columns: how many have a value of a panel, and the greatest number in it, thresholds included.
+        # Over all columns, the number of values per panel, and the maximum in it, thresholds included.
         self._known: Counter[str] = Counter()
         self._ruled: Counter[str] = Counter()
         self._tops: dict[str, float] = {}
         self._fallen: list[TurnSignals] = []
 
     def take(self, turn: TurnSignals) -> tuple[int, bool]:
-        """Take note of a turn that is new or has changed; returns its column, and whether all columns are new."""
+        """Handle a new or changed turn; returns its column, and whether all columns are new."""
         before = self._layout
         place = self._places.setdefault(id(turn), len(self.turns))
         if place == len(self.turns):
@@ -150,12 +150,12 @@ class ThreadChart:
             self._known.subtract(column.values.keys())
             self._ruled.subtract(column.rule.keys())
             again |= {key for key, number in column.highs() if number >= self._tops.get(key, 0)}
-        # Mostly the column in its place is as high: a threshold stays, and what is added up grows.
+        # Usually the new column is as high: thresholds stay, and sums grow.
         for column in made if again else ():
             again -= {key for key, number in column.highs() if number >= self._tops[key]}
         if not again:
             return
-        # The greatest is gone: it is looked for anew.
+        # The maximum is gone: search for the new one.
         for key in again:
             self._tops[key] = 0
         for column in self.columns:
@@ -168,34 +168,34 @@ class ThreadChart:
         return self.turns[column * self.size : (column + 1) * self.size]
 
     def column_of(self, turn: int) -> int:
-        """Return the column of a turn by its number; the last one before it where it has none."""
+        """Return the column of a turn by number; if the turn has none, the previous column."""
         place = self._numbers.get(turn)
         if place is None:
             place = max((at for at, each in enumerate(self.turns) if each.turn <= turn), default=0)
         return place // self.size
 
     def detail(self, column: int) -> list[dict[str, Any]]:
-        """Return the cells of each turn of a column."""
+        """Return the cells of each turn in a column."""
         return [{"turn": turn.turn, "cells": _cells([turn], _values([turn]))} for turn in self.turns_of(max(0, column))]
 
     def part(self, first: int, last: int) -> ThreadChart:
-        """Return the chart of the turns of some columns alone."""
+        """Return a chart of only the turns in some columns."""
         chart = ThreadChart(self.thread, self.given)
         for turn in self.turns[max(0, first) * self.size : (last + 1) * self.size]:
             chart.take(turn)
         return chart
 
     def data(self) -> dict[str, Any]:
-        """Return the thread whole; `changes` stays as it is, since other pages wait for it."""
+        """Return the whole thread; does not affect `changes`, because other pages wait for it."""
         rows = self.rows()
         return {**self._about(), "turns": rows}
 
     def changes(self) -> dict[str, Any]:
-        """Return the changes of the thread beside its rows."""
+        """Return the changes of the thread, without its rows."""
         self.rows()
         now = self._about()
         new = {name: value for name, value in now.items() if self.about.get(name) != value}
-        for name in NESTED & new.keys():  # mostly one entry of many: a message stays small
+        for name in NESTED & new.keys():  # keeps messages small: usually one entry of many changes
             was, value = self.about.get(name, {}), now[name]
             new[name] = {
                 **dict.fromkeys(was.keys() - value.keys()),
@@ -241,7 +241,7 @@ class ThreadChart:
                 if key == "quality" and not is_crowded:
                     marks.append([PLACES[key]])
             elif panel.look == "bars":
-                # A range is a pale bar to its greatest value with a full one to its least.
+                # A range is a pale bar up to its maximum, with a full one up to its minimum.
                 if len(found) > 1 and found[1]:
                     marks.append([PLACES[f"{key}-most"], 0, found[1]])
                 if found[0]:
@@ -249,7 +249,7 @@ class ThreadChart:
             else:
                 if self.size > 1:
                     marks.append([PLACES[f"{key}-range"], found[0], found[min(1, len(found) - 1)]])
-                # The last of many values is any of them; where values only grow it is where they are.
+                # The last of several values is arbitrary, except where values only grow.
                 if self.size == 1 or panel.look == "line":
                     marks.append([PLACES[key], found[-1]])
                 if not is_crowded and panel.look == "dots":
@@ -299,7 +299,7 @@ class ThreadChart:
         key = (thresholds, {name: line[:2] for name, line in lines.items()}, tops)
         if self._handles[0] != key:
             handles = handles_of(thresholds, lines, tops)
-            # Many are dragged to the same numbers, which are sent once.
+            # Send each set of stops once, because many handles share them.
             stops: dict[str, dict[str, Any]] = {}
             for handle in handles:
                 stop = {"values": handle.pop("values"), "texts": handle.pop("texts")}
@@ -326,14 +326,14 @@ class ThreadChart:
         return BY_KEY[key].title if known is None else f"{BY_KEY[key].title} · {FORMATS[BY_KEY[key].unit](known)}"
 
     def _lanes(self, thresholds: Mapping[str, Any]) -> list[str]:
-        """Return a lane for each predicate in force, and for each decision of another: they stay while thresholds move."""
+        """Return a lane for each predicate in force, and for each other decision, so that lanes stay while thresholds move."""
         watched = {lane_of(LANES.get(kind_of(str(name)), kind_of(str(name)))) for name in thresholds}
         used = [lane for column in self.columns for lane in column.lanes]
         order = {lane: place for place, lane in enumerate(LANES.values())}
         return sorted(watched.union(used), key=lambda lane: (order.get(lane, len(order)), lane))
 
     def _whole(self, lanes: Sequence[str]) -> list[Mark]:
-        """Return the marks of no single column: lanes, how long breaks hold, and over which grades quality fell."""
+        """Return the marks across columns: lanes, how long breaks hold, and the grades over which quality fell."""
         found, lane, begins = [Mark("lane", [0, name, len(self.columns)]) for name in lanes], "", 0.0
         for at, column in enumerate([*self.columns, None]):
             is_held = column is not None and column.is_broken
@@ -370,7 +370,7 @@ class ThreadChart:
         ]
 
     def _is_shown(self, key: str) -> bool:
-        # A threshold that was lifted later is still drawn where it was in force.
+        # A threshold that was later removed is still drawn where it was in force.
         if key == "quality" or self._ruled[key] > 0:
             return True
         is_any = key not in given_panels.IF_ANY or self._tops.get(key, 0) > 0
@@ -413,14 +413,14 @@ class ThreadChart:
 
 
 def said_of(keys: Sequence[tuple[int, str]], cells: Sequence[str]) -> str:
-    """Return a column as one line: its cells by their places, each with the words before it."""
+    """Describe a column in one line: its cells by index, each after its label."""
     return " · ".join([f"{prefix} {cells[place]}".strip() for place, prefix in keys if cells[place]])
 
 
 def _values(turns: Sequence[TurnSignals]) -> dict[str, list[float]]:
     found = {panel.key: spread(panel.value(turn) for turn in turns) for panel in PANELS}
     found["quality"] = spread(quality for turn in turns for quality in turn.qualities)
-    # A mean is drawn where there is a grade to take it after.
+    # A mean is only drawn at turns with a grade.
     found["mean"] = spread(turn.mean for turn in turns if turn.qualities)
     return {key: value for key, value in found.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""The conditions of predicates as marks: the turns in which one was half met, and the missing condition."""
+"""The conditions of predicates as marks: the turns in which some but not all were met, and the missing condition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from noetic_nb.regulator.predicates.explanation import Condition, PredicateFindi
 from noetic_nb.runs._plain_text import count
 from noetic_nb.runs._regulation.recorded_decisions import Judged
 
-# There is enough to judge by: met in nearly every turn, which says nothing by itself.
+# Conditions about sufficient data: met in nearly every turn, which is not informative.
 ENOUGH: Final = frozenset({"grades", "words", "earlier", "tool_texts", "drift_tokens", "caps_set"})
 _NAMES: Final = {
     "mean_quality": "mean quality", "tokens_out": "output tokens", "tokens_in": "input tokens", "usd": "money",
@@ -25,7 +25,7 @@ _WORDS: Final = {">=": "at least", ">": "more than", "<": "below"}
 
 
 def state_of(finding: PredicateFinding) -> str:
-    """Return ``met``, ``half`` where some conditions hold and others do not, or an empty text.
+    """Return ``met``, ``half`` if only some conditions hold, or an empty text.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def state_of(finding: PredicateFinding) -> str:
 
 
 def text_of(finding: PredicateFinding) -> str:
-    """Return the conditions in words: those that are met, and those that are missing.
+    """Describe the conditions: the met ones, and the missing ones.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def text_of(finding: PredicateFinding) -> str:
     every = [*finding.conditions, *finding.any_of]
     met = [_said(each) for each in every if each.holds and each.name not in ENOUGH]
     missing = [_said(each) for each in finding.conditions if not each.holds]
-    if not any(each.holds for each in finding.any_of):  # of these one is enough
+    if not any(each.holds for each in finding.any_of):  # one of these is sufficient
         missing += [" or ".join(map(_said, finding.any_of))] * bool(finding.any_of)
     return "; ".join([", ".join(met), *([f"missing: {', '.join(missing)}"] if missing else [])])
 
@@ -63,8 +63,8 @@ def _said(condition: Condition) -> str:
 
 
 def condition_marks(judged: Iterable[Judged], chart: ThreadChart) -> list[Mark]:
-    """Return a mark for each stretch of columns in which a predicate was met or half met, with the missing condition."""
-    # By predicate and column: of several turns the one that is nearest to a decision.
+    """Return a mark for each series of columns in which a predicate was met or half met, with the missing condition."""
+    # By predicate and column; among several turns, the one closest to a decision.
     best: dict[str, dict[int, tuple[str, str]]] = {}
     for each in judged:
         state = state_of(each.finding) if each.thread_id == chart.thread.thread_id else ""
@@ -90,7 +90,7 @@ def condition_marks(judged: Iterable[Judged], chart: ThreadChart) -> list[Mark]:
 
 
 class _Stretch:
-    """Gives neighbours that are alike the same key."""
+    """Returns the same key for equal neighbours."""
 
     def __init__(self) -> None:
         self.place = 0

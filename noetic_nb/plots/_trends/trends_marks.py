@@ -1,7 +1,7 @@
-"""Decisions as marks, each in the lane of its predicate, the state of a thread in words, and the scales of the trends.
+"""Decisions as marks in the lanes of their predicates, the state of a thread in words, and the scales of the trends.
 
-Turns are at equal distances, so that all panels of a thread share one axis. Beyond as many as fit side by side, neighbouring
-turns share a column, which shows the least and the greatest of its values.
+Turns are equidistant, so that all panels of a thread share one axis. If there are too many, neighbouring turns share a
+column, which shows the minimum and maximum of its values.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any, Final
 from noetic_nb.runs._plain_text import clip, count, plain
 from noetic_nb.runs._regulation.thread_signals import Mark, ThreadSignals, TurnSignals
 
-# An SVG stays quick up to about a thousand marks; each turn draws three.
+# An SVG is fast with up to about a thousand marks; each turn draws three.
 COLUMNS_MOST: Final = 300
-# Room above the highest value or threshold, for a number on top.
+# Space above the highest value or threshold, for a number.
 HEADROOM: Final = 1.05
 _NICE: Final = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
-# A threshold is dragged in at most so many steps, which is finer than a panel has pixels.
+# Most stops for dragging a threshold: finer than the pixels of a panel.
 STEPS: Final = 100
 
 
 def column_size(turns: int) -> int:
-    """Return how many turns share a column: one, or the least power of two with which all columns fit.
+    """Return how many turns share a column: one, or the smallest power of two with which all columns fit.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def column_size(turns: int) -> int:
 
 
 def spread(values: Iterable[float | None]) -> list[float] | None:
-    """Return the least, the greatest and the last of the known values; None if none is known.
+    """Return the minimum, the maximum and the last of the known values; None if none is known.
 
     Examples
     --------
@@ -54,12 +54,12 @@ def spread(values: Iterable[float | None]) -> list[float] | None:
 
 
 def _short(value: float) -> float:
-    # Six digits are more than a pixel shows; whole numbers stay exact.
+    # Six digits are more precise than a pixel; whole numbers stay exact.
     return value if isinstance(value, int) else float(f"{value:.6g}")
 
 
 def nice_top(highest: float) -> float:
-    """Return the round number where an axis ends on which so much is drawn.
+    """Return a round upper end for an axis with this maximum.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def nice_top(highest: float) -> float:
 
 
 def steps_of(low: float, high: float, value: float, *, is_whole: bool) -> list[float]:
-    """Return the numbers that a threshold can be dragged to, `value`, the recorded one, among them.
+    """Return the stops for dragging a threshold, including `value`, the recorded one.
 
     Examples
     --------
@@ -112,10 +112,10 @@ def _time(value: float) -> str:
 
 
 FORMATS: Final[dict[str, Callable[[float], str]]] = {"share": _share, "whole": count, "usd": _money, "ms": _time}
-"""How values are written, by their unit."""
+"""How values are formatted, by unit."""
 
 
-# A message about one column stays below 2 kB.
+# Keeps a message about one column below 2 kB.
 MARKS_SENT: Final = 4
 TIP_LENGTH: Final = 240
 LANE_LETTERS: Final = 17
@@ -131,7 +131,7 @@ LANES: Final = {
     "low_confidence": "low confidence",
     "procedural_warning": "corrected before",
 }
-"""The lane of a predicate, by its kind, from the top down; its decisions are called the same."""
+"""The lane of each kind of predicate, from top to bottom; its decisions have the same name."""
 
 
 def lane_of(label: str) -> str:
@@ -146,7 +146,7 @@ def lane_of(label: str) -> str:
 
 
 def mark_text(turn: TurnSignals, mark: Mark) -> str:
-    """Return a decision as a sentence.
+    """Describe a decision in a sentence.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def mark_text(turn: TurnSignals, mark: Mark) -> str:
 
 
 def fall_text(before: float, after: float) -> str:
-    """Return from where to where quality went.
+    """Describe a change of quality.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def fall_text(before: float, after: float) -> str:
 
 
 def marks_of(turns: Sequence[TurnSignals]) -> list[list[str]]:
-    """Return the marks of the turns of one column: kind, label and sentence; alike ones are one."""
+    """Return the marks of the turns in one column: kind, label and sentence; equal ones are merged."""
     if len(turns) == 1:
         found = [[mark.kind, mark.label, mark_text(turns[0], mark)] for mark in turns[0].marks]
     else:
@@ -189,7 +189,7 @@ def marks_of(turns: Sequence[TurnSignals]) -> list[list[str]]:
             ]
             for (kind, label), group in alike.items()
         ]
-    # A break first: it must not be among those that are left out.
+    # Breaks first, so that they are never left out.
     found.sort(key=lambda mark: mark[0] != "circuit_break")
     left_out = len(found) - MARKS_SENT
     found = [[kind, label, clip(text, TIP_LENGTH)] for kind, label, text in found[:MARKS_SENT]]
@@ -201,7 +201,7 @@ def marks_of(turns: Sequence[TurnSignals]) -> list[list[str]]:
 def falls(thread: ThreadSignals, turns: Sequence[TurnSignals]) -> list[list[Any]]:
     """Return brackets over windows of grades: first and last turn, the grades at its ends, its text, whether it broke.
 
-    The window of each of the last three breaks by quality; if there is none, the window that the regulator looks at now.
+    These are the windows of the last three breaks by quality; without one, the window that the regulator currently uses.
     """
     broke = [mark.fall for turn in turns for mark in turn.marks if mark.fall is not None][-3:]
     if broke:
@@ -215,7 +215,7 @@ def falls(thread: ThreadSignals, turns: Sequence[TurnSignals]) -> list[list[Any]
 
 
 def headline(thread: ThreadSignals) -> str:
-    """Return where a thread stands; a grade that is not of its last turn says of which turn it is.
+    """Describe the state of a thread; a grade that is not from its last turn names its turn.
 
     Examples
     --------

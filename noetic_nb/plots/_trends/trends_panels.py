@@ -1,4 +1,4 @@
-"""The panels of a thread, one below the other: the value each shows of a turn, its looks, its threshold and its handle."""
+"""The stacked panels of a thread: the value of a turn that each shows, its style, its threshold and its handle."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ GIVEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture: the value it shows of a turn, its unit, and its threshold."""
+    """One panel: the value of a turn that it shows, its unit, and its threshold."""
 
     key: str
     title: str
     unit: str
     height: int
     look: str
-    """``dots`` on a line, a ``line``, or ``bars``; its series has the name of the panel."""
+    """``dots`` on a line, a ``line``, or ``bars``; its series has the panel's name."""
     value: Callable[[TurnSignals], float | None]
     rule: tuple[str, str] | None = None
-    """Kind of predicate and name of the number."""
+    """Kind of predicate and name of its number."""
     top: float | None = None
-    """Where the axis ends; None for as far as values and thresholds go."""
+    """The upper end of the axis; None to fit values and thresholds."""
     limit: str = "limit"
-    """What its threshold is called on the axis."""
+    """The label of its threshold on the axis."""
 
 
 PANELS: Final = (
@@ -80,12 +80,12 @@ PANELS: Final = (
         lambda turn: turn.calls_in_a_row, ("tool_loop", "threshold"),
     ),
 )  # fmt: skip
-"""The pictures from the top down; the small ones only where something is known of them."""
+"""The panels from top to bottom; small ones only appear if they have known values."""
 
 BY_KEY: Final = {panel.key: panel for panel in PANELS}
 TOKENS: Final = frozenset({"spent", "tokens"})
 NOT_MEASURED: Final = "not measured"
-# A value that is always there says little; only where it is more than nothing, or capped.
+# Panels of values that are always recorded; shown only if above zero, or capped.
 IF_ANY: Final = frozenset({"usd", "wallclock_ms"})
 IF_CAPPED: Final = frozenset({"tokens_in"})
 
@@ -103,9 +103,9 @@ CELLS: Final = (
     ("calls", "Calls in a row", "calls in a row"),
     ("decisions", "Decisions", ""),
 )
-"""The table behind the pictures: key and name of each cell, and the words before it in a sentence."""
+"""The table behind the panels: key and name of each cell, and its label in a sentence."""
 
-# Words for the numbers of predicates; one that is not here is named as it is.
+# Labels for the numbers of predicates; others are labelled with their names.
 NUMBER_NAMES: Final = {
     "poor_mean": "poor mean",
     "min_delta": "least fall",
@@ -121,7 +121,7 @@ NUMBER_NAMES: Final = {
     "min_tool_texts": "least tool texts",
     "min_drift_tokens": "least drift words",
 }
-# The least legal values that are not 0; the predicates refuse what is below.
+# Smallest valid values other than 0; predicates reject smaller ones.
 LEAST: Final = {"tool_loop.threshold": 2, "quality_decline.window": 2, "cost_cap.window": 1, "repeated_failure.threshold": 1,
                 "low_confidence.min_tokens": 1, "procedural_warning.min_corrections": 1}  # fmt: skip
 MOST: Final = {"window": 20, "min_corrections": 20}
@@ -175,12 +175,12 @@ SERIES: Final[dict[str, Series]] = {
         for kind, (_, path) in _LOOKS.items()
     },
 }
-"""How marks look, those in front last."""
+"""Styles of marks, front ones last."""
 PLACES: Final = {name: place for place, name in enumerate(SERIES)}
 
 
 def kind_of(predicate: str) -> str:
-    """Return the kind of a predicate by its name among others of its kind.
+    """Return the kind of a predicate, given its name among others of its kind.
 
     Examples
     --------
@@ -197,9 +197,9 @@ def _sendable(thresholds: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def lines_of(
     thresholds: Mapping[str, Any], *, poor: float | None = None, cap: float | None = None
 ) -> dict[str, list[Any]]:
-    """Return the threshold of each picture: predicate, name of the number, and the number.
+    """Return the threshold of each panel: predicate, name of the number, and the number.
 
-    `poor` and `cap` are those that a recording has beside its thresholds, which it may lack.
+    `poor` and `cap` are used if a recording has no thresholds.
 
     Examples
     --------
@@ -230,9 +230,9 @@ def lines_of(
 def handles_of(
     thresholds: Mapping[str, Any], lines: Mapping[str, Sequence[Any]], tops: Mapping[str, float] | None = None
 ) -> list[dict[str, Any]]:
-    """Return every number of the thresholds in force that can be dragged, in the order of the predicates.
+    """Return every draggable number of the thresholds in force, in the order of the predicates.
 
-    Each has the numbers that it can be dragged to, and what they are called: a page needs no scale and no format of its own.
+    Each has its stops with their labels, so that a page needs no scale and no format.
     """
     drawn = {(line[0], line[1]): key for key, line in lines.items()}
     found: list[dict[str, Any]] = []
@@ -248,7 +248,7 @@ def handles_of(
             unit = BY_KEY[key].unit if key else "share" if is_share else "usd" if name == "usd" else "whole"
             most = 1 if is_share else MOST.get(name, max(10, 2 * value))
             while not is_share and most < (tops or {}).get(key or "", 0):
-                most *= 2  # it seldom changes while a run grows
+                most *= 2  # leaves room, so that it seldom changes while a run grows
             label = f"{kind.replace('_', ' ')}: {plain(NUMBER_NAMES.get(name, name))}"
             apart = "" if kind == predicate else predicate
             values = steps_of(LEAST.get(f"{kind}.{name}", 0), most, value, is_whole=unit in ("whole", "ms"))
