@@ -94,19 +94,19 @@ class Readings:
 
     def total_tokens_out(self) -> int:
         """Return the output tokens spent by the task."""
-        return self._task.costs.tokens_out
+        return self._task.tokens_out
 
     def total_tokens_in(self) -> int:
         """Return the input tokens spent by the task."""
-        return self._task.costs.tokens_in
+        return self._task.tokens_in
 
     def total_wallclock_ms(self) -> int:
         """Return the milliseconds spent by the task."""
-        return self._task.costs.wallclock_ms
+        return self._task.wallclock_ms
 
     def total_usd(self) -> float:
         """Return the money spent by the task, as far as prices are known."""
-        return self._task.costs.usd
+        return self._task.usd
 
     def cost_cap_tokens(self) -> int | None:
         """Return the cap on output tokens; None without one."""

@@ -285,7 +285,6 @@ class Session:
         self._learned = Learned() if learned is None else learned
         self._queue: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._chars = 0
-        self._cost = 0.0
         self.arousal = 0.0
         self.valence: Valence = "neutral"
         self.certainty = 0.5
@@ -305,44 +304,26 @@ class Session:
         self.turns = 0
         self.smoothed = 0.5
 
-    # Events are queued
-
     def add_message(self, message: str) -> None:
         """Take in a user message."""
-        self._enqueue(self._process_message, message)
-        self._chars += len(message)
-        self._bound()
+        self._enqueue(len(message), self._process_message, message)
 
     def add_cost(self, tokens_out: int, wallclock_ms: int) -> None:
         """Add the usage of a provider call."""
-        # The budget only falls by costs, so those in a row may be summed before it is clamped.
-        self._cost += normalize_cost(tokens_out, wallclock_ms)
+        self._enqueue(0, self._process_cost, normalize_cost(tokens_out, wallclock_ms))
 
     def add_grade(self, response: str, quality: float, message: str | None = None) -> None:
         """Learn from a finite grade; about the topic of `message`, by default the newest one."""
-        self._enqueue(self._process_grade, response, quality, message)
-        self._chars += len(response)
-        self._bound()
+        self._enqueue(len(response), self._process_grade, response, quality, message)
 
-    def _enqueue(self, process: Callable[..., None], *arguments: object) -> None:
-        self._enqueue_cost()
+    def _enqueue(self, chars: int, process: Callable[..., None], *arguments: object) -> None:
         self._queue.append((process, arguments))
-
-    def _enqueue_cost(self) -> None:
-        # Before what came after it: a message or a grade may raise the budget again.
-        if self._cost:
-            self._queue.append((self._process_cost, (self._cost,)))
-            self._cost = 0.0
-
-    def _bound(self) -> None:
+        self._chars += chars
         if self._chars > _MOST_CHARS or len(self._queue) > _MOST_QUEUED:
             self.settle()
 
-    # and processed when someone reads
-
     def settle(self) -> None:
         """Process everything queued; reading `learned` or `signals` does so."""
-        self._enqueue_cost()
         queue, self._queue, self._chars = self._queue, [], 0
         for process, arguments in queue:
             process(*arguments)

@@ -27,28 +27,6 @@ _EARLIER_TEXTS: Final = 16
 _TOOL_TEXTS: Final = 16  # how many texts of the conversation drift scorers are given (ours)
 
 
-class CostTotals:
-    """Counters of one task, each in its own currency; they saturate where the original's do, so that snapshots read alike."""
-
-    __slots__ = ("tokens_in", "tokens_out", "unpriced", "usd", "wallclock_ms")
-
-    def __init__(self) -> None:
-        self.tokens_in = self.tokens_out = self.wallclock_ms = 0
-        self.unpriced = 0
-        """How many events had no price."""
-        self.usd = 0.0
-
-    def add(self, cost: events.Cost) -> None:
-        """Count one event, plain by now (`events.plain`); one without a price adds nothing to `usd`."""
-        self.tokens_in = min(self.tokens_in + cost.tokens_in, events.U32_MAX)
-        self.tokens_out = min(self.tokens_out + cost.tokens_out, events.U32_MAX)
-        self.wallclock_ms = min(self.wallclock_ms + cost.wallclock_ms, events.U64_MAX)  # type: ignore[assignment]  # whole by now
-        if cost.usd is None:
-            self.unpriced += 1
-        else:
-            self.usd += cost.usd
-
-
 class Task:
     """One task of one person, whose memory outlives it; `clock` gives monotonic seconds, for implicit corrections only."""
 
@@ -58,7 +36,6 @@ class Task:
         "_completed_at",
         "_corrected",
         "_read_text",
-        "costs",
         "earlier",
         "implicit_count",
         "message",
@@ -69,8 +46,13 @@ class Task:
         "scores",
         "settings",
         "token_stats",
+        "tokens_in",
+        "tokens_out",
         "tool_texts",
         "tools",
+        "unpriced",
+        "usd",
+        "wallclock_ms",
     )
 
     def __init__(self, person: Person, settings: Settings, clock: Callable[[], float]) -> None:
@@ -87,7 +69,11 @@ class Task:
         self._completed_at: float | None = None
         self._corrected: set[str] = set()
         self.implicit_count = 0
-        self.costs = CostTotals()
+        # Each in its own currency; they saturate where the original's do, so that snapshots read alike.
+        self.tokens_in = self.tokens_out = self.wallclock_ms = 0
+        self.usd = 0.0
+        self.unpriced = 0
+        """How many costs came without a price."""
         self.qualities: deque[float] = deque(maxlen=DEFAULT_HISTORY_WINDOW)
         self.tools = ToolHistory()
         self.token_stats = TokenStats()
@@ -150,8 +136,14 @@ class Task:
             self._completed_at = self._clock()
 
     def cost(self, event: events.Cost) -> None:
-        """Count the usage."""
-        self.costs.add(event)
+        """Count the usage, of an event that is plain by now (`events.plain`); one without a price adds nothing to `usd`."""
+        self.tokens_in = min(self.tokens_in + event.tokens_in, events.U32_MAX)
+        self.tokens_out = min(self.tokens_out + event.tokens_out, events.U32_MAX)
+        self.wallclock_ms = min(self.wallclock_ms + event.wallclock_ms, events.U64_MAX)  # type: ignore[assignment]  # whole by now
+        if event.usd is None:
+            self.unpriced += 1
+        else:
+            self.usd += event.usd
         self.person.session.add_cost(event.tokens_out, event.wallclock_ms)  # type: ignore[arg-type]  # whole by now
 
     def quality(self, event: events.QualityFeedback) -> None:
@@ -201,31 +193,6 @@ class Task:
             self.scores = []
 
     # Evidence
-
-    @property
-    def tokens_in(self) -> int:
-        """Input tokens spent."""
-        return self.costs.tokens_in
-
-    @property
-    def tokens_out(self) -> int:
-        """Output tokens spent."""
-        return self.costs.tokens_out
-
-    @property
-    def wallclock_ms(self) -> int:
-        """Milliseconds spent."""
-        return self.costs.wallclock_ms
-
-    @property
-    def usd(self) -> float:
-        """Money spent."""
-        return self.costs.usd
-
-    @property
-    def unpriced(self) -> int:
-        """How many costs came without a price."""
-        return self.costs.unpriced
 
     @property
     def cluster(self) -> str:
