@@ -32,7 +32,7 @@ def write(history: StateHistory, layer_id: str, scope_key: str, state: Any, hook
 
 def bytes_of(history: StateHistory, *, older: bool = False) -> int:
     """Measure all states that are remembered, or all but the newest of each layer and scope."""
-    states = [[row[4] for row in written.rows] for written in history._written.values()]
+    states = [[row.state for row in written.rows] for written in history._written.values()]
     return sum([size_of(state) for found in states for state in (found[:-1] if older else found)])
 
 

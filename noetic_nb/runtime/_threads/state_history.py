@@ -6,7 +6,7 @@ Kept in memory and bounded, for inspecting and rewinding in a notebook; the run'
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from sys import getsizeof
 from typing import Any, Final, NamedTuple, Protocol
@@ -89,7 +89,7 @@ class TurnEnd(NamedTuple):
 
 
 class Written:
-    """The writes of one layer in one scope, as rows: where, hook, time, number among all writes, state, size in bytes."""
+    """The writes of one layer in one scope."""
 
     def __init__(self, key: tuple[str, str]) -> None:
         self.key = key
@@ -97,7 +97,7 @@ class Written:
         self.is_dropped = False
         """Whether it was dropped, so that nothing must be added any more."""
         # A list: most have a few rows, and a deque allocates room for 64.
-        self.rows: list[list[Any]] = []
+        self.rows: list[StateChange] = []
 
 
 def state_changed(where: Where, now_ms: float, layer_id: str, hook: str, kept: Any) -> LayerStateChanged:
@@ -155,10 +155,11 @@ class StateHistory:
         rows, size = written.rows, size_of(kept)
         if len(rows) == MAX_CHANGES:
             self._shortened.add(written.key)
-            self._bytes -= rows.pop(0)[5]
-        order = self._order = self._order + 1
+            self._bytes -= rows.pop(0).size
+        self._order += 1
         now = self._clock.now_ms()
-        rows.append([where, hook, now, order, kept, size])
+        about = where.thread_id, where.turn, where.execution_id, hook, now, self._order
+        rows.append(StateChange(*written.key, *about, kept, size))
         self._bytes += size
         if self._bytes > MAX_BYTES:
             self._forget_oldest()
@@ -168,15 +169,15 @@ class StateHistory:
         """Drop all writes of a layer in a scope."""
         written = self._written.pop(key)
         written.is_dropped = True
-        self._bytes -= sum([row[5] for row in written.rows])
+        self._bytes -= sum([row.size for row in written.rows])
 
     def _forget_oldest(self) -> None:
         """Drop the oldest writes, except for the newest of each layer and scope."""
-        earlier = [(row[3], key) for key, written in self._written.items() for row in written.rows[:-1]]
+        earlier = [(row.order, key) for key, written in self._written.items() for row in written.rows[:-1]]
         for _, key in sorted(earlier):
             if self._bytes <= MAX_BYTES * _KEPT:
                 return
-            self._bytes -= self._written[key].rows.pop(0)[5]
+            self._bytes -= self._written[key].rows.pop(0).size
             self._shortened.add(key)
 
     def turn_ended(self, thread_id: str, turn: int, items: int, places: Mapping[str, int | None] | None = None) -> None:
@@ -201,12 +202,10 @@ class StateHistory:
         if (layer_id, scope_key) in self._written:
             self._drop((layer_id, scope_key))
 
-    def _changes(self, layer_id: str, scope_key: str) -> Iterator[StateChange]:
+    def _changes(self, layer_id: str, scope_key: str) -> list[StateChange]:
         """Yield the recorded writes of a layer in a scope, newest first, without copying the states."""
         written = self._written.get((layer_id, scope_key))
-        for where, hook, t_ms, order, state, size in () if written is None else reversed(written.rows):
-            place = where.thread_id, where.turn, where.execution_id
-            yield StateChange(layer_id, scope_key, *place, hook, t_ms, order, state, size)
+        return [] if written is None else written.rows[::-1]
 
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
         """Return copies of the recorded writes of a layer in a scope, oldest first."""
@@ -215,8 +214,8 @@ class StateHistory:
 
     def latest(self, layer_id: str, scope_key: str) -> Any:
         """Return the last written state, not a copy; None if there is none."""
-        last = next(self._changes(layer_id, scope_key), None)
-        return None if last is None else last.state
+        found = self._changes(layer_id, scope_key)
+        return found[0].state if found else None
 
     def end_of(self, thread_id: str, turn: int) -> TurnEnd | None:
         return self._ends.get(thread_id, {}).get(turn)
@@ -253,7 +252,7 @@ class LiveHistory:
             written = self._begun(execution, execution_id, layer_id)
         if written is None or not written.rows:
             return False
-        last = written.rows[-1][4]
+        last = written.rows[-1].state
         return state is last or is_same(last, state)
 
     def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> bool:
