@@ -15,7 +15,7 @@ import threading
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from noetic_nb._core.arguments import ArgumentError
 from noetic_nb._core.nested_loop import run_nested, running_loop
@@ -26,22 +26,17 @@ from noetic_nb.redact import safe_logger
 __all__ = [
     "LOOP_NEEDED",
     "Begun",
-    "Steps",
     "awaited",
     "begun_anew",
     "drive",
     "interruptible",
-    "leave_hand",
     "protected",
     "run_sync",
     "shortened",
-    "stepped",
 ]
 
 T = TypeVar("T")
 Interruption = TypeVar("Interruption", bound=BaseException)
-Steps: TypeAlias = Generator[Awaitable[Any], Any, T]
-"""Work that yields what it has to wait for, and is sent what came of it: without that, it is done at the first `send`."""
 _NOTHING_YET: Final = object()
 # How often a kernel looks whether its stop button was pressed, seconds.
 WAKE_S: Final = 0.1
@@ -123,43 +118,9 @@ async def awaited(value: Any) -> Any:
     return await value
 
 
-async def leave_hand() -> None:
-    """Wait for a task or a loop where the caller is driven by hand; later work belongs to that loop."""
-    if _by_hand.must_leave():
-        await LOOP_NEEDED
-
-
-async def stepped(steps: Steps[T], waiting: Awaitable[Any] | None = None) -> T:
-    """Do work that yields its awaitables, from its beginning or from where it waits."""
-    try:
-        if waiting is None:
-            waiting = steps.send(None)
-        while True:
-            try:
-                found = await waiting
-            except BaseException as exc:
-                waiting = steps.throw(exc)
-            else:
-                waiting = steps.send(found)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-
-
-async def protected(coroutine: Coroutine[Any, Any, T], name: str, context: contextvars.Context | None = None) -> T:
-    """Run a coroutine to its end even if the caller is cancelled meanwhile; that is raised then, and an error logged.
-
-    It becomes a task only where it waits, as most often it does not. Code that may note of the task that it runs in has to be
-    begun behind `leave_hand`. It runs in a copy of the caller's context, or in the one that is given.
-    """
-    context = contextvars.copy_context() if context is None else context
-    try:
-        waiting = context.run(_first_step, coroutine)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    rest = _rest(coroutine) if waiting is LOOP_NEEDED else _rest(coroutine, waiting)
-    task = asyncio.get_running_loop().create_task(rest, context=context)
+async def protected(coroutine: Coroutine[Any, Any, T], name: str) -> T:
+    """Run a coroutine to its end even if the caller is cancelled meanwhile; that is raised then, and an error logged."""
+    task = asyncio.get_running_loop().create_task(coroutine)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.sync import LOOP_NEEDED, Begun, begun_anew, leave_hand
+from noetic_nb.sync import LOOP_NEEDED, Begun, begun_anew
 
 _NO_LIMIT: Final = float("inf")
 
@@ -79,42 +79,6 @@ class _Steps:
             task.uncancel()
 
 
-class _Limited:
-    """Drives a coroutine on that has begun to wait; its time runs from here."""
-
-    __slots__ = ("_seconds", "_steps", "_waiting", "expired")
-
-    def __init__(self, steps: Any, waiting: Any, seconds: float) -> None:
-        self._steps = steps
-        self._waiting = waiting
-        self._seconds = seconds
-        self.expired = False
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        # Entered by hand: `async with` cannot stand in a generator that drives another coroutine.
-        scope, before = asyncio.timeout(self._seconds), cancellations()
-        yield from scope.__aenter__().__await__()
-        steps = _Steps(self._steps, scope, self._seconds)
-        result, error = None, None
-        try:
-            result = yield from Begun(steps, self._waiting).__await__()
-        except BaseException as exc:
-            error = exc
-        steps.leave()
-        try:
-            # Turns our own cancellation into TimeoutError and leaves every other one alone.
-            yield from scope.__aexit__(type(error) if error else None, error, None).__await__()
-        except TimeoutError as exc:
-            error = exc
-        # What is over its time is over, whatever it makes of its cancellation; unless somebody else has cancelled it as well.
-        self.expired = scope.expired() and cancellations() <= before
-        if self.expired:
-            raise TimeoutError from error
-        if error is not None:
-            raise error
-        return result
-
-
 class Unfinished:
     """A hook that was called and waits: `finish` waits for it."""
 
@@ -136,13 +100,23 @@ class Unfinished:
                 waiting = steps.send(None)
             except StopIteration as done:
                 return done.value
-        limited = _Limited(steps, waiting, timeout_ms / 1000)
+        scope, before, error = asyncio.timeout(timeout_ms / 1000), cancellations(), None
+        limited = _Steps(steps, scope, timeout_ms / 1000)
+        result = None
         try:
-            return await limited
-        except TimeoutError as exc:
-            if limited.expired:
-                raise HookTimeout(layer_id, name, timeout_ms) from exc
-            raise
+            async with scope:
+                try:
+                    result = await Begun(limited, waiting)
+                finally:
+                    limited.leave()
+        except BaseException as exc:
+            error = exc
+        # What is over its time is over, whatever it makes of its cancellation; unless somebody else has cancelled it as well.
+        if scope.expired() and cancellations() <= before:
+            raise HookTimeout(layer_id, name, timeout_ms) from error
+        if error is not None:
+            raise error
+        return result
 
 
 def begun(result: Any, timeout_ms: float) -> Any:
@@ -156,12 +130,6 @@ def begun(result: Any, timeout_ms: float) -> Any:
         return Unfinished(result, steps, steps.send(None))
     except StopIteration as done:
         return done.value
-
-
-async def call_apart(result: Awaitable[Any], layer_id: str, name: str, timeout_ms: float) -> Any:
-    """Do the same as `call_hook` with the result of a hook; where the caller is driven by hand, it is begun behind that."""
-    await leave_hand()
-    return await call_hook(lambda _: result, None, layer_id=layer_id, name=name, timeout_ms=timeout_ms)
 
 
 async def call_hook(hook: Callable[[Any], Any], params: Any, *, layer_id: str, name: str, timeout_ms: float) -> Any:

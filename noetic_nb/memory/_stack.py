@@ -30,7 +30,6 @@ from noetic_nb.memory.params import (
 )
 from noetic_nb.models._client import TokenLogprob, Usage
 from noetic_nb.storage import InMemoryStorage, StorageAdapter
-from noetic_nb.sync import Steps, stepped
 
 if TYPE_CHECKING:
     from noetic_nb.items._origin_index import Provenance
@@ -42,9 +41,6 @@ def _view(log: ItemLog | Iterable[Mapping[str, Any]]) -> Sequence[Item]:
     if isinstance(log, Sequence):
         return log
     return tuple([parse_item(item) for item in log])
-
-
-_ENDING: Final = frozenset({"on_complete", "dispose"})
 
 
 class LayerStack:
@@ -262,14 +258,9 @@ class LayerStack:
         """Call ``on_feedback`` with a judgement of the thread, outside of any execution."""
         await lifecycle.run_feedback_hooks(self._runner, self.storage, ctx, kind=kind, value=value, source=source)
 
-    @property
-    def has_stops(self) -> bool:
-        """Whether a hook of any execution wants its turn to stop."""
-        return self._runner.has_stops
-
     def take_stop(self, ctx: ExecutionContext) -> Stop | None:
         """Return the stop that a hook of this execution returned, once."""
-        return self._runner.take_stop(ctx.execution_id) if self._runner.has_stops else None
+        return self._runner.take_stop(ctx.execution_id)
 
     async def spawn(
         self,
@@ -347,7 +338,7 @@ class LayerStack:
         self, ctx: ExecutionContext, *, log: ItemLog | Sequence[Item], outcome: ExecutionOutcome
     ) -> None:
         """End an execution: every layer may keep a last thing. Errors are diagnostics."""
-        await stepped(lifecycle.completing(self._runner, ctx, _view(log), outcome))
+        await lifecycle.complete_layers(self._runner, ctx, _view(log), outcome)
 
     async def dispose(self, ctx: ExecutionContext) -> dict[str, Exception]:
         """Let every layer release its resources, last one first; then write out and forget the execution's state.
@@ -357,40 +348,7 @@ class LayerStack:
         dict of str to Exception
             The layers whose last state could not be written to storage, and why.
         """
-        return await stepped(lifecycle.disposing(self._runner, self._eventual, ctx))
-
-    def closing(
-        self,
-        ctx: ExecutionContext,
-        *,
-        log: ItemLog | Sequence[Item],
-        outcome: ExecutionOutcome,
-        ended: Callable[[Mapping[str, Exception], Stop | None], None],
-    ) -> Steps[None]:
-        """Do the same as `complete` and `dispose`, and yield awaitables; `ended` gets what `dispose` returns, and a stop."""
-        stop = None
-        try:
-            yield from lifecycle.completing(self._runner, ctx, _view(log), outcome)
-            stop = self.take_stop(ctx)
-        finally:
-            ended((yield from lifecycle.disposing(self._runner, self._eventual, ctx)), stop)
-
-    def end_now(self, execution_id: str) -> dict[str, Exception] | None:
-        """Do the same as `complete` and `dispose`, where no layer has work then and nothing is on its way to storage.
-
-        Returns
-        -------
-        dict of str to Exception, or None
-            As `dispose`; None if there is something to wait for, and nothing was done.
-        """
-        if (
-            not _ENDING.isdisjoint(self.hooks)
-            or self._runner.has_stops
-            or not self.state.is_idle
-            or self._eventual.refreshing
-        ):
-            return None
-        return lifecycle.forget(self._runner, self._eventual, execution_id)
+        return await lifecycle.dispose_layers(self._runner, self._eventual, ctx)
 
     def delivered(self, ctx: ExecutionContext, sent_item_ids: Iterable[str]) -> None:
         """Call ``delivered``: which items were sent to the model."""

@@ -60,11 +60,7 @@ async def write_together(
     ``state_conflict`` with `key` for one that does, and nothing was written then. Other stores are written one key after the
     other, the values first and in their order, then the deletions in theirs; the caller chooses a safe order.
     """
-    # Of the very class: one that is derived from it may do more when a key is written.
-    if "write_now" in vars(type(storage)):
-        storage.write_now(values, delete, absent)  # type: ignore[attr-defined]
-        return
-    many = getattr(storage, "set_many", None)
+    many = set_many_of(storage)
     if many is not None:
         await many(values, delete=delete, absent=absent)
         return
@@ -76,6 +72,13 @@ async def write_together(
         await storage.set(key, value)
     for key in delete:
         await storage.delete(key)
+
+
+def set_many_of(storage: StorageAdapter) -> Any:
+    """Return the store's ``set_many``, or None: a class that is derived from it may do more when a single key is written."""
+    writing = {"set", "delete", "set_many"}
+    first = next((kind for kind in type(storage).__mro__ if not writing.isdisjoint(vars(kind))), None)
+    return None if first is not None and "set_many" not in vars(first) else getattr(storage, "set_many", None)
 
 
 def key_taken(key: str) -> NoeticError:

@@ -97,9 +97,6 @@ class SQLiteStorage:
     {'n': 1}
     """
 
-    is_prompt: Final = True
-    """What waits here waits for futures of the loop only: see `ThreadStore.is_prompt`."""
-
     @explained(path="Name a file: SQLiteStorage('desk.db').")
     def __init__(
         self,
@@ -139,14 +136,6 @@ class SQLiteStorage:
         db.check_key(key)
         self._writer.check_open()
         return await self._read(lambda reader: reader.get(key))
-
-    def lacks(self, keys: Sequence[str]) -> bool:
-        """Tell whether none of a few keys is there; False also where that cannot be told without waiting."""
-        self._writer.check_open()
-        try:
-            return self._reader.lacks(keys)
-        except (sqlite3.OperationalError, NoeticError):  # whoever reads them then waits, or finds out what is wrong
-            return False
 
     async def get_text(self, key: str) -> str | None:
         """Return the JSON text under a key as it is stored, or None."""

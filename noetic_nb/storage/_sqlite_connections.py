@@ -338,12 +338,6 @@ class Reader:
             row = self._one(_SELECT_VERSION, (key,))
         return None if row is None else row[0]
 
-    def lacks(self, keys: Sequence[str]) -> bool:
-        """Tell whether none of a few keys is there; their values are not read."""
-        marks = ",".join("?" * len(keys))
-        with self._lock:
-            return self._one(f"SELECT 1 FROM entries WHERE key IN ({marks}) LIMIT 1", keys) is None
-
     def get_many(self, keys: Sequence[str]) -> dict[str, JsonValue]:
         """Return the values that exist under several keys, all of one moment."""
         found: dict[str, tuple[Any, int | None]] = {}

@@ -190,7 +190,7 @@ async def test_without_a_subscriber_no_time_is_kept() -> None:
     harness = desk(InMemoryStorage(), checkpoints=True)
     await harness.execute("Hi", thread_id="t1")
 
-    assert harness._stack.state.storage_time._spent == {}
+    assert harness._stack.state.storage_ms == {}
 
 
 async def test_time_is_that_of_the_clock_of_the_harness() -> None:

@@ -9,7 +9,6 @@ from noetic_nb.memory._hook_timeout import begun
 from noetic_nb.memory._hooks.hook_results import UNSET, field_of, misnamed
 from noetic_nb.memory._hooks.recall import places_that_fit, text_that_fits
 from noetic_nb.memory._state.state_copy import StateNotCopied, frozen_state, is_same
-from noetic_nb.memory._state.state_store import StorageTime
 from noetic_nb.memory._steering_decision import as_decision
 from noetic_nb.tokens import estimate_tokens
 
@@ -47,14 +46,6 @@ def test_states_are_compared_and_frozen_and_an_uncopied_one_says_whose_it_is() -
     assert (error.kind, error.layer_id, error.hook) == ("layer_failed", "notes", "store")
     assert is_same({"n": 1}, {"n": 1.0})
     assert frozen_state({"notes": ["a"]}) == {"notes": ("a",)}
-
-
-def test_time_in_storage_is_taken_once() -> None:
-    spent = StorageTime()
-    spent.add(("t1", 1), 2.5)
-    spent.add(("t1", 1), 0.5)
-
-    assert (spent.take(("t1", 1)), spent.take(("t1", 1))) == (3.0, 0.0)
 
 
 def test_a_layer_knows_how_it_was_made_until_it_is_changed() -> None:

@@ -94,7 +94,7 @@ def test_copies_are_plain_and_share_nothing() -> None:
 
 def test_a_snapshot_does_not_follow_the_queue_that_goes_on() -> None:
     state = State({"ledger": Ledger([Entry({"n": 1})]), "pendingAsync": [{"ruleId": "a", "guidance": "b"}]})
-    taken, _ = snapshot_of(state)
+    taken = snapshot_of(state)
     state["pendingAsync"].append({"ruleId": "c", "guidance": "d"})
     state["ledger"].append(Entry({"n": 2}))
 

@@ -13,12 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-import noetic_nb.storage._in_memory as in_memory
 from noetic_nb.errors import NoeticError
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
 from noetic_nb.storage._adapter import get_many
-
-MOST_NEW_KEYS = in_memory._MOST_NEW_KEYS
 
 ODD = [
     "",
@@ -92,15 +89,14 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 class InMemoryMachine(StoreMachine):
-    @initialize(most=st.sampled_from([0, 2, 1_000]))
-    def begin(self, most: int) -> None:
+    @initialize()
+    def begin(self) -> None:
         self.store = InMemoryStorage()
-        in_memory._MOST_NEW_KEYS = most  # type: ignore[misc]
 
     @rule(values=st.dictionaries(KEYS, VALUES, max_size=4), gone=st.lists(KEYS, max_size=3))
-    def write_now(self, values: dict[str, Any], gone: Any) -> None:
+    def set_many(self, values: dict[str, Any], gone: Any) -> None:
         gone = [key for key in gone if key not in values]
-        self.store.write_now(values, gone)
+        self.run(self.store.set_many(values, delete=gone))
         self.model.update(copy.deepcopy(values))
         for key in gone:
             self.model.pop(key, None)
@@ -108,19 +104,14 @@ class InMemoryMachine(StoreMachine):
     @rule(values=st.dictionaries(KEYS, VALUES, min_size=1, max_size=4))
     def write_nothing_where_a_key_is_taken(self, values: dict[str, Any]) -> None:
         taken = [*self.model][:1]
-        assert self.store.lacks(taken) == (not taken)
         if taken:
             with pytest.raises(NoeticError, match="Another writer has written"):
-                self.store.write_now(values, (), taken)
+                self.run(self.store.set_many(values, absent=taken))
 
     @rule(values=st.dictionaries(KEYS, VALUES, max_size=4))
     def write_nothing_where_a_value_is_no_json(self, values: dict[str, Any]) -> None:
         with pytest.raises(NoeticError, match="not JSON data"):
-            self.store.write_now({**values, "z": {1, 2}})
-
-    def teardown(self) -> None:
-        in_memory._MOST_NEW_KEYS = MOST_NEW_KEYS  # type: ignore[misc]
-        super().teardown()
+            self.run(self.store.set_many({**values, "z": {1, 2}}))
 
 
 class SQLiteMachine(StoreMachine):

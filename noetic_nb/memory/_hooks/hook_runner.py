@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
@@ -22,12 +22,14 @@ from noetic_nb.memory._execution_context import (
     error_facts,
     noted,
 )
-from noetic_nb.memory._hook_timeout import HookTimeout, Unfinished, begun, call_apart
+from noetic_nb.memory._hook_timeout import HookTimeout, Unfinished, begun
 from noetic_nb.memory._hooks.hook_results import UNSET, misnamed
 from noetic_nb.memory._layer import MemoryHooks, MemoryLayer
 from noetic_nb.memory._state.state_copy import StateNotCopied
 from noetic_nb.memory._state.state_store import LayerStateStore
 from noetic_nb.memory._steering_decision import Stop
+
+T = TypeVar("T")
 
 
 class HookTraces:
@@ -164,7 +166,7 @@ class LayerOrder:
     ) -> Literal["disabled", "uninitialised"] | None:
         """Return why a layer, known by `layer_id` in this execution, does not take part, or None if it does."""
         state, layer_id = self._state, layer_id or layer.id
-        if state.has_disabled and state.is_disabled(execution_id, layer_id):
+        if state.is_disabled(execution_id, layer_id):
             return "disabled"
         if layer.hooks.init is not None and not state.has(execution_id, layer_id):
             return "uninitialised"
@@ -177,9 +179,6 @@ class LayerOrder:
     def shared_registry(self) -> ItemRegistry:
         """Return which items a log may hold that these layers write to: the agent's extensions and those of them all."""
         return self._shared
-
-
-_CLOSING: Final = frozenset({"on_complete", "dispose"})
 
 
 @dataclass(slots=True)
@@ -209,8 +208,6 @@ class HookRunner:
         self.traces: Final = HookTraces(sink, clock)
         self.order: Final = LayerOrder(layers, state, self.traces, registry)
         self._stops: dict[str, Stop] = {}
-        self.has_stops = False
-        """Whether a hook of any execution wants its turn to stop: asked several times in each, and nearly never so."""
 
     def write(
         self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, state: Any, layer_id: str | None = None
@@ -231,33 +228,22 @@ class HookRunner:
 
     def take_stop(self, execution_id: str) -> Stop | None:
         """Return the stop that a hook of an execution returned, once."""
-        stop = self._stops.pop(execution_id, None)
-        self.has_stops = bool(self._stops)
-        return stop
-
-    def forget(self, execution_id: str) -> None:
-        """Drop the data that only an ended execution used."""
-        if self.has_stops:
-            self.take_stop(execution_id)
+        return self._stops.pop(execution_id, None)
 
     async def flush(self, ctx: ExecutionContext) -> None:
         """Wait until everything written so far for an execution is in storage, or was reported."""
-        if self.state.is_idle:
-            return
-        start = self.storage_began()
+        if not self.state.is_idle:
+            await self.in_storage(ctx, self.state.flush(ctx.execution_id))
+
+    async def in_storage(self, ctx: ExecutionContext, waiting: Awaitable[T]) -> T:
+        """Wait for storage, and count the time where somebody follows the run."""
+        if self.traces.sink is None:
+            return await waiting
+        start = self.clock.monotonic_ms()
         try:
-            await self.state.flush(ctx.execution_id)
+            return await waiting
         finally:
-            self.storage_ended(ctx, start)
-
-    def storage_began(self) -> float | None:
-        """Note that a turn begins to wait for storage; None if nobody follows the run, and no clock is read."""
-        return None if self.traces.sink is None else self.clock.monotonic_ms()
-
-    def storage_ended(self, ctx: ExecutionContext, start: float | None) -> None:
-        """Count the time since `storage_began`."""
-        if start is not None:
-            self.state.storage_time.add((ctx.thread_id, ctx.turn), self.clock.monotonic_ms() - start)
+            self.state.storage_ms[ctx.thread_id, ctx.turn] += self.clock.monotonic_ms() - start
 
     async def run(
         self,
@@ -290,7 +276,6 @@ class HookRunner:
                 if isinstance(stop, Stop):
                     # The first stop is the reason; a later one is often only its consequence.
                     self._stops.setdefault(ctx.execution_id, stop)
-                    self.has_stops = True
                 warning = misnamed(value, hook, f"`{hook}` of layer {layer.id!r}")
                 if warning is not None:
                     self.state.report(ctx.execution_id, layer.id, hook, warning)
@@ -313,15 +298,11 @@ class HookRunner:
         """Call a hook as far as it goes without waiting; returns its result, or the awaitable of it."""
         limit = layer.timeout_ms(hook)
         try:
-            value = getattr(layer.hooks, hook)(params)
-            if hook not in _CLOSING:
-                value = begun(value, limit)
+            value = begun(getattr(layer.hooks, hook)(params), limit)
         except GeneratorExit as exc:  # of its own: nobody is closing it
             raise RuntimeError(f"GeneratorExit from a hook: {exc}") from exc
         if isinstance(value, Unfinished):
             return None, value.finish(layer.id, hook, limit)
-        if hook in _CLOSING and hasattr(value, "__await__"):
-            return None, call_apart(value, layer.id, hook, limit)
         return value, None
 
     def _fail(self, outcome: Outcome, error: Exception, layer: MemoryLayer, hook: str, ctx: ExecutionContext) -> None:

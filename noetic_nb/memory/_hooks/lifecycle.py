@@ -31,7 +31,7 @@ from noetic_nb.memory.params import (
 )
 from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.storage import ScopedStorage, StorageAdapter
-from noetic_nb.sync import Begun, Steps
+from noetic_nb.sync import Begun
 
 ChildState: TypeAlias = tuple[str, Any, tuple[Item, ...]]
 """Layer id, the child's state, and items for the child's log."""
@@ -60,10 +60,8 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
             # Versions are read before any `init`: a write of another execution in between is then a conflict, not missed.
             target = targets[layer.id] = _target(runner, storage, layer, ctx)
             if layer.hooks.init is not None:  # else its state is loaded below, and the version with it
-                start = runner.storage_began()
-                await _look(runner, layer, target, ctx)
-                runner.storage_ended(ctx, start)
-    states, read_ms = runner.state, 0.0
+                await runner.in_storage(ctx, _look(runner, layer, target, ctx))
+    states = runner.state
     for layer in runner.order.layers:
         error, state = None, UNSET
         has_init = layer.hooks.init is not None
@@ -74,18 +72,7 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
             error, state = outcome.error, outcome.value
         source = targets.get(layer.id)
         if source is not None and error is None and state is UNSET:
-            start = runner.storage_began()
-            if not source.is_immediate:
-                error, state = await _read_stored(runner, layer, source, ctx)
-            else:
-                try:
-                    state = source.load_now()
-                except Exception as exc:
-                    error, state = _not_read(runner, layer, ctx, exc)
-                if state is None:
-                    state = UNSET
-            if start is not None:
-                read_ms += runner.clock.monotonic_ms() - start
+            error, state = await runner.in_storage(ctx, _read_stored(runner, layer, source, ctx))
         if error is None and state is not UNSET:
             try:
                 states.set(ctx.execution_id, layer.id, state, hook="init")
@@ -100,32 +87,25 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
         elif layer.on_init_error == "disable":
             states.disable(ctx.execution_id, layer.id)
         else:
-            states.storage_time.add((ctx.thread_id, ctx.turn), read_ms)
             raise error
-    if read_ms:
-        states.storage_time.add((ctx.thread_id, ctx.turn), read_ms)
     # Only now, so that a state that was just loaded is not written back.
     if targets:
         states.register_targets(ctx.execution_id, targets)
 
 
-_Stored: TypeAlias = tuple[Exception | None, Any]
-
-
-async def _read_stored(runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext) -> _Stored:
+async def _read_stored(
+    runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext
+) -> tuple[Exception | None, Any]:
+    """Return the error of the storage, if any, and the stored state."""
     try:
         # Under the limit of an `init`, in whose place it is: a store that hangs must not hold the execution.
         limit = layer.timeout_ms("init")
         found = await call_hook(lambda _: target.load(), None, layer_id=layer.id, name="init", timeout_ms=limit)
     except Exception as exc:
-        return _not_read(runner, layer, ctx, exc)
+        # To go on without it would replace what is stored with the first write.
+        runner.state.report(ctx.execution_id, layer.id, "init", exc)
+        return exc, UNSET
     return None, UNSET if found is None else found
-
-
-def _not_read(runner: HookRunner, layer: MemoryLayer, ctx: ExecutionContext, error: Exception) -> _Stored:
-    # To go on without it would replace what is stored with the first write.
-    runner.state.report(ctx.execution_id, layer.id, "init", error)
-    return error, UNSET
 
 
 def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx: ExecutionContext) -> Target:
@@ -261,42 +241,35 @@ async def run_feedback_hooks(
         await runner.state.look_again(layer.id, scope_key)
 
 
-def completing(
+async def complete_layers(
     runner: HookRunner, ctx: ExecutionContext, view: Sequence[Item], outcome: ExecutionOutcome
-) -> Steps[None]:
-    """Call every ``on_complete`` in the order of the layers; yields awaitables. Errors are diagnostics."""
+) -> None:
+    """Call every ``on_complete`` in the order of the layers. Errors are diagnostics."""
     states = runner.state
     for layer in runner.order.active("on_complete", ctx):
         params = CompleteParams(view, ctx, states.get(ctx.execution_id, layer.id), outcome)
-        ended = yield runner.run(layer, "on_complete", params, ctx, read=_READ_COMPLETE)
+        ended = await runner.run(layer, "on_complete", params, ctx, read=_READ_COMPLETE)
         # Wherever the result names a state, be it None: here, as for `store`, that clears it.
         if ended.error is None and ended.value is not UNSET:
             runner.put(ctx, layer, "on_complete", ended.value)
-    if not states.is_idle:
-        yield runner.flush(ctx)
+    await runner.flush(ctx)
 
 
-def disposing(runner: HookRunner, eventual: EventualRecalls[Any], ctx: ExecutionContext) -> Steps[dict[str, Exception]]:
-    """Call every ``dispose``, last layer first, write out and forget the execution; yields awaitables."""
+async def dispose_layers(
+    runner: HookRunner, eventual: EventualRecalls[Any], ctx: ExecutionContext
+) -> dict[str, Exception]:
+    """Call every ``dispose``, last layer first, write out and forget the execution; returns failed writes by layer."""
     states = runner.state
     for layer in runner.order.active("dispose", ctx):
         params = DisposeParams(states.get(ctx.execution_id, layer.id), ctx)
-        yield runner.run(layer, "dispose", params, ctx)
-    if eventual.refreshing:
-        yield eventual.settle()
+        await runner.run(layer, "dispose", params, ctx)
+    await eventual.settle()
     # dispose may still write state, so the mirror is flushed after it and the state forgotten last.
-    if not states.is_idle:
-        yield runner.flush(ctx)
-    return forget(runner, eventual, ctx.execution_id)
-
-
-def forget(runner: HookRunner, eventual: EventualRecalls[Any], execution_id: str) -> dict[str, Exception]:
-    """Drop everything about an execution; returns the layers whose last state could not be written, and why."""
-    failed = runner.state.unsaved(execution_id)
-    runner.state.cleanup(execution_id)
-    if eventual.layers:
-        eventual.forget(execution_id)
-    runner.forget(execution_id)
+    await runner.flush(ctx)
+    failed = states.unsaved(ctx.execution_id)
+    states.cleanup(ctx.execution_id)
+    eventual.forget(ctx.execution_id)
+    runner.take_stop(ctx.execution_id)
     return failed
 
 
@@ -353,5 +326,4 @@ async def store_response(runner: HookRunner, ctx: ExecutionContext, response: An
     for layer, state in zip(layers, await side_by_side(one, layers), strict=True):
         if state is not UNSET:
             runner.put(ctx, layer, "store", state)
-    if not states.is_idle:
-        await runner.flush(ctx)
+    await runner.flush(ctx)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import copy
-from math import isfinite
 from typing import Any, Final, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.items._frozen import FrozenDict, frozen_data
+from noetic_nb.items._frozen import FLAT, FrozenDict, frozen_data
 
 T = TypeVar("T")
 
-# In a memo: JSON text would not give back what was copied.
-_IS_ODD: Final = "noetic_nb: is odd"
-_PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 # A state that is nested deeper is not looked into for what cannot be copied: nobody would read the place.
 _DEEPEST: Final = 20
 
-# Of `copy.deepcopy`: what was copied already, by the id of the original; other keys are ours.
+# Of `copy.deepcopy`: what was copied already, by the id of the original.
 _Memo: TypeAlias = dict[Any, Any]
 
 
@@ -84,14 +80,10 @@ def is_same(state: Any, other: Any) -> bool:
         return False
 
 
-def snapshot_of(state: Any) -> tuple[Any, bool]:
-    """Return a copy of a state for all readers, by its ``snapshot()`` if it has one; and whether its JSON text reads as it is."""
-    kind = type(state)
-    if kind is not dict and (own := getattr(kind, "snapshot", None)) is not None:
-        return own(state), False
-    memo: _Memo = {}
-    copied = _copied(state, memo)
-    return copied, _IS_ODD not in memo
+def snapshot_of(state: Any) -> Any:
+    """Return a copy of a state for all readers, by its ``snapshot()`` if it has one."""
+    own = None if type(state) is dict else getattr(type(state), "snapshot", None)
+    return deep_copy(state) if own is None else own(state)
 
 
 def frozen_state(state: Any) -> Any:
@@ -102,34 +94,18 @@ def frozen_state(state: Any) -> Any:
 
 def _copied(value: Any, memo: _Memo) -> Any:
     kind = type(value)
+    if kind in FLAT or kind is FrozenDict:
+        return value
+    if kind is not dict and kind is not list:
+        return copy.deepcopy(value, memo)  # what it shares with the rest is in the memo
+    if id(value) in memo:
+        return memo[id(value)]
+    # Noted before it is filled: a state may hold itself, or the same list twice.
+    made: Any = kind()
+    memo[id(value)] = made
     if kind is dict:
-        place = id(value)
-        if place in memo:
-            memo[_IS_ODD] = True
-            return memo[place]
-        # Noted before it is filled: a state may hold itself, or the same list twice.
-        made = memo[place] = value.copy()
         for key, inner in value.items():
-            if type(key) is not str:
-                del memo[place]
-                memo[_IS_ODD] = True
-                return copy.deepcopy(value, memo)
-            made[key] = _copied(inner, memo)
-        return made
-    if kind is list:
-        place = id(value)
-        if place in memo:
-            memo[_IS_ODD] = True
-            return memo[place]
-        rows = memo[place] = []
-        rows += [_copied(inner, memo) for inner in value]
-        return rows
-    if kind in _PLAIN:
-        return value
-    if kind is float:
-        if not isfinite(value):
-            memo[_IS_ODD] = True
-        return value
-    memo[_IS_ODD] = True
-    # Everything else is told how to be copied; what it shares with the rest is in the memo.
-    return value if kind is FrozenDict else copy.deepcopy(value, memo)
+            made[_copied(key, memo)] = _copied(inner, memo)
+    else:
+        made += [_copied(inner, memo) for inner in value]
+    return made

@@ -7,6 +7,7 @@ a state that is changed in place later cannot reach storage half-changed.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -14,27 +15,6 @@ from noetic_nb.memory._execution_context import Diagnostic, log_diagnostic
 from noetic_nb.memory._state.state_copy import StateNotCopied, deep_copy, snapshot_of
 from noetic_nb.memory._state.write_behind import Mirror, Target
 from noetic_nb.storage import ScopedStorage
-
-_Turn: TypeAlias = tuple[str, int]
-"""A thread and the number of its turn: that of the children of an execution, too."""
-
-
-class StorageTime:
-    """Milliseconds by turn, kept until the turn is over."""
-
-    __slots__ = ("_spent",)
-
-    def __init__(self) -> None:
-        self._spent: dict[_Turn, float] = {}
-
-    def add(self, turn: _Turn, ms: float) -> None:
-        """Count some time."""
-        self._spent[turn] = self._spent.get(turn, 0.0) + ms
-
-    def take(self, turn: _Turn) -> float:
-        """Return the storage time of a turn, and forget it."""
-        return self._spent.pop(turn, 0.0)
-
 
 StateListener: TypeAlias = Callable[[str, str, Any, str], None]
 """Called at every write: ``listener(execution_id, layer_id, state, hook)``."""
@@ -79,10 +59,9 @@ class LayerStateStore:
         self._states: dict[str, dict[str, Any]] = {}
         self._mirror = Mirror(self.report)
         self._targets = self._mirror.by_execution
-        self.storage_time = StorageTime()
+        self.storage_ms: dict[tuple[str, int], float] = defaultdict(float)
+        """Milliseconds in storage by thread and number of the turn, that of child executions too, until the turn is over."""
         self._disabled: dict[str, set[str]] = {}
-        self.has_disabled = False
-        """Whether any layer is out of action anywhere: asked before every hook, and nearly never so."""
         self._listeners: list[StateListener] = []
 
     def report(self, execution_id: str, layer_id: str, hook: str, error: BaseException) -> None:
@@ -126,11 +105,11 @@ class LayerStateStore:
         target = None if targets is None else targets.get(layer_id)
         if hook == "init" and history is not None and history.is_as_left(execution_id, layer_id, state):
             history = None
-        kept, is_plain = None, True
+        kept = None
         if history is not None or target is not None or tell is not None:
             # Before anything else: where it fails, nothing has happened.
             try:
-                kept, is_plain = snapshot_of(state)
+                kept = snapshot_of(state)
             except Exception as exc:
                 error = StateNotCopied(layer_id, hook, state, exc)
                 if history is not None or tell is not None or target is None:
@@ -140,10 +119,7 @@ class LayerStateStore:
                 self.report(execution_id, layer_id, "persist", error)
         self._states.setdefault(execution_id, {})[layer_id] = state
         if target is not None:
-            if not target.is_immediate:
-                self._mirror.write((execution_id, layer_id), target, kept)
-            elif (problem := target.write_now(state, kept, is_plain)) is not None:
-                self._mirror.written_now((execution_id, layer_id), target, problem)
+            self._mirror.write((execution_id, layer_id), target, kept)
         if (history is None or not history.note(execution_id, layer_id, kept, hook)) and tell is not None:
             tell(execution_id, layer_id, kept, hook)
         # A copy, because a listener may end itself while it is called.
@@ -191,7 +167,6 @@ class LayerStateStore:
     def disable(self, execution_id: str, layer_id: str) -> None:
         """Mark a layer as out of action for this execution."""
         self._disabled.setdefault(execution_id, set()).add(layer_id)
-        self.has_disabled = True
 
     def is_disabled(self, execution_id: str, layer_id: str) -> bool:
         """Tell whether a layer is out of action for this execution."""
@@ -219,9 +194,7 @@ class LayerStateStore:
         """Forget an execution: its state, targets and flags. Writes under way are finished."""
         self._states.pop(execution_id, None)
         self._mirror.drop(execution_id)
-        if self.has_disabled:
-            self._disabled.pop(execution_id, None)
-            self.has_disabled = bool(self._disabled)
+        self._disabled.pop(execution_id, None)
 
     def states(self, execution_id: str) -> dict[str, Any]:
         states = self._states.get(execution_id, {})

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.memory._hook_timeout import HookTimeout
-from noetic_nb.storage import InMemoryStorage, ScopedStorage
+from noetic_nb.storage import ScopedStorage
 
 STATE_KEY: Final = "state"  # the user key under which a layer's state is kept
 
@@ -55,10 +55,6 @@ class Target:
         self._key = storage.prefix + STATE_KEY
         self._counts = counts_of(store)
         self._seen: Any = self._counts.get(self._key, 0)
-        # Of this very class: one that is derived from it may have a `set` of its own.
-        self._memory = store if type(store) is InMemoryStorage else None
-        self.is_immediate = self._memory is not None
-        """Whether the store is memory of this process, so that nothing has to be waited for: `load_now`, `write_now`."""
 
     @property
     def is_versioned(self) -> bool:
@@ -78,8 +74,6 @@ class Target:
 
     async def load(self) -> Any:
         """Return the stored value, or None if there is none, and take it as known."""
-        if self._memory is not None:
-            return self.load_now()
         if self.is_versioned:
             store: Any = self.storage.storage
             found = await store.get_versioned(self._key)
@@ -88,12 +82,6 @@ class Target:
         # Before the value is read: a write in between is then a conflict, not missed.
         self._seen = self._counts.get(self._key, 0)
         return await self.storage.get(STATE_KEY)
-
-    def load_now(self) -> Any:
-        """Do the same as `load`, at once: for a store that `is_immediate`."""
-        assert self._memory is not None
-        self._seen = self._counts.get(self._key, 0)
-        return self._memory.get_now(self._key)
 
     async def write(self, value: Any) -> NoeticError | None:
         """Write a state, None deletes it; returns the conflict there was, if any."""
@@ -104,24 +92,6 @@ class Target:
             self.failure = exc
             raise
         self.failure = None
-        return conflict
-
-    def write_now(self, state: Any, kept: Any, is_plain: bool) -> Exception | None:
-        """Do the same as `write` at once, for a store that `is_immediate`; returns the conflict or failure, if any."""
-        counts, key, conflict = self._counts, self._key, None
-        memory: Any = self._memory
-        found = counts.get(key, 0)
-        try:
-            is_own = is_plain and type(kept) is dict
-            value = kept if is_own else state
-            if found != self._seen:
-                conflict = self._conflict(memory.get_now(key), value)
-            memory.set_now(key, value, is_own=is_own)
-        except Exception as exc:
-            self.failure = exc
-            return exc
-        self.failure = None
-        self._seen = counts[key] = found + 1
         return conflict
 
     async def _counted(self, value: Any) -> NoeticError | None:
@@ -197,13 +167,6 @@ class Mirror:
         """Return every target there is now."""
         return tuple([target for targets in self.by_execution.values() for target in targets.values()])
 
-    def written_now(self, key: _Key, target: Target, problem: Exception) -> None:
-        """Report the result of `Target.write_now`."""
-        if problem is target.failure:
-            self._failed(key, target, problem)
-        else:
-            self._replaced(key, target, problem)
-
     def write(self, key: _Key, target: Target, kept: Any) -> None:
         """Write a copy of a state, which nobody writes into, to where its key is mirrored, soon."""
         self.pending[key] = kept, target
@@ -253,20 +216,13 @@ class Mirror:
         while key in self.pending:
             value, target = self.pending.pop(key)
             try:
-                conflict = await target.write(value)
+                problem: Exception | None = await target.write(value)
             except Exception as exc:
-                self._failed(key, target, exc)
-            else:
-                if conflict is not None:
-                    self._replaced(key, target, conflict)
-
-    def _failed(self, key: _Key, target: Target, error: Exception) -> None:
-        self._report(*key, "persist", error)
-        if target.on_problem is not None:
-            target.on_problem(error)
-
-    def _replaced(self, key: _Key, target: Target, conflict: Exception) -> None:
-        if target.is_versioned:
-            self._report(*key, "persist", conflict)
-        if target.on_problem is not None:
-            target.on_problem(conflict)
+                problem = exc
+            if problem is None:
+                continue
+            # Of a conflict in a store without versions the run is told, and not the diagnostic.
+            if target.is_versioned or problem is target.failure:
+                self._report(*key, "persist", problem)
+            if target.on_problem is not None:
+                target.on_problem(problem)

@@ -64,9 +64,6 @@ class TurnRecord(TurnState[ExecutionRecord]):
         if self.is_turn:
             writer.end(self.execution_id, [*self.written, *self.child_keys, *[call.key for call in self.begun]])
 
-        if writer.store.is_immediate:  # nothing can run in between
-            await self._keep()
-            return
         try:
             await protected(self._keep(), "Saving a turn")
         except asyncio.CancelledError as exc:

@@ -43,7 +43,6 @@ from noetic_nb.runtime._durability.thread_writer import (
     execution_prefix,
     ledger_prefix,
     timed,
-    write_failed,
 )
 from noetic_nb.runtime._durability.turn_state import TurnState
 from noetic_nb.steps import Step
@@ -396,15 +395,7 @@ class ExecutionRecord:
         gone += [one.key for one in ended_calls]
         if self.settled:
             gone = [*gone, *[child.key for child in self.settled if child.key is not None]]
-        memory, problem = turn.writer.store.memory, None
-        # Memory needs no waiting; without a sink, the duration is not reported.
-        if memory is not None and self.ctx.engine.sink is None:
-            try:
-                memory.write_now(values, gone)
-            except Exception as exc:
-                problem = write_failed(exc)
-        else:
-            problem = await timed(self.ctx, attempt(write_together(turn.storage, values, delete=gone)))
+        problem = await timed(self.ctx, attempt(write_together(turn.storage, values, delete=gone)))
         warn_if_large(self.ctx, step_id, "checkpoint", values[key])
         if problem is not None:
             return

@@ -18,7 +18,7 @@ from noetic_nb.items._origins import Origin, OriginKind
 from noetic_nb.items._registry import ItemRegistry
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._durability.corruption import count, is_damage, mapping, noticing, text_or_none, unreadable
-from noetic_nb.storage import InMemoryStorage, JsonValue, StorageAdapter
+from noetic_nb.storage import JsonValue, StorageAdapter
 from noetic_nb.storage._adapter import get_many
 
 VERSION: Final = 1
@@ -68,19 +68,6 @@ class ThreadStore:
     def __init__(self, storage: StorageAdapter, registry: ItemRegistry) -> None:
         self.storage = storage
         self.registry = registry
-        # Defined on this very class: a subclass may behave differently.
-        its_own = vars(type(storage))
-        self.memory = storage if type(storage) is InMemoryStorage else None
-        """The storage, if it is an `InMemoryStorage`."""
-        self.is_immediate = self.memory is not None
-        """Whether reads and writes never yield to other tasks, as in memory."""
-        self.is_prompt = "is_prompt" in its_own
-        """Whether reads and writes mostly finish without waiting, and may begin in one task and end in another."""
-        self._lacks: Any = storage.lacks if "lacks" in its_own else None  # type: ignore[attr-defined]
-
-    def lacks(self, keys: Sequence[str]) -> bool:
-        """Tell whether storage has none of the keys; False also if it cannot tell at once."""
-        return self._lacks is not None and bool(self._lacks(keys))
 
     async def read(self, thread_id: str) -> tuple[Part, ...]:
         """Return all parts of a thread, in order; none for a thread that was never saved."""

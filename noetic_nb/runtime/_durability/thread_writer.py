@@ -17,8 +17,7 @@ from noetic_nb.items import ItemLog, thaw
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._durability.thread_log import Part, ThreadStore, open_key, part_data, part_key, states_key
-from noetic_nb.storage._adapter import write_together
-from noetic_nb.sync import Begun, leave_hand
+from noetic_nb.storage._adapter import set_many_of, write_together
 
 # Parts that can be restored; docs/decisions/limits.md, "Durability".
 MAX_PARTS: Final = 1_000
@@ -132,13 +131,9 @@ async def attempt(writing: Awaitable[None]) -> Exception | None:
     try:
         await writing
     except Exception as exc:
-        return write_failed(exc)
+        _log.warning("A checkpoint could not be written; the turn continues without it. %s", exc)
+        return exc
     return None
-
-
-def write_failed(error: Exception) -> Exception:
-    _log.warning("A checkpoint could not be written; the turn continues without it. %s", error)
-    return error
 
 
 @dataclass(slots=True)
@@ -161,7 +156,6 @@ class ThreadWriter:
     states: KeptStates = field(default_factory=KeptStates)
     open_key: str = field(init=False)
     """The storage key that names the running execution."""
-    _next: tuple[int, str] = (-1, "")
 
     def __post_init__(self) -> None:
         self.open_key = open_key(self.thread_id)
@@ -169,9 +163,7 @@ class ThreadWriter:
     @property
     def next_key(self) -> str:
         """The key of the next part: read before every turn, written at its end."""
-        if self._next[0] != self.parts:
-            self._next = self.parts, part_key(self.thread_id, self.parts)
-        return self._next[1]
+        return part_key(self.thread_id, self.parts)
 
     def end(self, execution_id: str, keys: list[str]) -> None:
         """Remember that an execution is over, and all its keys but the snapshot's, to avoid listing them."""
@@ -206,10 +198,7 @@ class ThreadWriter:
                 leftovers += [states_key(self.thread_id, number) for number in new.gone]
             absent = (key,) if is_new else ()
             try:
-                if self.store.memory is not None:
-                    self.store.memory.write_now(values, leftovers, absent)
-                else:
-                    await write_together(self.store.storage, values, delete=leftovers, absent=absent)
+                await write_together(self.store.storage, values, delete=leftovers, absent=absent)
             except NoeticError as exc:
                 if exc.kind != "state_conflict" or exc.facts.get("key") != key:
                     raise
@@ -217,8 +206,7 @@ class ThreadWriter:
                 await self._take_over(ctx.item_log)
                 continue
             if new is not None:
-                # In memory, a group is written without yielding to other tasks.
-                if not self.store.is_immediate and not hasattr(self.store.storage, "set_many"):
+                if set_many_of(self.store.storage) is None:
                     await self._look_after(values[key], ctx.item_log)
                 self.states.written(self.parts, new)
                 self.parts, self.items, self.turn = self.parts + 1, max(self.items, stop), turn
@@ -246,28 +234,15 @@ class ThreadWriter:
 
     async def keep_all(self, ctx: RunningExecution) -> Exception | None:
         """Write all items that a turn logged, as `keep` does, within a time limit; returns why they are not stored, or None."""
-        keeping = self.keep(ctx, len(ctx.item_log), ctx.turn)
-        problem: Exception | None = None
-        try:
-            await (keeping if self.store.is_immediate else self._in_time(keeping))
-        except Exception as exc:
-            problem = write_failed(exc)
+        problem = await attempt(self._in_time(self.keep(ctx, len(ctx.item_log), ctx.turn)))
         if problem is None or await self._holds(ctx):
             return None
         return self.lost or problem
 
     async def _in_time(self, keeping: Coroutine[Any, Any, None]) -> None:
-        rest: Awaitable[None] = keeping
-        if self.store.is_prompt:
-            try:
-                rest = Begun(keeping, keeping.send(None))
-            except StopIteration:
-                return
-        # From here on it waits, with a timeout, which needs a task.
-        await leave_hand()
         try:
             async with asyncio.timeout(END_LIMIT_S) as deadline:
-                await rest
+                await keeping
         except TimeoutError as exc:
             if not deadline.expired():
                 raise
@@ -275,7 +250,6 @@ class ThreadWriter:
 
     async def _holds(self, ctx: RunningExecution) -> bool:
         """Tell whether a turn is stored although its write failed: the response was lost, or a later deletion failed."""
-        await leave_hand()
         try:
             async with asyncio.timeout(LOOK_LIMIT_S):
                 if self.lost is None and (self.items < len(ctx.item_log) or self.turn < ctx.turn):
@@ -328,4 +302,4 @@ async def _timed(ctx: RunningExecution, storing: Awaitable[T]) -> T:
     try:
         return await storing
     finally:
-        engine.stack.state.storage_time.add((ctx.thread_id, ctx.turn), engine.clock.monotonic_ms() - start)
+        engine.stack.state.storage_ms[ctx.thread_id, ctx.turn] += engine.clock.monotonic_ms() - start

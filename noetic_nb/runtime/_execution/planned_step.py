@@ -244,6 +244,6 @@ class PlannedStep:
         )
 
     def raise_stop(self) -> None:
-        stop = self.engine.stack.take_stop(self.hook_ctx) if self.engine.stack.has_stops else None
+        stop = self.engine.stack.take_stop(self.hook_ctx)
         if stop is not None:
             raise TurnStopped(stop)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,7 @@ from noetic_nb.runtime._context.step_errors import not_saved, note_saved
 from noetic_nb.runtime._durability.checkpoints import Checkpoints, as_checkpoints
 from noetic_nb.runtime._durability.corruption import is_damage
 from noetic_nb.runtime._durability.snapshot import Snapshot, cut_off, joined, mark, newer, unsaved
-from noetic_nb.runtime._durability.thread_log import Part, part_data, part_key, thread_prefix
+from noetic_nb.runtime._durability.thread_log import Part, part_data, part_key
 from noetic_nb.runtime._durability.thread_writer import ThreadWriter
 from noetic_nb.runtime._threads.memory_view import MemoryView
 from noetic_nb.runtime._threads.thread import Message, Thread
@@ -50,10 +50,7 @@ class DurableThreads(Threads):
         self.checkpoints = checkpoints
         self.store = checkpoints.threads
 
-    def run(self, thread: Thread, messages: Sequence[Message]) -> Awaitable[AgentReply]:
-        return super().run(thread, messages) if self._is_up_to_date(thread) else self._run_read(thread, messages)
-
-    async def _run_read(self, thread: Thread, messages: Sequence[Message]) -> AgentReply:
+    async def run(self, thread: Thread, messages: Sequence[Message]) -> AgentReply:
         thread.is_opening = True
         try:
             await self._ready(thread)
@@ -162,19 +159,6 @@ class DurableThreads(Threads):
             if is_held
             else "It continued without the items that this turn logged; `await harness.clear_checkpoint(...)` forgets that.",
         )
-
-    def _is_up_to_date(self, thread: Thread) -> bool:
-        """Tell whether a thread certainly has all its saved data, which is usual, without waiting for storage."""
-        writer, memory = thread.writer, self.store.memory
-        if thread.thread_id in self.stale:
-            return False
-        if writer is None:
-            if memory is None or thread.reading is not None or memory.has_under(thread_prefix(thread.thread_id)):
-                return False
-            thread.writer = ThreadWriter(self.store, thread.thread_id, self._states)
-            return True
-        keys = (writer.next_key, writer.open_key)
-        return writer.lost is None and (self.store.lacks(keys) if memory is None else memory.lacks(keys))
 
     async def _ready(self, thread: Thread) -> None:
         with _reading(thread):

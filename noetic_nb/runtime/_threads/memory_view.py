@@ -302,7 +302,7 @@ class MemoryView:
             )
 
     def _note(self, layer: MemoryLayer, where: Where, hook: str, state: Any, scope_key: str | None = None) -> None:
-        kept, _ = snapshot_of(state)
+        kept = snapshot_of(state)
         key = self._key(layer) if scope_key is None else scope_key
         self._history.note(layer.id, key, where, hook, kept)
         if self._engine.sink is not None:

@@ -158,8 +158,8 @@ class StateHistory:
             self._bytes -= rows.pop(0).size
         self._order += 1
         now = self._clock.now_ms()
-        about = where.thread_id, where.turn, where.execution_id, hook, now, self._order
-        rows.append(StateChange(*written.key, *about, kept, size))
+        thread_id, turn, execution_id = where.thread_id, where.turn, where.execution_id
+        rows.append(StateChange(*written.key, thread_id, turn, execution_id, hook, now, self._order, kept, size))
         self._bytes += size
         if self._bytes > MAX_BYTES:
             self._forget_oldest()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -24,7 +23,7 @@ from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped, layers_not_saved, not_saved, note_saved
 from noetic_nb.runtime._execution.run_step import run_step
 from noetic_nb.steps._loops import output_text
-from noetic_nb.sync import Steps, protected, stepped
+from noetic_nb.sync import protected
 
 ExecutionEnd = Literal["success", "failure", "aborted"]
 
@@ -252,37 +251,26 @@ async def close_execution(engine: Engine, ctx: RunningExecution, outcome: Execut
 
 
 async def _close_layers(engine: Engine, ctx: RunningExecution, outcome: ExecutionEnd) -> Stop | None:
-    stop: Stop | None = None
-
-    def ended(failed: Mapping[str, Exception], asked_for: Stop | None = None) -> None:
-        nonlocal stop
-        stop = asked_for
-        if failed and ctx.record is not None:
-            ctx.record.turn.problem = layers_not_saved(failed)
-
     try:
-        failed = None if engine.remembering else engine.stack.end_now(ctx.id)
-        if failed is not None:
-            ended(failed)
-            return None
-        steps = engine.stack.closing(engine.hook_context(ctx), log=ctx.item_log, outcome=outcome, ended=ended)
-        if engine.remembering:
-            steps = _keeping(engine, ctx, steps)
-        context = copy_context()  # context variables set by these last hooks stay in this copy
-        waiting = context.run(next, steps, None)
-        if waiting is not None:
-            await protected(stepped(steps, waiting), "Closing an execution", context)
-        return stop
+        return await protected(_ended_layers(engine, ctx, outcome), "Closing an execution")
     finally:
         ctx.hook_base = None  # it refers to the execution, which should be freed with its last user
 
 
-def _keeping(engine: Engine, ctx: RunningExecution, steps: Steps[None]) -> Steps[None]:
+async def _ended_layers(engine: Engine, ctx: RunningExecution, outcome: ExecutionEnd) -> Stop | None:
     """Store the source texts of an execution before its layers complete."""
+    hook_ctx = engine.hook_context(ctx)
     try:
-        yield keeper_of(engine).keep(engine, ctx)
+        try:
+            if engine.remembering:
+                await keeper_of(engine).keep(engine, ctx)
+        finally:
+            await engine.stack.complete(hook_ctx, log=ctx.item_log, outcome=outcome)
+        return engine.stack.take_stop(hook_ctx)
     finally:
-        yield from steps
+        failed = await engine.stack.dispose(hook_ctx)
+        if failed and ctx.record is not None:
+            ctx.record.turn.problem = layers_not_saved(failed)
 
 
 def _reply(ctx: RunningExecution, turn: _Turn) -> AgentReply:
@@ -315,7 +303,7 @@ def _reply(ctx: RunningExecution, turn: _Turn) -> AgentReply:
 
 
 def _completed(engine: Engine, ctx: RunningExecution, turn: _Turn, reply: AgentReply) -> None:
-    storage_ms = engine.stack.state.storage_time.take((ctx.thread_id, ctx.turn))
+    storage_ms = engine.stack.state.storage_ms.pop((ctx.thread_id, ctx.turn), 0.0)
     if engine.sink is not None:
         engine.sink.emit(
             TurnCompleted(
