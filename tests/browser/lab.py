@@ -90,6 +90,14 @@ from {{module}} import main
 sys.exit(main())
 """
 
+# A page that closes a view ends the kernel's subshell for it. A message that comes in the same moment is dropped by ipykernel,
+# and Python complains of its task in the cell that collects garbage next, which may be one of another test.
+STARTUP: Final = """
+import logging, warnings
+logging.getLogger("asyncio").addFilter(lambda record: "Kernel.shell_main" not in record.getMessage())
+warnings.filterwarnings("ignore", "coroutine 'Kernel.shell_main' was never awaited")
+"""
+
 # How the front ends are started, where a notebook is, and whether its kernel is a new process, as everyone's is.
 FRONT_ENDS: Final = {
     "lab": (
@@ -125,6 +133,9 @@ class Lab:
         if front_end == "lab":
             page = {"disabledExtensions": dict.fromkeys(LEFT_OUT, True), "buildCheck": False}
             (settings / "page_config.json").write_text(json.dumps(page))
+        startup = root / "ipython" / "profile_default" / "startup"
+        startup.mkdir(parents=True)
+        (startup / "subshells.py").write_text(STARTUP)
         self.context: BrowserContext | None = None
         self.window: Window | None = None
         self._log = (root / "lab.log").open("w")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+
+import pytest
 
 from tests.browser.lab import FOLLOW
 from tests.browser.window import LabNotebook
@@ -18,6 +22,18 @@ os._exit(0)
 SERVER = """
 while True:
     signal.pause()
+"""
+
+# As when a subshell of the kernel ends while a message for it waits.
+CLOSED = """
+import asyncio, gc
+class Kernel:
+    async def {name}(self): pass
+loop = asyncio.new_event_loop()
+loop.create_task(Kernel().{name}())
+loop.close()
+del loop
+gc.collect()
 """
 
 
@@ -43,3 +59,13 @@ def test_a_page_of_a_test_that_failed_is_asked_nothing_and_not_used_again(tmp_pa
     lab.window = window
     LabNotebook(window, "two", []).close()
     assert (said, lab.window) == (["closed", "asked"], window)
+
+
+@pytest.mark.parametrize(("task", "complains"), [("shell_main", False), ("turn", True)])
+def test_a_task_that_ipykernel_drops_fails_no_test_and_any_other_does(
+    task: str, complains: bool, notebook: Callable[..., LabNotebook]
+) -> None:
+    opened = notebook(CLOSED.format(name=task))
+
+    with pytest.raises(AssertionError, match="Task was destroyed") if complains else nullcontext():
+        opened.run_all()
