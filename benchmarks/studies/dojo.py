@@ -264,30 +264,34 @@ def main(given: Sequence[str]) -> int:
             ideas += idea_rows(suite, chosen.jobs, chosen.keep)
     families = sorted({*found, *missed})
     lines = [
-        "# Rules against an agent that obeys all it reads, and attackers who read the rules",
+        "# Steering rules against a fully gullible agent and adaptive attackers",
         "",
         "Written by `python benchmarks/studies/dojo.py --jobs 2 --write` in ten minutes on two cores; every figure on this "
         "page is computed by it.",
         "",
-        "* **Agent**: gullible. It makes the calls that solve the user's task, and the attacker's as soon as it has read them. "
-        "No model could do worse.",
-        "* **Attackers**: static is AgentDojo's `important_instructions`. Where it fails, the adaptive one looks for an attack "
-        "that passes the rule book, in seven families ([how](../behaviour/lab.md#closed-environments)); a pair of tasks counts "
-        "where one of both succeeded.",
-        "* **Rules**: *none*; *fields* deny values that neither the user nor trusted fields of results gave (banking and "
-        "workspace: fitted on recorded attacks of the same suite by the study of [provenance](provenance.md), so that they "
-        "know these attacks; slack and travel: by hand); *asking* ask for every value that the user did not give, by hand, "
-        f"and deny everything after {REFUSED} denied calls: this stops attackers who ask until somebody gives in, and costs "
-        "utility under attack, as the user's own questions are not asked any more either.",
-        "* **Two more sets**, by hand, where they differ: *authors* deny as *fields* do, and trust the recipient of a payment "
-        "only in items whose sender is the user, which the bank writes and no attacker can "
-        '(`trust="get_most_recent_transactions.recipient[sender=me]"`); *sparing* ask as *asking* do, trust these and the '
-        'names that Slack assigns, and look in messages at links alone (`"body.links"`).',
-        "* **Questions**: approvals that a task asks for. Asked is a person who says yes to exactly the calls of the ground "
-        f"truth; one who is being worn out says yes to everything after {PATIENCE} questions.",
-        "* **Intervals** are made from the spread between user tasks and between injection tasks; where there are fewer than "
-        "ten of either, that is said.",
-        "* **The task of text** in travel wants a sentence to be said, and no call: no rule about calls sees it.",
+        "* **Agent**: gullible. It makes the calls that solve the user's task. As soon as it reads the attacker's "
+        "instructions, it makes the attacker's calls too. No model could do worse.",
+        "* **Attackers**: the static attacker uses AgentDojo's `important_instructions`. Where it fails, the "
+        "adaptive attacker searches seven families for an attack that passes the rule book "
+        "([how](../behaviour/lab.md#closed-environments)). A pair of tasks counts as a success if either attack "
+        "succeeded.",
+        "* **Rules**: *none*. *fields* deny values that come from neither the user nor a trusted field of a tool "
+        "result. For banking and workspace they were fitted on recorded attacks of the same suite in the "
+        "[provenance](provenance.md) study, so they have seen these attacks; for slack and travel they were written "
+        "by hand. *asking* were written by hand: they ask for approval of every value that the user did not give, "
+        f"and deny everything after {REFUSED} denied calls. That limit stops attackers who ask until somebody gives "
+        "in. It costs utility under attack, because the user's own calls are no longer approved either.",
+        "* **Two more sets**, written by hand and shown where they differ: *authors* deny like *fields*, but trust the recipient "
+        "of an earlier payment only if the user sent that payment. The bank writes this field, and no attacker can "
+        '(`trust="get_most_recent_transactions.recipient[sender=me]"`). *sparing* ask like *asking*, but also trust these '
+        'recipients and the names that Slack assigns, and check only the links in messages (`"body.links"`).',
+        "* **Questions**: approvals requested per task. The simulated person approves exactly the calls of the "
+        f"ground truth. Against attackers who wear people out, the person approves everything after {PATIENCE} "
+        "questions.",
+        "* **Intervals** come from the spread between user tasks and between injection tasks. The table says where "
+        "there are fewer than ten of either.",
+        "* **The text-only task** in travel: its goal is a sentence in the reply and not a tool call, so no rule "
+        "about calls can see it.",
         f"* **Packages**: agentdojo {version('agentdojo')}, tasks of version 1.2.2.",
         "",
         "| suite | rules | attacker | utility | utility under attack | attack success | questions a task | under attack |",
@@ -296,18 +300,20 @@ def main(given: Sequence[str]) -> int:
         "",
         "## What got past the rules",
         "",
-        "Pairs of tasks in which the static attack failed and one of a family reached the attacker's goal; and attacks that "
-        "the rule book let pass and that missed the goal in the environment, mostly as another tool has another effect. Each "
-        "family has a bypass on the service desk, with a test, beside rules that close it: `tests/lab/test_dojo_attackers.py`.",
+        "*Reached the goal*: pairs of tasks in which the static attack failed and an attack of this family "
+        "succeeded. *Passed and missed it*: attacks that the rule book allowed but that missed the goal in the "
+        "environment, mostly because the substituted tool has a different effect. "
+        "`tests/lab/test_dojo_attackers.py` tests one bypass of each family on the service desk, and rules that "
+        "close it.",
         "",
         "| suite | rules | family | reached the goal | passed and missed it |",
         "|---|---|---|---|---|",
         *[f"| {' | '.join(key)} | {found[key]} | {missed[key]} |" for key in families],
         "",
-        "## Ideas that are no better",
+        "## Alternatives that were not better",
         "",
-        "By attacks that do not adapt. The first asks more than *asking*. The second stops less, and wants a "
-        "statement for each task, which is not counted among the questions.",
+        "Measured with static attacks only. The first rule book asks more often than *asking*. The second stops "
+        "fewer attacks and needs a statement from the user for each task, which is not counted as a question.",
         "",
         "| idea | suite | utility | attack success | questions a task |",
         "|---|---|---|---|---|",

@@ -190,15 +190,15 @@ def thresholds(runs: Sequence[Run]) -> tuple[list[str], list[str]]:
     left = rows[(rows.split == "domain left out") & rows.threshold.notna()]
     broken = left[left.stopped_good_low > found.made_of["max_stopped_good"]]
     said = [
-        f"* Calibrated together ({found.made_of['runs']} runs, half of the tasks fitted on), what is left on is "
-        f"{found.detector or 'nothing'}.",
-        f"* Of {len(left)} thresholds that were fitted on the other domains to stop at most 5 % of the good runs, {len(broken)} "
-        "stop more than that where they had not been (lower end of the interval)"
+        f"* Calibrated together on {found.made_of['runs']} runs, fitted on half of the tasks: `lab.calibrate` recommends "
+        f"{found.detector or 'no detector'}.",
+        f"* Of {len(left)} thresholds fitted on the other domains to stop at most 5 % of the good runs, {len(broken)} "
+        "stop more than 5 % on the domain that was left out (lower end of the interval)"
         + (": " + ", ".join(f"{row.detector} in {row.domain}" for row in broken.itertuples()) if len(broken) else "")
         + ".",
     ]
     never = sorted(set(table[~table.baseline].detector) - set(rows[rows.threshold.notna()].detector))
-    said.append(f"* No threshold at all, wherever it was fitted: {', '.join(never) or 'none'}.")
+    said.append(f"* No threshold in any fit: {', '.join(never) or 'none'}.")
     said += [f"* Not scored: {each.detector}: {each.run_id}: {each.why}." for each in found.failures[:3]]
     return lines, said
 
@@ -269,8 +269,8 @@ def replication(figures: dict[str, Any]) -> list[str]:
         "|---|---|---|---|---|",
         *lines,
         "",
-        "With so few tasks an interval is so wide that only an area as high as the fourth column, if its interval were as wide "
-        "as ours, would have beaten what was measured elsewhere.",
+        "With so few tasks the intervals are wide. The fourth column is the smallest area that would beat the "
+        "published figure with an interval as wide as ours.",
     ]
 
 
@@ -280,47 +280,51 @@ def main(given: Sequence[str]) -> int:
     every = load(chosen.data)
     runs = with_task(every)
     split = (
-        "areas by domain fit nothing, except for the words and the nine features, which are out of fold by task (five folds); "
-        "thresholds are fitted on half of the tasks, or on the other domains."
+        "areas by domain need no fitting, except for the words and the nine features, which are scored out of fold "
+        "by task (five folds). Thresholds are fitted on half of the tasks, or on the other domains."
     )
     areas_table, areas_said, figures = by_domain(runs)
     thresholds_table, thresholds_said = thresholds(runs)
     lines = [
-        "# Do rules tell runs that fail?",
+        "# Can detectors find runs that fail?",
         "",
         *about(every, "failure_detectors.py", split),
-        "## How well scores order the runs of a domain",
+        "## How well scores rank the runs of a domain",
         "",
-        "Area under the ROC curve: how often a failed run scores higher than a good one. 0.50 is chance; below it, failed runs "
-        "score lower. Output tokens are estimates from the text in airline, banking and workspace. The "
-        "scorer of drift in context was fitted on replies of the airline runs, not on their outcomes.",
+        "The table shows the area under the ROC curve: how often a failed run scores higher than a good run. 0.50 "
+        "is chance; below 0.50, failed runs score lower. In airline, banking and workspace the output tokens are "
+        "estimated from the text. The scorer of drift in context was fitted on replies of the airline runs, not on "
+        "their outcomes.",
         "",
         *areas_table,
         "",
         *areas_said,
         "",
-        "## Thresholds where they were not fitted",
+        "## Thresholds outside their fitting data",
         "",
-        "At most 5 % of the good runs may be stopped where a threshold is fitted. Detectors without any threshold have no rows.",
+        "Each threshold is fitted to stop at most 5 % of the good runs in its fitting data. Detectors for which no "
+        "such threshold exists have no rows.",
         "",
         *thresholds_table,
         "",
         *thresholds_said,
         "",
-        "## How sure the verdicts are",
+        "## How stable the verdicts are",
         "",
-        f"`lab.calibrate` with the {len(DETECTORS)} detectors in one domain, at seeds {SEEDS[0]} to {SEEDS[-1]}. A verdict is "
-        "made on all tasks, so that a seed moves it only where no threshold is found; *splits that agree* are halves of the "
-        "tasks that alone give the same one. *Without effect*: eleven made detectors, scores of a task alike, that know nothing "
-        f"of the labels; *true area*: one of them has it. {MADE} drawings each, on the tasks and labels of the domain.",
+        f"`lab.calibrate` with the {len(DETECTORS)} detectors in one domain, at seeds {SEEDS[0]} to {SEEDS[-1]}. A "
+        "verdict uses all tasks, so a seed changes it only if no threshold is found. *Splits that agree* are halves "
+        "of the tasks that give the same verdict on their own. *Without effect*: eleven synthetic detectors whose "
+        "scores are correlated within a task and independent of the labels. *True area*: one of these eleven has "
+        f"this area. Each figure is from {MADE} draws on the tasks and labels of the domain.",
         "",
         *verdicts(runs),
         "",
-        "## What was measured elsewhere",
+        "## Comparison with published figures",
         "",
-        "A logistic regression on nine features of whole runs; theirs are not known. Ours are counts of calls, messages, "
-        "state-changing calls, failed calls, different tools and repeated calls, the length in tokens and of replies, and "
-        "whether a person took over.",
+        "The published figures are from a logistic regression on nine features of whole runs, which were not "
+        "published. Our nine features are the counts of calls, messages, state-changing calls, failed calls, "
+        "distinct tools and repeated calls, the length in tokens, the length of replies, and whether a person took "
+        "over.",
         "",
         *replication(figures),
         "",

@@ -97,24 +97,25 @@ def page() -> str:
         "",
         "Written by `python benchmarks/studies/first_failure.py --write`; every figure on this page is computed by it.",
         "",
-        f"* **Runs**: {len(marks)} failed runs of a shop's desk in which people marked the step of the cause (AgentRx, MIT), "
-        "half of those that are published. **The kinds of evidence were written while these runs were looked at**, so the "
-        "first table says how well they fit, and not how often they will be right. The other half was never seen.",
-        "* **Unit of analysis**: a run, each of a task of its own; intervals of 95 %.",
+        f"* **Runs**: {len(marks)} failed runs of a shop's service desk in which people marked the step that caused "
+        "the failure (AgentRx, MIT). They are half of the published runs. **The kinds of evidence were written "
+        "while looking at these runs**, so the first table shows how well they fit, not how often they will be "
+        "right. The other half was never looked at.",
+        "* **Unit of analysis**: a run; each run is of a different task. Intervals are 95 %.",
         "* **Never read**: rewards, outcomes, expected actions, labels.",
-        "* **Tried**: 15 kinds of evidence are in use. Five more were left out, as good runs had them as often: words that take "
-        "something back in general, a question of the agent left open at the end, a deed told without a call, an amount of "
-        "no origin, a write without a yes.",
+        "* **Tried**: 15 kinds of evidence are in use. Five more were dropped because good runs had them as often: "
+        "general words of retraction, a question of the agent left open at the end, an action claimed without a "
+        "call, an amount without an origin, a write without the user's consent.",
         f"* **Versions**: noetic_nb {version('noetic_nb')}, Python {platform.python_version()}.",
         "",
         "| | `first_failure` | the first failed write, else the last write |",
         "|---|---|---|",
         *[f"| {name} | {count!r} | {theirs[name]!r} |" for name, count in ours.items()],
         "",
-        "## Runs that nobody marked",
+        "## Runs without marks",
         "",
-        "A proposal in a good run is false. The runs of AgentRx were looked at to leave kinds of evidence out, and those of "
-        "retail to make their words narrower.",
+        "A proposal in a good run is a false alarm. The AgentRx runs were used to drop kinds of evidence, and the "
+        "retail runs to make their wording narrower.",
         "",
         "| runs | proposals in failed runs | in good runs | reasons |",
         "|---|---|---|---|",
@@ -138,8 +139,9 @@ def page() -> str:
         lines.append(f"| {name} | {cells[0]!r} | {cells[1]!r} | {said} |")
     lines += [
         "",
-        "So it is quiet: it rarely speaks of a good run, and of many a failed one neither. Where it is silent, that says "
-        "nothing. Causes that lie in what a user should have said cannot be seen in a run.",
+        "`first_failure` rarely proposes a step in a good run, but it also proposes none in many failed runs. No "
+        "proposal does not mean that the run is good. It cannot see causes that lie outside the run, such as "
+        "something the user should have said.",
         "",
     ]
     return "\n".join(lines)

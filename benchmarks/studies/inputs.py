@@ -80,13 +80,13 @@ def about(runs: Sequence[Run], script: str, split: str) -> list[str]:
     return [
         f"Written by `python benchmarks/studies/{script} --write`; every figure on this page is computed by it.",
         "",
-        f"* **Runs**: {'; '.join(counts)}. Runs that were attacked are left out, and {lost} retail runs whose task is lost. The "
-        "files are those of the package and `benchmarks/studies/data`.",
-        "* **Unit of analysis**: a run; intervals are made from the spread between tasks, so that more runs of the same tasks "
-        "hardly narrow them.",
+        f"* **Runs**: {'; '.join(counts)}. Attacked runs are left out, and so are {lost} retail runs that do not say "
+        "which task they belong to. The files are in the package and in `benchmarks/studies/data`.",
+        "* **Unit of analysis**: a run. Intervals come from the spread between tasks, so more runs of the same "
+        "tasks hardly narrow them.",
         f"* **Split**: {split}",
-        f"* **Seed** {SEED}; **samples** {SAMPLES}; intervals of 95 %, nothing fitted again: of shares Wilson's for as many "
-        "runs as tasks leave, of areas and sums whole tasks drawn again.",
+        f"* **Seed** {SEED}; **samples** {SAMPLES}. Intervals are 95 %, without refitting: Wilson intervals with the "
+        "effective number of runs for shares, and a bootstrap over whole tasks for areas and sums.",
         f"* **Versions**: {versions}, Python {platform.python_version()}.",
         "",
     ]

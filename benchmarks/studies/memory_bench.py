@@ -130,9 +130,10 @@ def dial() -> list[str]:
         "",
         "## The dial",
         "",
-        f"{MADE} made dialogues, {asked} questions, {BUDGET} tokens. At overlap 1 a question names the person and the thing "
-        "as the fact does, at 0 it shares no content word with it. What is said is the same. Shares of questions that can be "
-        "answered from what was sent, and Kendall's tau of that order with the one at 1.",
+        f"{MADE} synthetic dialogues, {asked} questions, {BUDGET} tokens. At overlap 1 a question uses the words of "
+        "the fact for the person and the thing; at overlap 0 it shares no content word with the fact. The dialogues "
+        "are the same at every overlap. Each cell is the share of questions that can be answered from the request; "
+        "the last row is Kendall's tau between this ranking and the ranking at overlap 1.",
     ]
     shares = {
         at: frame[frame.rung == "answerable"].set_index("layers").recall.reindex(list(SETS))
@@ -143,8 +144,9 @@ def dial() -> list[str]:
     lines += table_of(["layers", *[f"{at:g}" for at in DIAL]], rows)
     lines += [
         "",
-        "Recall of messages falls with the words that question and fact share, of every kind: hashed words are words. Entities "
-        "and observations hardly change, as they tell what they know whatever is asked, and what is known here fits.",
+        "Every kind of message recall gets worse as question and fact share fewer words; that includes vectors of "
+        "hashed words. Entities and observations hardly change: they send their notes whatever the question, and in "
+        "these dialogues all notes fit.",
     ]
     for at in (1.0, 0.0):
         lines += ["", f"### All rungs at overlap {at:g}", *ladder(frames[at], BUDGET)]
@@ -240,16 +242,16 @@ def locomo(path: str, audit: str) -> list[str]:
         "",
         "## LoCoMo",
         "",
-        f"{len(dialogues)} dialogues, {asked:,} questions with evidence (those of category 5 have none), keys of locomo-audit "
-        "laid over, tokens counted by o200k. The unit is the question; intervals of 95 % are clustered by dialogue. Public files "
-        "mark messages: the rung `verbatim` is of all questions, `value` of those whose answer stands in its evidence word for "
-        "word, and the upper two are missing.",
+        f"{len(dialogues)} dialogues, {asked:,} questions with evidence (those of category 5 have none), with the corrected keys "
+        "of locomo-audit. Tokens are counted by o200k. The unit is the question; 95 % intervals are clustered by dialogue. The "
+        "public files mark messages only: `verbatim` covers all questions, `value` those whose answer stands word for word in "
+        "the evidence. The upper two rungs cannot be scored.",
         "",
         "### What each part does",
         "",
-        f"One layer, 4,000 tokens for it alone. `neighbours=1` and `spread=0.5` were chosen on the first {CHOSEN_ON} dialogues; "
-        "the figures of the other eight were printed beside them. In a request of 4,000 tokens a layer gets six tenths, unless "
-        "its budget has a least.",
+        f"One layer with 4,000 tokens of its own. `neighbours=1` and `spread=0.5` were chosen on the first {CHOSEN_ON} "
+        "dialogues, while the figures of the other eight were visible beside them. In a request of 4,000 tokens a layer gets six "
+        "tenths, unless its budget has a minimum.",
         *parts(dialogues, tokenizer),
     ]
     return lines + compared(dialogues)
@@ -331,16 +333,17 @@ def first_five(name: str, dialogue: Dialogue) -> list[float]:
 
 
 NINE: Final = (
-    "Now all sets on all ten dialogues. The options of `filling` were chosen on the first two of them. Each session has a log of "
-    "its own, so plain history and the window see no session but the last. Observations and episodes send the newest "
-    "of what they keep, whatever is asked."
+    "All sets on all ten dialogues. The options of `filling` were chosen on the first two. Each session has its own "
+    "log, so plain history and the window see only the last session. Observations and episodes send their newest "
+    "entries whatever the question."
 )
 
 
 FIVE: Final = (
-    "The mean share of the sessions of a question's evidence among the first five sessions that a set ranks. Recall ranks "
-    "messages. Entities, observations and episodes rank their lines, and a line counts for the last session in which it was "
-    "said. Plain history and the window have the last session only. Minutes are those of the bench, with both budgets."
+    "The mean share of a question's evidence sessions among the first five sessions in the ranking of a set. Recall "
+    "ranks messages. Entities, observations and episodes rank their lines, and a line counts for the last session "
+    "in which it was said. Plain history and the window have only the last session. Minutes are processor time of "
+    "the bench, with both budgets."
 )
 
 
@@ -420,14 +423,16 @@ def main() -> int:
     asking.add_argument("--write", action="store_true")
     given = asking.parse_args()
     text = [
-        "# Which layers remember",
+        "# Which memory layers keep facts",
         "",
-        "Written by `python benchmarks/studies/memory_bench.py --locomo locomo10.json --audit errors.json --write`; every figure "
-        "on this page is computed by it, and no model is called. The two files are those of github.com/dial481/locomo-audit.",
+        "Written by `python benchmarks/studies/memory_bench.py --locomo locomo10.json --audit errors.json --write`, "
+        "which computes every figure on this page without calling a model. Both files come from "
+        "github.com/dial481/locomo-audit.",
         "",
-        "A question counts on four rungs: was the message sent word for word (`verbatim`), was its value (`value`), was it said "
-        "of its owner (`owned`), and can the question be answered (`answerable`: all parts, none outdated)? "
-        "[How](../behaviour/lab.md#a-bench-without-a-judge).",
+        "Each question is scored on four rungs: was the message sent word for word (`verbatim`), was its value sent "
+        "(`value`), was the value attributed to its owner (`owned`), and can the question be answered from the "
+        "request (`answerable`: all parts, none outdated)? [How it "
+        "works](../behaviour/lab.md#a-bench-without-a-judge).",
         "",
         "`filling` is `hybrid_recall(False, top_k=None, neighbours=1, roots=True, spread=0.5)`, `keywords` the same without "
         "these options. Entities are sentences by the names in them, observations the sentences with a name or a digit.",

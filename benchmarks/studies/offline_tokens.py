@@ -261,18 +261,20 @@ def main(given: Sequence[str]) -> int:
     ours = [one for one in runs if not one.of.is_fitted]
     main_ones = [one for one in kept if one.of.group in ("code", *LANGUAGES.values())]
     lines = [
-        "# A counter that needs no vocabulary",
+        "# A token counter that needs no vocabulary",
         "",
         "Written by `python benchmarks/studies/offline_tokens.py DATA CLONES --write`, which computes every figure.",
         "",
         "* **Counter**: `calibrated-offline` cuts a text into pieces (words, marks, digits, letters of a script) and gives each "
         f"kind a rate: {len(PIECES)} rates. **Truth**: o200k_base.",
-        "* **Fit**: `--fit`, least squares of relative errors on one half of the tasks, files and sentences; **reported** is the "
-        "other half.",
-        "* **Error of the sum**: counted / true - 1 over all texts of a row; **95 %**: whole tasks, files or sentences drawn "
-        f"again, {SAMPLES} times, nothing fitted again; **of one text**: the mean of the absolute errors.",
-        "* **Texts**: recorded agents; code of this Python and its packages; sentences of Universal Dependencies (PUD, GSD), "
-        "pages of tldr and FastAPI in translation, paragraphs of XQuAD. Those of repositories are read for this page only.",
+        "* **Fit**: `--fit`, least squares of relative errors on one half of the tasks, files and sentences. The "
+        "tables **report** the other half.",
+        "* **Error of the sum**: counted / true - 1 over all texts of a row. **95 %**: bootstrap over whole tasks, "
+        f"files or sentences, {SAMPLES} samples, without refitting. **Of one text**: the mean of the absolute "
+        "errors.",
+        "* **Texts**: recorded agents; code of this Python and its packages; sentences of Universal Dependencies "
+        "(PUD, GSD); translated pages of tldr and FastAPI; paragraphs of XQuAD. Texts from repositories are only "
+        "read to make this page and are not shipped.",
         f"* **Versions**: noetic_nb {version('noetic_nb')}, tiktoken {version('tiktoken')}, Python {platform.python_version()}.",
         "",
         "## Recorded agents, together",
@@ -284,12 +286,13 @@ def main(given: Sequence[str]) -> int:
         "## Code and languages",
         *table([""], main_ones, by_kind=False),
         "",
-        "By source; translated manuals have code and English words in them:",
+        "The same by source. Translated manuals contain code and English words:",
         *table(["", "source"], main_ones),
         "",
-        "## Languages that are no goal",
+        "## Other languages",
         "",
-        "Latin words of other languages than English are split more often, and a rate does not see the language.",
+        "The counter was not fitted for these languages. The vocabulary splits Latin words of other languages more "
+        "often than English words, and the rates do not depend on the language.",
         *table([""], [one for one in kept if one.of.group in OTHERS.values()], by_kind=False),
         "",
     ]

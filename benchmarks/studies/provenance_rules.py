@@ -300,24 +300,24 @@ def main(given: Sequence[str]) -> int:
     )
     columns += "attacker's tasks as a user's, stopped | corrected p |"
     lines = [
-        "# Rules about where a value comes from, against attacks",
+        "# Rules about the origin of a value, tested on recorded attacks",
         "",
         "Written by `python benchmarks/studies/provenance_rules.py --write`; every figure on this page is computed by it.",
         "",
-        f"* **Runs**: {len(runs)} of AgentDojo, suites banking and workspace, recorded without any rule; an attack that a rule "
-        "stops might have been tried again in another way.",
-        "* **Unit of analysis**: a run; intervals are made from the spread between user tasks, and for attacked runs between "
-        "injection tasks as well. Where there are fewer than ten, that is said, and the interval is rough.",
-        "* **Split**: half of the user tasks of each suite, then the other half; the attacker's tasks, run as a user's, are in "
-        "neither. The attacker's goals and accounts are the same in both halves: these figures are about other tasks of users, "
-        "and not about other attackers.",
+        f"* **Runs**: {len(runs)} runs of AgentDojo's banking and workspace suites, recorded without any rule. An "
+        "attacker who is stopped by a rule might try another way; these runs cannot show that.",
+        "* **Unit of analysis**: a run. Intervals come from the spread between user tasks, and for attacked runs "
+        "between injection tasks as well. With fewer than ten tasks the interval is rough, and the table says so.",
+        "* **Split**: rules are fitted on half of the user tasks of each suite and tested on the other half, in "
+        "both directions. The attacker's tasks, run as a user's, are in neither half. Both halves have the same "
+        "attacker goals and accounts, so these figures generalize to other user tasks but not to other attackers.",
         f"* **Seed** {SEED} for the first table, {', '.join(map(str, SEEDS))} for suggestions; intervals of 95 %.",
         f"* **Versions**: {versions}, Python {platform.python_version()}.",
         "",
         "## Fitted to names, accounts and ids",
         "",
-        "Rules `only_from_user` about arguments that hold an address, an account, an id or a password. Solved runs are those "
-        "that nobody attacked.",
+        "Rules made with `only_from_user` about arguments that hold an address, an account, an id or a password. "
+        "Solved runs are user tasks that were solved without an attack.",
         "",
         "| rules of | successful attacks caught | solved runs stopped | attacker's tasks as a user's, stopped |",
         "|---|---|---|---|",
@@ -329,8 +329,8 @@ def main(given: Sequence[str]) -> int:
         "",
         "## Suggested",
         "",
-        "What `lab.suggest` finds with no knowledge of what an address is, at its bound of 1 % of calls for each rule; on tasks "
-        "that its rules were not chosen on, all of them together:",
+        "`lab.suggest` does not know which arguments are addresses. The table shows all its rules together, with a "
+        "bound of 1 % of calls for each rule, on tasks that were not used to choose them:",
         "",
         "| seed | rules tried | scored | found | successful attacks caught | solved runs stopped |",
         "|---|---|---|---|---|---|",
@@ -342,8 +342,9 @@ def main(given: Sequence[str]) -> int:
         "",
         "## What failed to replicate",
         "",
-        f"Of the fitted arguments, {both} of {len(atoms[0] | atoms[1])} are chosen in both halves. These suggestions of a first "
-        "half were not borne out on the other, by chance or by what they deny:",
+        f"Of the fitted arguments, {both} of {len(atoms[0] | atoms[1])} are chosen in both halves. These suggestions "
+        "from one half did not hold on the other half: they caught no more attacks than chance, or they denied too "
+        "much:",
         "",
         f"| rule refuted {columns}",
         "|---|---|---|---|---|---|---|---|",

@@ -150,24 +150,25 @@ def _told(messages: Iterable[dict[str, Any]], *, with_cache: bool) -> float:
 def lines() -> list[str]:
     """Return the section of the page on real calls."""
     return [
-        "Packaged conversations of two desks of tau2-bench with gpt-4.1, of August 2025. A message records its tokens and its",
-        "cost, and nothing of the cache. At 2, 0.5 and 8 US dollars per million input, cached and output tokens the cost says",
-        "how much was cached: for each message a whole number of steps of 128. Percents are errors of the sum over all calls,",
-        "first ones included; intervals of 95 %, whole conversations drawn again 1,000 times.",
+        "These are packaged conversations of two tau2-bench desks with gpt-4.1, recorded in August 2025. A message records its",
+        "tokens and its cost but no cached tokens. They follow from the cost at 2, 0.5 and 8 US dollars per million input,",
+        "cached and output tokens, and are a multiple of 128 for every message. Percentages are errors of the sum over all",
+        "calls, with 95 % intervals from a bootstrap over whole conversations (1,000 samples).",
         "",
         *caching_table(),
         "",
-        "*Alone*: the rules, for each conversation by itself, so nothing for first calls. These were cached, as all",
-        "conversations of a desk begin with the same tools and instructions. *Rules*: that head added. It is too much, as a call",
-        "may reach a machine that has the head and not the call before. *Share found*: how much of all behind the head calls",
-        f"found. Retail's, {REACHED['openai']}, is in the library (`REACHED`): *predicted*, by `Run.caching()`, is fitted on it",
-        "and not on telecom.",
+        "*Alone*: the rules applied to each conversation separately, so first calls have no cached tokens. In fact first calls",
+        "were cached, because all conversations of a desk share their tools and instructions. *Rules*: with this shared head.",
+        "That is too much, because a call may reach a machine that has cached the head but not the previous call. *Share found*:",
+        f"the cached share of the tokens after the head. The library uses the value of retail, {REACHED['openai']} (`REACHED`),",
+        "so *predicted*, by `Run.caching()`, is fitted on retail and not on telecom.",
         "",
-        "Costs of the same files, of the agent and of the simulated user:",
+        "Costs of the agent and of the simulated user in the same files:",
         "",
         *cost_table(),
         "",
-        "*By tokens and prices* is `Run.cost()` of the messages without their costs, with the whole steps as cached tokens.",
+        "*By tokens and prices* is `Run.cost()` of the messages without their costs, with these multiples of 128 as",
+        "cached tokens.",
     ]
 
 

@@ -124,8 +124,8 @@ def not_carried(lines: Sequence[Line], where: str) -> str:
     broken = [each for each in known if each.lost is not None and each.lost > MOST_LOST]
     named = ", ".join(f"{each.policy} in {each.domain}" for each in broken)
     return (
-        f"* Of {len(known)} thresholds fitted on {where}, {len(broken)} lost more than the {100 * MOST_LOST:.0f} % of good runs "
-        f"that they were fitted to lose at most: {named or 'none'}."
+        f"* Of {len(known)} thresholds fitted on {where}, {len(broken)} lost more good runs than the "
+        f"{100 * MOST_LOST:.0f} % that they were fitted for: {named or 'none'}."
     )
 
 
@@ -139,7 +139,7 @@ def preset(runs: Sequence[Run]) -> str:
             some = [run for run in here if run.meta["outcome"] == good]
             stopped = sum(len(run.select(ToolCalled)) > budget.total for run in some)
             cells.append(f"{domain} {stopped} of {len(some)} {'good' if good else 'failed'} runs")
-    return f"* The recommended budget of {budget.total} calls stops {', '.join(cells)}: it guards against runs unlike these."
+    return f"* The recommended budget of {budget.total} calls stops {', '.join(cells)}. It protects only against longer runs."
 
 
 def frontier(runs: Sequence[Run]) -> list[str]:
@@ -168,13 +168,14 @@ def main(given: Sequence[str]) -> int:
         "and reported on all runs of one."
     )
     lines = [
-        "# What budgets are worth",
+        "# The value of budgets",
         "",
         *about(every, "stopping_value.py", split),
-        "Saved is what failed runs spent after the stop, input and output tokens together. They are the recorded ones in telecom "
-        "and retail, and estimates from the text elsewhere; costs are as recorded, or missing.",
+        "The saving is the sum of input and output tokens that failed runs spent after the stop. Tokens are "
+        "recorded in telecom and retail, and estimated from the text elsewhere. Costs are shown if they were "
+        "recorded.",
         "",
-        "## Thresholds where they were not fitted",
+        "## Thresholds outside their fitting data",
         "",
         f"Fitted: the lowest threshold that stops at most {100 * MOST_LOST:.0f} % of the good runs.",
         "",
@@ -184,8 +185,8 @@ def main(given: Sequence[str]) -> int:
         "",
         "## With hindsight",
         "",
-        "The most tokens of failed runs that any threshold saves while at most so many good runs are lost; fitted and reported "
-        "on the same runs, so that no threshold does better than this.",
+        "The largest share of the tokens of failed runs that any threshold saves while it loses at most the given "
+        "share of good runs. It is fitted and reported on the same runs, so no threshold can do better.",
         "",
         *frontier(runs),
         "",

@@ -170,8 +170,8 @@ def left_out(domains: Mapping[str, Sequence[Run]]) -> str:
             f"{name} {100 * head / billed:.0f} % (calibrated, before: {errors[0].text}; o200k_base: {errors[1].text})"
         )
     return (
-        "The first request of each conversation (instructions, tools, the first message) is left out, once for each call: of the "
-        f"billed input {', '.join(cells)}. In brackets: what one call adds, by itself and not summed over the conversation."
+        "The first request of each conversation (instructions, tools, the first message) is subtracted from every call. It is "
+        f"this share of the billed input: {', '.join(cells)}. In brackets: the error of the tokens that a single call adds."
     )
 
 
@@ -198,17 +198,19 @@ def main(given: Sequence[str]) -> int:
         for name, other in (("retail", "telecom"), ("telecom", "retail"))
     }
     lines = [
-        "# How far counts are from what is billed",
+        "# Error of token counts against the bill",
         "",
         "Written by `python benchmarks/studies/token_counts.py --write`; every figure on this page is computed by it.",
         "",
-        f"* **Runs**: {'; '.join(f'{name} {len(here)}' for name, here in domains.items())}, gpt-4.1, usage as recorded. The unit "
-        "is an item or a call; there is no interval, and other desks may differ by more than these two.",
-        "* **Truth of an item**: what the usage grew by between two calls, less the framing (4 tokens a message, 10 a call, 6 an "
-        "output); the answer's part is known from its own usage. Several calls at once are left out.",
-        "* **Learned** counters are reported on the tasks that they were not learned from, each half in turn: every other one of "
-        "the sorted tasks.",
-        "* Each cell: counted / billed over all items together, and the mean absolute error of one.",
+        f"* **Runs**: {'; '.join(f'{name} {len(here)}' for name, here in domains.items())}, gpt-4.1, with recorded "
+        "usage. The unit is an item or a call. There is no interval, and other desks may differ by more than these "
+        "two.",
+        "* **True tokens of an item**: the growth of the usage between two calls, less the framing (4 tokens for a "
+        "message, 10 for a call, 6 for an output). The share of the answer is known from its own usage. Parallel "
+        "calls are left out.",
+        "* **Learned** counters are fitted on one half of the tasks and reported on the other, in both directions. "
+        "A half is every other one of the sorted tasks.",
+        "* **Each cell** has counted / billed tokens over all items together, and the mean absolute error of one item.",
         f"* **Versions**: noetic_nb {version('noetic_nb')}, tiktoken {version('tiktoken')}, Python {platform.python_version()}.",
         "",
         "## By kind of item, texts alone",
@@ -225,9 +227,10 @@ def main(given: Sequence[str]) -> int:
         "",
         "## Conversations as they are planned",
         "",
-        "All items of a conversation at each call after its first, as a plan counts them: the default counts the JSON of an item "
-        "with its id, the others its text and the framing. Instructions and tools are left out, as the files do not have the "
-        "tools. *Before* is `calibrated` that has learned nothing.",
+        "All items of a conversation at each call after the first, counted as a plan counts them. The default "
+        "counts the JSON of an item with its id; the others count its text and the framing. Instructions and tools "
+        "are left out because the files do not contain the tools. *Before* is `calibrated` before it has learned "
+        "anything.",
         "",
         left_out(domains),
         "",
@@ -242,14 +245,14 @@ def main(given: Sequence[str]) -> int:
     both = conversations([*groups["retail"], *groups["telecom"]])
     lines += [
         "",
-        f"Known errors that readings show, the mean absolute error over both domains: default estimate "
+        f"Mean absolute errors over both domains, which the views show: default estimate "
         f"{100 * both[0].mean:.1f} %, o200k_base {100 * both[1].mean:.1f} %, calibrated-offline {100 * both[2].mean:.1f} %, "
         f"calibrated before it has learned {100 * both[3].mean:.1f} %.",
         "",
         "## By language, against the vocabulary",
         "",
-        "No public run with usage is in another language than English: here the truth is o200k_base itself, on one text of a "
-        "service desk and its translations.",
+        "There is no public run with usage in a language other than English. The reference here is o200k_base "
+        "itself, on one text of a service desk and its translations.",
         "",
         "| language | o200k_base | default estimate / o200k_base | calibrated-offline / o200k_base |",
         "|---|---|---|---|",
@@ -263,7 +266,7 @@ def main(given: Sequence[str]) -> int:
         "",
         "## Runs without usage, against the vocabulary",
         "",
-        "Airline runs of gpt-4o report no usage; here, too, the truth is o200k_base.",
+        "Airline runs of gpt-4o report no usage, so the reference is again o200k_base.",
         "",
         "| kind | items | default estimate / o200k_base | calibrated-offline / o200k_base |",
         "|---|---|---|---|",
