@@ -1,4 +1,4 @@
-"""Experiments on recorded runs: data sets, replay through another regulator, other rules; loaded when they are first used."""
+"""Experiments on recorded runs: data sets, replay through another regulator, other rules; loaded on first use."""
 
 from noetic_nb._core.lazy_names import attach
 

@@ -1,4 +1,4 @@
-"""Data sets that may not ship, read from a download: conversations with the marks that people gave them."""
+"""Data sets that may not be redistributed, read from a download: conversations with human annotations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from noetic_nb.runs._run import run_of_settled
 
 _MARKS: Final = ("trajectory_success", "trajectory_side_effect", "trajectory_optimality", "trajectory_looping")
 _ACTION: Final = re.compile(r"\s*([A-Za-z_]\w{0,63})\(")
-# The user and the environment write, too, and are no agent (Who&When, logs of AutoGen and Magentic-One).
+# Participants that are not agents: the user and the environment (Who&When, logs of AutoGen and Magentic-One).
 _PEOPLE: Final = frozenset({"human", "user"})
 _ENVIRONMENT: Final = "Computer_terminal"
 
@@ -37,7 +37,7 @@ def _run(
 
 
 def documents_in(path: str | PathLike[str], max_bytes: int, *suffixes: str) -> Iterator[Document]:
-    """Yield the document of a file, or those of a folder whose names end so."""
+    """Yield the document of a file, or those of a folder's files with these suffixes."""
     source = Path(path)
     if not source.is_dir():
         yield read_document(source, max_bytes)
@@ -50,21 +50,20 @@ def documents_in(path: str | PathLike[str], max_bytes: int, *suffixes: str) -> I
 
 
 def load_agentrewardbench(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> list[Run]:
-    """Read the annotations of AgentRewardBench as runs, with their trajectories where those lie beside them.
+    """Read the annotations of AgentRewardBench as runs, with the trajectories beside them, if present.
 
     Parameters
     ----------
-    path : path-like
-        The CSV file, or the folder of a download that holds it; trajectories are the JSON files beside it and below, called
-        ``<exp_name>/<task_id>.json`` or ``<model_name>/…/<task_id>.json``.
+    The CSV file, or the downloaded folder that holds it. Trajectories are JSON files beside or below it, named
+    ``<exp_name>/<task_id>.json`` or ``<model_name>/…/<task_id>.json``.
     max_bytes : int, bytes
-        Most a file may hold.
+        Size limit of a file.
 
     Returns
     -------
     list of Run
-        One a row. ``meta["outcome"]`` is whether the row says that the agent succeeded, ``meta["marks"]`` has its annotations by
-        their names in the file. A run without a trajectory has no events, and says so in ``meta["unmapped"]``.
+        One per row. ``meta["outcome"]`` is whether the row marks the agent as successful, ``meta["marks"]`` has the
+        annotations. A run without a trajectory has no events and says so in ``meta["unmapped"]``.
 
     Raises
     ------
@@ -109,7 +108,7 @@ def _annotated(
         "exp_name": row.get("exp_name"),
         "marks": {key: row.get(key) for key in _MARKS},
     }
-    # The same task is there once for each model, and for each experiment of it.
+    # A task occurs once per model and experiment.
     about = (row.get("exp_name"), model)
     found = [file for part in about for file in trajectories.get(task_id, ()) if part in file.parts]
     name = "-".join(["agentrewardbench", *map(str, about), task_id])
@@ -134,27 +133,27 @@ def _steps(document: Document, model: str) -> list[Message]:
             continue
         name = _ACTION.match(str(action))
         call = calls.make(name[1] if name else "act", {"action": str(action)}, f"step-{place}")
-        # How an action went is seen in the step after it.
+        # The outcome of an action is recorded in the next step.
         after = steps[place + 1].get("last_action_error") if place + 1 < len(steps) else None
         made += [assistant(thought, (call,), model=model), calls.result(f"step-{place}", str(after or ""), bool(after))]
     return made
 
 
 def load_who_and_when(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> list[Run]:
-    """Read the logs of Who&When: teams of agents, with the agent and the step to which a failure is due.
+    """Read the logs of Who&When: agent teams, with the agent and step that caused each failure.
 
     Parameters
     ----------
     path : path-like
         A JSON log, or a folder of them.
     max_bytes : int, bytes
-        Most a file may hold.
+        Size limit of a file.
 
     Returns
     -------
     list of Run
-        One a log. Every entry of its history is one item of the thread, in order; ``meta`` has ``mistake_agent``,
-        ``mistake_step`` (a place in the history), ``mistake_item`` (the place of that entry in the thread's log),
+        One per log. Every entry of its history is one item of the thread, in order; ``meta`` has ``mistake_agent``,
+        ``mistake_step`` (an index into the history), ``mistake_item`` (the index of that entry in the thread's log),
         ``mistake_reason`` and ``ground_truth``.
 
     Raises

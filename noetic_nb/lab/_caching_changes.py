@@ -1,6 +1,6 @@
-"""The effect of caching on a recorded run whose layers stood elsewhere, or stayed the same for longer.
+"""The effect of caching on a recorded run if its layers were ordered differently, or changed less often.
 
-Works on what was sent: no layer is asked again, no model is called, and what was answered is taken as it was.
+Uses only the recorded requests: no layer or model is called, and the answers are taken as recorded.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def what_if_cached(
     price: Price | None = None,
     tokenizer: str | Tokenizer | None = None,
 ) -> pandas.DataFrame:
-    """Return the effect of caching on the calls of a run whose prompts are arranged in another way.
+    """Return the effect of caching on a run's calls if their prompts were arranged differently.
 
     See docs/behaviour/lab.md, "Caching under other orders".
 
@@ -50,24 +50,24 @@ def what_if_cached(
     run : Run
         Recorded, loaded or still growing.
     order : sequence of str, optional
-        Ids of layers in the order in which they stand; others follow in the order they had.
+        Ids of layers in their new order; the others follow in their previous order.
     freeze : mapping of str to int, optional
-        By layer id, for how many turns it goes on to show what it showed at the first call of these turns.
+        By layer id, the number of turns for which the layer keeps showing its content of the first call of those turns.
     last : iterable of str, or "changing"
-        Layers that stand before the latest user message instead of before the history; ``"changing"`` means those that show
-        something else at the first call of half or more of the turns that follow another.
+        Layers to put before the latest user message instead of before the history. ``"changing"`` selects the layers
+        whose content differs at the first call of at least half of the turns after the first.
     rules, price, tokenizer
-        As `Run.caching` takes them.
+        As for `Run.caching`.
 
     Returns
     -------
     pandas.DataFrame
-        The table of `Run.caching`. ``input_tokens`` and ``reported`` are those of the run as it was.
+        The table of `Run.caching`. ``input_tokens`` and ``reported`` are those of the recorded run.
 
     Raises
     ------
     NoeticConfigError
-        ``UNKNOWN_LAYER_REFERENCE`` for a layer that no request shows, ``INVALID_OPTION``, and what `Run.caching` raises.
+        ``UNKNOWN_LAYER_REFERENCE`` for a layer in no request, ``INVALID_OPTION``, and the errors of `Run.caching`.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def _as_turns(given: object) -> Mapping[str, int]:
 
 
 def _changing(requests: Iterable[tuple[RecordedRequest, tuple[RequestPart, ...]]]) -> tuple[str, ...]:
-    """Return the layers that show something else at the first call of half or more of the turns that follow another."""
+    """Return the layers whose content differs at the first call of at least half of the turns after the first."""
     calls: dict[str, int] = {}
     changes: dict[str, int] = {}
     before: dict[str, dict[str, list[Any]]] = {}
@@ -152,7 +152,7 @@ def _changing(requests: Iterable[tuple[RecordedRequest, tuple[RequestPart, ...]]
 
 
 class _Frozen:
-    """The items of layers at the first call of a stretch of turns, in each thread."""
+    """The items of layers at the first call of a stretch of turns, by thread."""
 
     def __init__(self, turns: Mapping[str, int]) -> None:
         self._turns = turns
@@ -166,7 +166,7 @@ class _Frozen:
             key = where.thread_id, layer_id, max(0, where.turn - 1) // turns
             kept = self._shown.setdefault(key, own)
             if kept is not own:
-                # In its place; else where the history begins, behind the layers.
+                # In its own position, or else at the start of the history, after the layers.
                 places = [at for at, part in enumerate(parts) if part.origin == origin]
                 places += [at for at, part in enumerate(parts) if part.origin in ("history", "appended")]
                 place = (*places, len(parts))[0]
@@ -194,7 +194,7 @@ def _is_head(part: RequestPart) -> bool:
 
 
 def _before_question(rest: Sequence[RequestPart], behind: Sequence[RequestPart]) -> Iterable[RequestPart]:
-    """Return the history, with the parts before its latest user message."""
+    """Return the history, with the given parts before its latest user message."""
     for at in range(len(rest) - 1, -1, -1):
         part = rest[at]
         user = None if part.origin != "history" or isinstance(part.body, str) else latest_user(part.body)
@@ -204,7 +204,7 @@ def _before_question(rest: Sequence[RequestPart], behind: Sequence[RequestPart])
 
 
 def _cut(part: RequestPart, start: int, stop: int) -> Iterable[RequestPart]:
-    """Return a stretch of a part, nothing where it is empty."""
+    """Return a slice of a part, or nothing if it is empty."""
     if stop <= start:
         return ()
     if stop - start == part.size:

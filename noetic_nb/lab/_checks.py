@@ -1,4 +1,4 @@
-"""Arguments that several experiments check, and work that several processes share."""
+"""Argument checks shared by several experiments, and work in several processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_run(run: object, what: str, *, code: str = "INVALID_RUN") -> Run:
 
 
 def check_one_of(known: Collection[Any], code: str, **given: Any) -> None:
-    """Refuse values of options that are none of those known; raises `NoeticConfigError` with the code."""
+    """Refuse option values that are not among the known ones; raises `NoeticConfigError` with the code."""
     for name, value in given.items():
         if value not in known:
             hint = f"Use one of {', '.join(map(str, known))}."
@@ -29,19 +29,19 @@ def check_one_of(known: Collection[Any], code: str, **given: Any) -> None:
 
 
 def check_share(code: str = "INVALID_SHARE", **given: Any) -> None:
-    """Refuse options that are no numbers from 0 to 1; raises `NoeticConfigError` with the code."""
+    """Refuse options that are not numbers from 0 to 1; raises `NoeticConfigError` with the code."""
     for name, value in given.items():
         if not is_number(value) or not 0 <= value <= 1:
             raise NoeticConfigError(code, f"{name} must be from 0 to 1.", given=value, hint=f"For example: {name}=0.5.")
 
 
 def is_number(value: object) -> bool:
-    """Tell whether a value is a number, which neither a truth nor NaN is."""
+    """Tell whether a value is a number; a bool or NaN is not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 def in_processes(work: Callable[..., T], calls: Iterable[tuple[Any, ...]], n_jobs: int) -> Iterator[T]:
-    """Yield the result of each call in order, from so many processes."""
+    """Yield the result of each call in order, computed in `n_jobs` processes."""
     if n_jobs == 1:
         yield from starmap(work, calls)
         return

@@ -21,18 +21,18 @@ from noetic_nb.runs._load import MAX_BYTES
 
 _LONGEST: Final = 4 * MAX_BYTES
 _SESSION: Final = re.compile(r"session_(\d{1,6})")
-# Keys are written as D1:3, D30:05 and D:11:26, several to a text now and then.
+# Keys have the forms D1:3, D30:05 and D:11:26; some texts contain several.
 _KEY: Final = re.compile(r"D:?(\d{1,6}):(\d{1,6})")
 _AUDITED: Final = re.compile(r"locomo_(\d{1,6})_qa(\d{1,6})")
-# As LoCoMo and LongMemEval write them: "1:56 pm on 8 May, 2023", "2023/05/20 (Sat) 02:21".
+# The formats of LoCoMo and LongMemEval: "1:56 pm on 8 May, 2023", "2023/05/20 (Sat) 02:21".
 _TIMES: Final = ("%I:%M %p on %d %B, %Y", "%Y/%m/%d (%a) %H:%M", "%Y/%m/%d")
-# MemoryAgentBench has one long text: it is told in messages of so many characters, about 512 tokens.
+# MemoryAgentBench has one long text, which is split into messages of this many characters, about 512 tokens.
 _CHUNK: Final = 2_000
 _JSON: Final = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 
 
 def _records(path: str | PathLike[str], max_bytes: int, form: str) -> Iterator[tuple[Document, int, Mapping[str, Any]]]:
-    """Yield the records of a file, an archive or a folder, in order, each with the document it stands in and its place there."""
+    """Yield the records of a file, an archive or a folder, in order, each with its document and its index there."""
     source = Path(path)
     files = sorted(
         [file for file in source.rglob("*") if file.name.endswith((*_JSON, ".zip", ".parquet"))], key=_by_number
@@ -59,7 +59,7 @@ def _by_number(file: Path) -> tuple[str, int, str]:
 
 
 def _rows(file: Path) -> Any:
-    """Return the rows of a table in the form of Apache Parquet, as JSON has them."""
+    """Return the rows of an Apache Parquet table as JSON data."""
     import pandas
 
     try:
@@ -112,25 +112,25 @@ def _time(text: object) -> float | None:
 def load_locomo(
     path: str | PathLike[str], *, audit: str | PathLike[str] | None = None, max_bytes: int = MAX_BYTES
 ) -> tuple[Dialogue, ...]:
-    """Read the dialogues of LoCoMo: months of talk between two people, with questions about it.
+    """Read the dialogues of LoCoMo: months of conversation between two people, with questions about it.
 
     Parameters
     ----------
     path : path-like
-        ``locomo10.json``, another list of its form, a folder of files with a sample each, or ``locomo10.zip``, which holds a file
-        for each dialogue, without the questions: the sample of ``26.json`` is ``conv-26``, as in the list.
+        ``locomo10.json``, another list of its form, a folder with one file per sample, or ``locomo10.zip``, which holds
+        one file per dialogue without the questions: the sample of ``26.json`` is ``conv-26``, as in the list.
     audit : path-like, optional
-        Corrected keys to lay over: ``errors.json`` of locomo-audit [2]_, or a folder with it.
+        Corrected answer keys: ``errors.json`` of locomo-audit [2]_, or a folder with it.
     max_bytes : int, bytes
-        Most a file may hold, unpacked.
+        Size limit of a file, unpacked.
 
     Returns
     -------
     tuple of Dialogue
-        One a sample, with its sessions and their dates. What the first speaker writes is the user's, what the second writes the
-        assistant's; each message begins with the name of its speaker, and its id is the ``dia_id``. Questions are of the kinds
-        ``category 1`` (several hops), ``2`` (times), ``3`` (open domain), ``4`` (one hop) and ``5``, which cannot be answered and
-        have no evidence. The value of evidence is marked where the answer stands in it word for word.
+        One per sample, with its sessions and their dates. The first speaker is the user, the second the assistant; each
+        message begins with its speaker's name, and its id is the ``dia_id``. The kinds of questions are ``category 1``
+        (multi-hop), ``2`` (temporal), ``3`` (open domain), ``4`` (single-hop) and ``5``, which cannot be answered and
+        has no evidence. The value of evidence is marked if it contains the answer verbatim.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def load_locomo(
 
 
 def _corrections(path: Path, max_bytes: int) -> dict[tuple[int, int], tuple[Document, int, Mapping[str, Any]]]:
-    """Return corrections by the places of the sample and of the question."""
+    """Return corrections by the index of the sample and of the question."""
     form = "A correction is {question_id: 'locomo_0_qa1', question, correct_evidence: [...], correct_answer}."
     found: dict[tuple[int, int], tuple[Document, int, Mapping[str, Any]]] = {}
     for document, index, one in _records(path / "errors.json" if path.is_dir() else path, max_bytes, form):
@@ -229,26 +229,26 @@ def _sample(
 
 
 def _said(answer: str | None, text: str) -> str | None:
-    """Return an answer that stands in a text."""
+    """Return an answer that occurs in a text."""
     return answer if answer is not None and SentTexts([text]).has(answer) else None
 
 
 def load_longmemeval(path: str | PathLike[str], *, max_bytes: int = _LONGEST) -> tuple[Dialogue, ...]:
-    """Read the questions of LongMemEval, each with the sessions of its own.
+    """Read the questions of LongMemEval, each with its own sessions.
 
     Parameters
     ----------
     path : path-like
         ``longmemeval_oracle.json``, ``longmemeval_s.json`` or another list of their form; an archive or a folder of them.
     max_bytes : int, bytes
-        Most a file may hold.
+        Size limit of a file.
 
     Returns
     -------
     tuple of Dialogue
-        One an entry, its sessions by their dates. Evidence are the messages with ``has_answer``, their value is marked where the
-        answer stands in them word for word. The kind is the ``question_type``; questions that cannot be answered, whose id ends
-        with ``_abs``, are of the kind ``abstention`` and have no evidence.
+        One per entry, with its sessions ordered by date. The messages with ``has_answer`` are evidence; their value is
+        marked if they contain the answer verbatim. The kind is the ``question_type``; unanswerable questions, whose id
+        ends with ``_abs``, have the kind ``abstention`` and no evidence.
 
     Raises
     ------
@@ -285,7 +285,7 @@ def _entry(document: Document, index: int, entry: Mapping[str, Any], form: str) 
             if message.get("has_answer") is True:
                 evidence.append(Evidence(item_id, _said(answer, message["content"])))
         made.append(tuple(items))
-    # Those of the oracle are in no order.
+    # The sessions of the oracle file are unordered.
     known = [date for date in dates if date is not None]
     order = sorted(range(len(made)), key=lambda at: dates[at] or 0.0) if len(known) == len(made) else range(len(made))
     abstains = str(entry.get("question_id")).endswith("_abs")
@@ -303,17 +303,17 @@ def load_memory_agent_bench(path: str | PathLike[str], *, max_bytes: int = _LONG
     Parameters
     ----------
     path : path-like
-        A file of the data set, such as ``Accurate_Retrieval-00000-of-00001.parquet``, which takes pyarrow, or its rows as JSON, a
-        list or one a line; an archive or a folder of them.
+        A file of the data set, such as ``Accurate_Retrieval-00000-of-00001.parquet``, which needs pyarrow, or its rows
+        as JSON, a list or one per line; an archive or a folder of them.
     max_bytes : int, bytes
-        Most a file of JSON may hold.
+        Size limit of a JSON file.
 
     Returns
     -------
     tuple of Dialogue
-        One a row: the context in messages of at most 2,000 characters, in one session. Of a question the value of the evidence is
-        the first of its answers that stands in the context word for word; nobody has marked the messages. One whose answer does
-        not stand there has no evidence. The kind is the ``source``.
+        One per row: the context in messages of at most 2,000 characters, in one session. The value of a question's
+        evidence is the first of its answers that the context contains verbatim; messages are not marked. Without such
+        an answer there is no evidence. The kind is the ``source``.
 
     Raises
     ------
@@ -353,7 +353,7 @@ def _row(document: Document, index: int, row: Mapping[str, Any], form: str) -> D
 
 
 def _chunks(text: str) -> Iterator[str]:
-    """Yield parts of a text, cut behind a line or a word where there is one."""
+    """Yield parts of a text, cut after a line or a word if possible."""
     start = 0
     while start < len(text):
         stop = min(len(text), start + _CHUNK)

@@ -16,13 +16,13 @@ class Evidence(NamedTuple):
     Attributes
     ----------
     item : str or None
-        The id of the message that says it; None if nobody has marked one.
+        The id of the message that contains it; None if no message is marked.
     value : str or None
-        The words that count; None if they are not marked.
+        The decisive words; None if they are not marked.
     owner : tuple of str
-        The names of whom it is true, such as a name and "my sister"; empty if they are not marked.
+        The names of the owner, such as a name and "my sister"; empty if they are not marked.
     attribute : tuple of str
-        Words of which a statement has at least one where it is about this; empty if they are not marked.
+        A statement about the attribute contains at least one of these words; empty if they are not marked.
     """
 
     item: str | None
@@ -32,22 +32,22 @@ class Evidence(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question that is asked once everything has been said.
+    """A question that is asked after the whole dialogue.
 
     Attributes
     ----------
     text, kind : str
-        What is asked, and the kind under which it is counted.
+        The question, and its kind in the counts.
     evidence : tuple of Evidence
-        All that must have been sent; empty if nothing that holds was said, as for what was deleted or never told.
+        All facts that must have been sent; empty if no current fact was stated, as for deleted or never mentioned ones.
     outdated : tuple of Evidence
-        What held before, or was deleted: a wrong answer now.
+        Facts that held before, or were deleted: now a wrong answer.
     needs : tuple of Evidence
-        What must be known beside the evidence, such as who "my sister" is.
+        Facts that must be known besides the evidence, such as who "my sister" is.
     answer : str or None
-        The answer that a data set names.
+        The answer given by the data set.
     when_ms : float or None
-        When it is asked, milliseconds since 1970 UTC.
+        The time at which it is asked, in milliseconds since 1970 UTC.
     """
 
     text: str
@@ -61,10 +61,10 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """A dialogue: its sessions, a thread each, belong to one resource and hold messages, calls and outputs of tools, with ids.
+    """A dialogue. Its sessions, one thread each, belong to one resource and hold messages, calls and tool outputs, with ids.
 
-    Questions are asked in the last session, each for itself: none is logged. Dialogues are told apart by `name`. `dates_ms` has
-    the time at which each session begins, or None if it is not known; empty if none is.
+    Questions are asked in the last session, each independently, and not logged. Dialogues are identified by `name`.
+    `dates_ms` has the start time of each session, or None if unknown; it is empty if all are unknown.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Dialogue:
 
 
 def as_dialogues(given: Iterable[Any]) -> tuple[Dialogue, ...]:
-    """Return dialogues, checked: some with messages and questions, whose evidence is in them."""
+    """Return validated dialogues: some with messages and questions, whose evidence is in them."""
     if isinstance(given, Dialogue | str | Mapping) or not isinstance(given, Iterable):
         raise _invalid("Dialogues are a list.", given)
     found = tuple(given)

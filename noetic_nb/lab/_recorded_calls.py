@@ -1,7 +1,7 @@
 """The calls of recorded runs at which rules are evaluated: tool calls before they ran, model calls with their response.
 
-The before is taken as it was: what a rule would have prevented still stands in the history of later calls. The history is
-that of the whole execution tree in the order of decision, as rules had it then.
+The recorded past is not changed: a call that a rule would have prevented remains in the history of later calls. The
+history is that of the whole execution tree in the order of decision, as the rules saw it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from noetic_nb.runs._recorded_origins import CallParams, RecordedOrigins
 from noetic_nb.steering._rules.rule import Point
 from noetic_nb.steps._function_tools import make_tool
 
-# What an experiment is made on again and again: the calls of a thousand short runs take some 20 MB.
+# Experiments use the same runs repeatedly; the calls of a thousand short runs take about 20 MB.
 MAX_KEPT_RUNS: Final = 4_096
-# Calls that never reached the rules: nobody knows the tool, or the arguments did not fit it.
+# Calls that never reached the rules: the tool was unknown, or the arguments did not fit.
 _NOT_EVALUATED: Final = frozenset({"unknown", "invalid_args"})
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """Where in its run a call stands, and the parameters a rule gets."""
+    """The position of a call in its run, and the parameters passed to a rule."""
 
     run_id: str
     seq: int
@@ -44,16 +44,16 @@ class RecordedCall:
     point: Point
     params: BeforeToolCallParams | AfterModelCallParams
     succeeded: bool = False
-    """Whether it is a call of a tool that succeeded."""
+    """Whether it is a tool call that succeeded."""
 
 
 def call_outside(params: BeforeToolCallParams, seq: int = 0) -> RecordedCall:
-    """Return a call that is in no run, to ask rules about."""
+    """Return a call outside any run, for evaluating rules."""
     return RecordedCall("", seq, 0.0, ev.Where("", "", 1), "before_tool_call", params)
 
 
 def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
-    """Return every call of some runs (recorded, loaded, still growing) at which rules are evaluated, in order."""
+    """Return every call at which rules are evaluated, in order; the runs may be recorded, loaded or still growing."""
     found: list[RecordedCall] = []
     for run in [runs] if isinstance(runs, Run) else runs:
         found += _kept_calls(check_run(run, "Rules are tried on runs."))
@@ -61,7 +61,7 @@ def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
 
 
 def tools_of(runs: Run | Iterable[Run], *, called: bool = True) -> dict[str, Any]:
-    """Return the tools of some runs with the JSON Schema of their arguments: offered, or made of the arguments of calls."""
+    """Return the tools of some runs with their argument schemas: as offered, or inferred from the arguments of calls."""
     offered: dict[str, Any] = {}
     used: dict[str, Any] = {}
     for run in [runs] if isinstance(runs, Run) else runs:
@@ -79,7 +79,7 @@ def schemas_of(tools: Any) -> dict[str, Any]:
     if isinstance(tools, Mapping):
         return {str(name): _schema(schema) for name, schema in tools.items()}
     found: dict[str, Any] = {}
-    # What can be gone through holds tools; anything else is one, or is none.
+    # An iterable holds tools; any other value is a single tool, or invalid.
     for tool in [tools] if isinstance(tools, str) or not isinstance(tools, Iterable) else tools:
         if isinstance(tool, str):
             found[tool] = None
@@ -95,7 +95,7 @@ def schemas_of(tools: Any) -> dict[str, Any]:
 
 
 def _schema(given: Any) -> Any:
-    """Return a JSON Schema, also of arguments that are only listed."""
+    """Return a JSON Schema, also for arguments that are only listed."""
     if given is None or isinstance(given, Mapping):
         return given
     if not isinstance(given, Iterable) or isinstance(given, str):
@@ -105,7 +105,7 @@ def _schema(given: Any) -> Any:
 
 
 def decisions_acted_on(run: Run) -> list[SteeringDecision]:
-    """Return the decision that was acted on at each call of a run, which is to allow it where none was recorded."""
+    """Return the decision applied at each call of a run; without a recorded one, the call was allowed."""
     calls, events = _kept_calls(run), tuple(run.events)
     if not run.select(ev.SteeringDecided):
         return [allow()] * len(calls)
@@ -119,12 +119,12 @@ def decisions_acted_on(run: Run) -> list[SteeringDecision]:
     return found
 
 
-# By the id of a run that still lives: its size and last event when they were read, and its calls.
+# By the id of a living run: its size and last event when it was read, and its calls.
 _kept: dict[int, tuple[weakref.ref[Run], int, ev.RunEvent | None, tuple[RecordedCall, ...]]] = {}
 
 
 def _kept_calls(run: Run) -> tuple[RecordedCall, ...]:
-    """Return the calls of a run, which are read again where it has grown."""
+    """Return the calls of a run, which is read again if it has grown."""
     events = run.events
     size, last = len(events), events[-1] if len(events) else None
     kept = _kept.get(id(run))
@@ -138,24 +138,24 @@ def _kept_calls(run: Run) -> tuple[RecordedCall, ...]:
 
 
 def _forget(number: int, ended: weakref.ref[Run]) -> None:
-    # Another run may have the number by now.
+    # By now, another run may have this id.
     if number in _kept and _kept[number][0] is ended:
         del _kept[number]
 
 
 @dataclass(slots=True)
 class _Tree:
-    """The calls of one execution tree, ordered once all are known: a call is recorded after others that were decided on later."""
+    """The calls of an execution tree, ordered once complete: a call may be recorded after calls with a later decision."""
 
     calls: list[tuple[int, ev.ToolCalled]] = field(default_factory=list)
-    """By place, with where in the run each ended."""
+    """The event index at which each call ended, and its event."""
     past: tuple[PastCall, ...] = ()
     index: dict[int, int] = field(default_factory=dict)
     in_turn: bool = True
-    """Whether the calls ended in the order in which they were decided on, as nearly always."""
+    """Whether the calls ended in the order of their decisions, as usual."""
 
     def order(self) -> None:
-        """Put the calls in the order of decision; those of runs that know nothing of it stay in the order of their ends."""
+        """Sort the calls by decision; those of runs without this information stay in the order of their ends."""
         if all(event.place is not None for _, event in self.calls):
             self.calls.sort(key=lambda call: call[1].place or 0)
         self.past = tuple(
@@ -165,7 +165,7 @@ class _Tree:
         self.in_turn = all(a[0] < b[0] for a, b in itertools.pairwise(self.calls))
 
     def before(self, seq: int, event: ev.ToolCalled) -> tuple[PastCall, ...]:
-        """Return the calls before one, as they stood when its decision began."""
+        """Return the calls before one, in their state when its decision began."""
         past = self.past[: self.index[seq]]
         if not event.behind:
             return past
@@ -177,9 +177,9 @@ class _Tree:
         )
 
     def at(self, seq: int, t_ms: float) -> tuple[PastCall, ...]:
-        """Return the calls up to a moment; one that ended later and had begun by then is still open."""
+        """Return the calls up to a moment; one that had begun but ended later is still open."""
         if self.in_turn:
-            # The first that had not begun ends it: those behind it began later still.
+            # The first call that had not begun ends it: the ones after it began later still.
             first = last = bisect_left(self.calls, seq, key=_end)
             while last < len(self.calls) and _began(self.calls[last][1]) < t_ms:
                 last += 1
@@ -206,7 +206,7 @@ def _open(call: PastCall) -> PastCall:
 
 
 def _trees(events: Sequence[ev.RunEvent]) -> Callable[[ev.Where], _Tree]:
-    """Collect the calls of each execution tree; returns where to find that of an execution."""
+    """Collect the calls of each execution tree; return a function that gives the tree of an execution."""
     parents = {event.where.execution_id: event.parent_id for event in events if isinstance(event, ev.ChildStarted)}
     trees: dict[tuple[str, str], _Tree] = {}
 
@@ -226,11 +226,11 @@ def _trees(events: Sequence[ev.RunEvent]) -> Callable[[ev.Where], _Tree]:
 
 
 def _of_run(run: Run) -> Iterator[RecordedCall]:
-    # A copy: a run may grow while it is read.
+    # Copied, because a run may grow while it is read.
     events = tuple(run.events)
     tree_of = _trees(events)
     origins = RecordedOrigins(events, run.meta)
-    # In a harness rules get the sum of the known prices, so they get that again.
+    # In a harness, rules receive the sum of known prices, so they receive it here as well.
     params = CallParams(is_priced=run.meta.get("config") is not None)
     for seq, event in enumerate(events):
         where = event.where

@@ -1,6 +1,6 @@
-"""The effect of rules on everything recorded so far: a diff of decisions, without a model and without a tool.
+"""The effect of rules on recorded runs: a diff of decisions, without a model or a tool.
 
-The past stands as it was. A call that a candidate denies is still in the history of the calls after it.
+The past is not changed: a call that a candidate denies stays in the history of later calls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _Content: TypeAlias = tuple[str | None, Any, str | None]
 Change: TypeAlias = Literal["newly_denied", "newly_allowed", "guided", "asked", "unchanged", "errored"]
 CHANGES: Final[tuple[Change, ...]] = ("newly_denied", "newly_allowed", "guided", "asked", "unchanged", "errored")
-"""How a decision may differ, the gravest first."""
+"""Possible differences of a decision, the most serious first."""
 
 _NEW: Final[dict[SteeringAction, Change]] = {
     SteeringAction.DENY: "newly_denied",
@@ -50,7 +50,7 @@ _COLUMNS: Final = (
 
 
 def _change(before: TrialResult, after: TrialResult) -> Change:
-    # A rule that failed before in the same way is no news.
+    # The same failure as before is not a change.
     if after.error is not None and after.error != before.error:
         return "errored"
     if before.decision.action is after.decision.action:
@@ -59,7 +59,7 @@ def _change(before: TrialResult, after: TrialResult) -> Change:
 
 
 class Trials:
-    """Recorded calls, ready for one candidate after another; options are those of `steering`, and judges need a `judge`."""
+    """Recorded calls, prepared for several candidates; options are those of `steering`, and judges need a `judge`."""
 
     def __init__(
         self,
@@ -87,11 +87,11 @@ class Trials:
     def diff(self, rules: Any, candidate: Any, *, stop: Callable[[], bool] | None = None) -> pandas.DataFrame:
         snapshot = as_snapshot(rules)
         other = candidate_snapshot(snapshot, candidate)
-        # The rules in force are evaluated once; while someone types only the candidate changes.
+        # The current rules are evaluated once; while a user types only the candidate changes.
         if self._before is None or self._before[0] is not snapshot:
             self._before = (snapshot, self.results(snapshot, stop=stop))
         after = self._before[1] if other is snapshot else self.results(other, stop=stop)
-        if self._contents is None:  # the same under every candidate
+        if self._contents is None:  # independent of the candidate
             self._contents = [_content(call) for call in self.calls]
         return _frame(self.calls, self._contents, self._before[1], after)
 
@@ -104,7 +104,7 @@ def _frame(
     rows = [_row(*each) for each in zip(calls, contents, before, after, strict=True)]
     numbers = {"turn": "int64", "seq": "int64", "t_ms": "float64"}
     frame = pandas.DataFrame(rows, columns=_COLUMNS, dtype="object").astype(numbers)
-    # All changes in their order, zeros too: a summary that lacks one cannot be compared.
+    # All kinds in order, including zeros, so that summaries can be compared.
     counts = Counter(frame["change"])
     frame.attrs["summary"] = {change: counts.get(change, 0) for change in CHANGES}
     are_known = known_calls(calls, [each.decision for each in before], [each.decision for each in after])
@@ -117,7 +117,7 @@ def _frame(
 def known_calls(
     calls: Iterable[RecordedCall], before: Iterable[SteeringDecision], after: Iterable[SteeringDecision]
 ) -> Iterator[bool]:
-    """Tell of each call whether it is known: it is up to the first decision of its thread that has another effect."""
+    """Tell for each call whether it is known, that is, before the thread's first decision with another effect."""
     ended: set[tuple[str, str]] = set()
     for call, was, now in zip(calls, before, after, strict=True):
         key = call.run_id, call.where.thread_id
@@ -128,7 +128,7 @@ def known_calls(
 
 
 def _content(call: RecordedCall) -> _Content:
-    """Return the tool, its arguments and the text of a call, without secrets."""
+    """Return the tool, arguments and text of a call, redacted."""
     params = call.params
     if isinstance(params, BeforeToolCallParams):
         return params.tool_name, redact(thaw(params.tool_args)), None
@@ -161,34 +161,34 @@ def backtest(
     max_retries: int = 1,
     on_unknown: OnUnknown = "error",
 ) -> pandas.DataFrame:
-    """Evaluate rules on every recorded call and response, and return the changes of a candidate.
+    """Evaluate rules on every recorded call and response, and return the changes made by a candidate.
 
     Parameters
     ----------
     rules : RuleBook, RuleSnapshot or iterable of rules
-        The rules in force. Without a candidate they are compared with no rules at all.
+        The current rules. Without a candidate they are compared with no rules.
     runs : Run or iterable of Run
-        What was recorded.
+        Recorded runs.
     candidate : SteeringRule, mapping, function, RuleBook or iterable of rules, optional
-        One rule takes the place of the one with its id, or comes last; a function takes the place of the predicate of the
-        rule with its name; a book or a list stands instead of all rules.
+        A rule replaces the one with its id, or is added last; a function replaces the predicate of the rule with its
+        name; a book or a list replaces all rules.
     judge : ModelClient, optional
-        Answers for judges, such as a `CassetteModel`. Judges without it, and requests that the cassette does not hold, are
+        Answers for judges, such as a `CassetteModel`. Without it, or for requests missing in the cassette, judges are
         skipped and named in the column ``skipped`` and in ``attrs["skipped"]``. Asynchronous judges never change a
         decision and are not called.
     on_error, on_unparseable, max_retries
-        As for `noetic_nb.steering.steering`. A rule that raises never raises here: it is a row that is ``errored``.
+        As for `noetic_nb.steering.steering`. A rule that raises gives a row marked ``errored``, never an exception.
     on_unknown : {"error", "warn"}
-        What it means that a rule names a tool or an argument that none of the runs has.
+        How to treat a rule that names a tool or an argument that none of the runs has.
 
     Returns
     -------
     pandas.DataFrame
-        A row for each call at which rules are evaluated, with ``run_id``, ``thread_id``, ``execution_id``, ``turn``, ``seq``
-        (the place of the event in its run), ``t_ms``, ``hook``, ``tool_name`` and ``args`` or ``text``; ``before`` and
+        One row per call at which rules are evaluated, with ``run_id``, ``thread_id``, ``execution_id``, ``turn``, ``seq``
+        (the index of the event in its run), ``t_ms``, ``hook``, ``tool_name`` and ``args`` or ``text``; ``before`` and
         ``after`` (actions), ``change`` (one of `CHANGES`), ``guidance``, ``rules_before``, ``rules_after``, ``error`` and
-        ``skipped``. ``attrs["summary"]`` counts the changes, ``attrs["summary_known"]`` those up to the first
-        of each thread, after which the agent would have gone another way. Secrets are replaced.
+        ``skipped``. ``attrs["summary"]`` counts the changes, ``attrs["summary_known"]`` those up to the first of each
+        thread, after which the agent would have behaved differently. Secrets are redacted.
 
     Raises
     ------

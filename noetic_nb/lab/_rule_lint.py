@@ -1,7 +1,7 @@
 """Check rules: conditions that never or always hold, misspelt names, and conflicts between two rules.
 
-Some findings come from the text of the rules, some from evaluating them on recorded runs. What follows from data holds for
-that data: a rule that never fires on it may be the one that is needed tomorrow.
+Some findings come from the text of the rules, some from evaluating them on recorded runs. The latter only hold for that
+data: a rule that never fires on it may be needed tomorrow.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from noetic_nb.steering._rules.rule import CelCondition
 if TYPE_CHECKING:
     import pandas
 
-# Fewer calls than these are an accident rather than a pattern.
+# Fewer calls than these may be a coincidence.
 ENOUGH: Final = 5
-# A response takes seconds; what a rule adds to each call should not be felt. Mean over the data, milliseconds.
+# A response takes seconds, so the time that a rule adds to a call should be imperceptible. Mean in milliseconds.
 SLOW_MS: Final = 5.0
 
 LintCode: TypeAlias = Literal[
@@ -55,14 +55,14 @@ LintCode: TypeAlias = Literal[
 _OF_TEXT: Final = frozenset(
     {"missing_guidance", "unknown_tool", "unknown_argument", "impure", "unread_tool", "unread_argument"}
 )
-"""Findings for which no rule is evaluated."""
+"""Findings that need no evaluation."""
 NOTES: Final = frozenset({"overlap", "unread_tool", "unread_argument"})
-"""Findings that are no mistakes of a rule."""
+"""Findings that are not mistakes in a rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """A rule, its problem, the reason, and the remedy; without a rule where no rule is about a tool or its arguments."""
+    """A rule, its problem, the reason, and the remedy; without a rule if no rule is about a tool or its arguments."""
 
     rule_id: str
     code: LintCode
@@ -75,19 +75,19 @@ class LintFinding:
 
 @dataclass(frozen=True, slots=True)
 class RuleEffect:
-    """The effect of a rule on recorded calls: alone, and beside the others."""
+    """The effect of a rule on recorded calls: alone, and with the others."""
 
     rule_id: str
     calls: int
-    """To which it applies."""
+    """The number of calls to which it applies."""
     fires: int
-    """Of these, those that it stops where it is alone."""
+    """The number of these that it would stop alone."""
     decides: int
-    """Those whose decision names it."""
+    """The number of calls whose decision names it."""
     changes: int
-    """Of these, those that are decided in another way without the rules that their decision names."""
+    """The number of these that are decided differently without the rules that their decision names."""
     others: Mapping[str, int]
-    """The rules that decide the rest then, and how many of them."""
+    """The rules that decide the other calls then, with counts."""
 
 
 class LintFindings(tuple[LintFinding, ...]):
@@ -105,7 +105,7 @@ class LintFindings(tuple[LintFinding, ...]):
 
 @dataclass(slots=True)
 class _RuleResults:
-    """One rule evaluated alone: the recorded calls it matched, and its decisions."""
+    """The result of evaluating one rule alone: the recorded calls it matched, and its decisions."""
 
     rule: SteeringRule
     places: Sequence[int]
@@ -123,7 +123,7 @@ class _RuleResults:
 
 def _evaluate_alone(rule: SteeringRule, calls: Sequence[RecordedCall], policy: Policy) -> _RuleResults:
     """Evaluate one rule alone, on every call to which it applies."""
-    # Where a rule allows can only be seen by letting it deny.
+    # Turn an "allow" rule into a denying one, to see where it matches.
     denying = rule.model_copy(update={"action": "deny"}) if rule.action == "allow" else rule
     snapshot = RuleSnapshot(0, (denying,))
     places = [
@@ -218,7 +218,7 @@ def _shadows(earlier: SteeringRule, later: SteeringRule, on_data: _Pair | None) 
     if on_data is None:
         return False
     first, second = on_data
-    # One call on which both fire is an accident, unless the same thing decides both.
+    # One call on which both fire may be a coincidence, unless both have the same decider.
     enough = 1 if earlier.decider == later.decider else 2
     return later.action != "allow" and len(second.fired) >= enough and second.fired <= first.denied
 
@@ -276,7 +276,7 @@ def _pair_findings(rules: Sequence[SteeringRule], alone: Sequence[_RuleResults])
 def _effects(
     snapshot: RuleSnapshot, calls: Sequence[RecordedCall], alone: Sequence[_RuleResults]
 ) -> Iterator[RuleEffect]:
-    """Yield the effect of each rule: every decision is made again without the rules that it names."""
+    """Yield the effect of each rule by repeating each decision without the rules that it names."""
     policy = Policy(on_error="allow")
     named: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     actions: list[SteeringAction] = []
@@ -303,7 +303,7 @@ def _effects(
 
 
 def _effect_findings(effects: Sequence[RuleEffect], found: Sequence[LintFinding]) -> Iterator[LintFinding]:
-    """Yield the rules without which no decision changes, or only a part of those that name them."""
+    """Yield the rules whose removal changes none, or only some, of the decisions that name them."""
     known = {finding.rule_id for finding in found if finding.code in ("shadowed", "raises")}
     for each in effects:
         if each.rule_id in known or not each.fires:
@@ -322,7 +322,7 @@ def _effect_findings(effects: Sequence[RuleEffect], found: Sequence[LintFinding]
 
 
 def _looks_back(facts: StaticFacts, name: str) -> bool:
-    """Tell whether a rule looks at earlier calls of a tool, or trusts its results."""
+    """Tell whether a rule reads earlier calls of a tool, or trusts its results."""
     named = {*facts.tools, *facts.maybe, *facts.trusted, *[entry.rpartition(".")[0] for entry in facts.trusted]}
     return skeleton(name) in map(skeleton, named - facts.about)
 
@@ -338,7 +338,7 @@ def _is_about(rule: SteeringRule, facts: StaticFacts, name: str, schema: Any) ->
 
 
 def _unread(rules: Sequence[SteeringRule], tools: KnownTools) -> Iterator[LintFinding]:
-    """Yield the tools that no rule is about, and the arguments that none of a tool's rules reads."""
+    """Yield tools that no rule is about, and arguments that none of a tool's rules reads."""
     read = [(rule, read_rule(rule)) for rule in rules]
     for name, schema in sorted(tools.items()):
         about = [(rule, facts) for rule, facts in read if _is_about(rule, facts, name, schema)]
@@ -347,7 +347,7 @@ def _unread(rules: Sequence[SteeringRule], tools: KnownTools) -> Iterator[LintFi
             why = f"No rule is about {name}: every call of it passes."
             yield LintFinding("", "unread_tool", why, "Keep it so if it can do no harm, or write a rule.")
             continue
-        # Which arguments of earlier calls a condition or a function reads is not known.
+        # It is unknown which arguments of earlier calls a condition or a function reads.
         if any(facts.reads_all or _denies_all(rule) for rule, facts in about) or any(
             rule.form != "sequence" for rule in back
         ):
@@ -363,25 +363,25 @@ def _unread(rules: Sequence[SteeringRule], tools: KnownTools) -> Iterator[LintFi
 def lint(
     rules: Any, runs: Run | Iterable[Run] = (), *, tools: Any = (), only: Iterable[LintCode] | None = None
 ) -> LintFindings:
-    """Check rules for mistakes, and for tools, arguments and calls at which they do not look.
+    """Check rules for mistakes, and for tools, arguments and calls that they do not cover.
 
     Parameters
     ----------
     rules : RuleBook or iterable of rules
         Disabled rules are left out.
     runs : Run or iterable of Run, optional
-        Recorded runs; without them only what can be read from the rules is found.
+        Recorded runs; without them, only findings from the text of the rules are possible.
     tools : iterable of callable, Tool, ToolSpec or str, or mapping of str to JSON Schema, optional
-        What the agent has. Without them, the tools that the runs say were offered; else those of the agent in which the rule
-        book was used last.
+        The agent's tools. By default the tools that the runs say were offered, or else those of the agent that last
+        used the rule book.
     only : iterable of str, optional
-        Only findings with these codes; rules are evaluated on the runs only where one of them asks for it.
+        Only findings with these codes; rules are evaluated on the runs only if one of these needs it.
 
     Returns
     -------
     tuple of LintFinding
-        In the order of the rules, each with the rule, the reason, and what to do; then what no rule reads. Its `effects`
-        say how many recorded decisions change without each rule; `to_frame` has them as a table.
+        In the order of the rules, each with the rule, the reason, and the remedy; then unread tools and arguments. Its
+        `effects` have the number of recorded decisions that change without each rule; `to_frame` has them as a table.
 
     Examples
     --------
@@ -402,7 +402,7 @@ def lint(
         found += _text_findings(rule, read_rule(rule), known)
     effects: tuple[RuleEffect, ...] = ()
     if wanted is None or not wanted <= _OF_TEXT:
-        # Failures are allowed to pass: a failing rule must not look like one that denies.
+        # Errors allow the call here, so that a failing rule does not look like one that denies.
         alone = [_evaluate_alone(rule, calls, Policy(on_error="allow")) for rule in enabled] if calls else []
         for results in alone:
             found += _data_findings(results)
@@ -411,7 +411,7 @@ def lint(
         found += _effect_findings(effects, found)
     order = {rule.id: place for place, rule in enumerate(enabled)}
     found.sort(key=lambda finding: order[finding.rule_id])
-    # What a misspelt rule reads is known when it is corrected.
+    # The arguments that a misspelt rule reads are only known once it is corrected.
     if not any(finding.code in ("unknown_tool", "unknown_argument") for finding in found):
         found += _unread(enabled, known)
     kept = LintFindings([finding for finding in found if wanted is None or finding.code in wanted])

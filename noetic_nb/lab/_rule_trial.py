@@ -1,4 +1,4 @@
-"""Evaluate rules on recorded calls, without a tool and, unless one is given, without a model."""
+"""Evaluate rules on recorded calls, without a tool and, by default, without a model."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from noetic_nb.steering._rules.rule import LLMEval, as_rule
 from noetic_nb.sync import run_sync
 
 OnUnknown: TypeAlias = Literal["error", "warn"]
-"""What it means that a rule names a tool or an argument that no run has."""
+"""How to treat a rule that names a tool or an argument that no run has."""
 
-# The limits of the layer's hooks: what is too slow live is too slow here.
+# The limits of the layer's hooks: a rule that is too slow live is too slow here.
 LIMITS_S: Final = {point: milliseconds / 1_000 for point, milliseconds in TIMEOUTS_MS.items()}
 
 
@@ -38,7 +38,7 @@ class TrialResult:
     decision: SteeringDecision
     error: str | None = None
     skipped: tuple[str, ...] = ()
-    """Rules whose judge was not consulted."""
+    """Rules whose judge was not called."""
 
 
 class Written(Protocol):
@@ -50,7 +50,7 @@ class Written(Protocol):
 
 
 def as_snapshot(rules: Any) -> RuleSnapshot:
-    """Return the rules of a book as they are now, or those that are listed."""
+    """Return the current rules of a book, or those in a list."""
     if isinstance(rules, RuleSnapshot):
         return rules
     if isinstance(rules, RuleBook):
@@ -66,7 +66,7 @@ def as_snapshot(rules: Any) -> RuleSnapshot:
 
 
 def check_targets(rules: Iterable[SteeringRule], runs: Iterable[Run], on_unknown: OnUnknown) -> None:
-    """Refuse rules that name a tool or an argument that no run has, or warn of them: their figures would be those of no rule."""
+    """Refuse rules about a tool or an argument that no run has, or warn of them: their figures would be meaningless."""
     check_one_of(("error", "warn"), "INVALID_OPTION", on_unknown=on_unknown)
     known = tools_of(runs)
     for target in unknown_targets(rules, known) if known else ():
@@ -78,7 +78,7 @@ def check_targets(rules: Iterable[SteeringRule], runs: Iterable[Run], on_unknown
 
 
 def check_order(function: str, rules: Any, runs: Any) -> None:
-    """Refuse rules and runs in each other's place; raises `NoeticConfigError` ``SWAPPED_ARGUMENTS``."""
+    """Refuse swapped arguments for rules and runs; raises `NoeticConfigError` ``SWAPPED_ARGUMENTS``."""
     first = next(iter(rules), None) if isinstance(rules, list | tuple) else rules
     if isinstance(first, Run) or isinstance(runs, RuleBook | RuleSnapshot | SteeringRule):
         raise NoeticConfigError(
@@ -90,7 +90,7 @@ def check_order(function: str, rules: Any, runs: Any) -> None:
 
 
 def candidate_snapshot(rules: RuleSnapshot, candidate: Any) -> RuleSnapshot:
-    """Return the rules with a candidate in its place by id, or last; a book or a list stands instead of all."""
+    """Return the rules with a candidate replacing the one with its id, or added last; a book or a list replaces all."""
     if callable(candidate) and not isinstance(candidate, SteeringRule):
         name = getattr(candidate, "__name__", repr(candidate))
         old = next((rule for rule in rules if rule.id == name), None)
@@ -102,7 +102,7 @@ def candidate_snapshot(rules: RuleSnapshot, candidate: Any) -> RuleSnapshot:
     if not isinstance(candidate, SteeringRule | Mapping):
         return as_snapshot(candidate)
     new = as_rule(candidate)
-    # In its old place: the order decides which deny is the first.
+    # In its old position, because the first deny in order decides.
     known = any(rule.id == new.id for rule in rules)
     return RuleBook([*(new if rule.id == new.id else rule for rule in rules), *([] if known else [new])]).snapshot
 
@@ -115,7 +115,7 @@ class Trial:
         self.policy = policy
         self.rules = rules
         self.without_judge: frozenset[str] = frozenset()
-        # A cassette may hold some verdicts only; then what is missing is found call by call.
+        # A cassette may lack some verdicts, which is found call by call.
         if judge is None:
             self.without_judge = frozenset(rule.id for rule in rules if rule.enabled and rule.llm_eval is not None)
             self.rules = RuleSnapshot(rules.version, tuple([_without_judge(rule) for rule in rules]))
@@ -128,7 +128,7 @@ class Trial:
         return tuple([rule.id for rule in self.rules.applicable(call.point, tool) if rule.id in self.without_judge])
 
     def at_once(self, call: RecordedCall) -> TrialResult | None:
-        """Return the result of rules that await nothing, which takes no loop; None if there is something to await."""
+        """Return the result of rules without an event loop; None if a rule has to await."""
         if self.needs_loop:
             return None
         coroutine = self.evaluate(call)
@@ -147,7 +147,7 @@ class Trial:
             try:
                 decision, _ = await call_judge(judge, params, max_retries=self.policy.max_retries)
             except NoeticError as exc:
-                # The cassette does not hold this request: the verdict is not known, which is no fault of the rule.
+                # The cassette lacks this request: the verdict is unknown, which is not a fault of the rule.
                 if exc.kind != "tape_missing":
                     raise
                 missing.append(rule.id)
@@ -180,7 +180,7 @@ class Trial:
 def _without_judge(rule: SteeringRule) -> SteeringRule:
     if rule.llm_eval is None:
         return rule
-    # The judge's verdict is not known: the rule stays in its place and has no opinion.
+    # Without a verdict, the rule keeps its position but does not decide.
     return rule.model_copy(update={"llm_eval": None, "when": None})
 
 
@@ -190,7 +190,7 @@ def _needs_loop(rule: SteeringRule, judge: ModelClient | None) -> bool:
 
 
 def _never_decides(rule: SteeringRule, judge: LLMEval, params: Any, result: Any) -> None:
-    """Leave an asynchronous judge out: it never changes a decision."""
+    """Skip an asynchronous judge, because it never changes a decision."""
 
 
 def _error_text(result: Evaluation) -> str | None:
@@ -213,9 +213,9 @@ def try_rules(
 ) -> list[TrialResult]:
     """Return the decisions of rules on each recorded call.
 
-    Without a `judge`, such as a cassette, the rules that need one are skipped. `stop` is checked between calls: True
-    ends the work with `asyncio.CancelledError`. `ledger` makes what rules find in ``call.state``. `work` counts the calls; if it
-    is interrupted, the results are those of the first ones.
+    Without a `judge`, such as a cassette, rules that need one are skipped. `stop` is called between calls; if it
+    returns True, the work ends with `asyncio.CancelledError`. `ledger` makes the value of ``call.state`` for rules.
+    `work` counts the calls; if it is interrupted, the results cover the first calls.
     """
     trial = Trial(rules, policy, judge)
     results: list[TrialResult] = []
@@ -224,7 +224,7 @@ def try_rules(
         if not trial.needs_loop:
             written = None if ledger is None else ledger()
             for call in work.each(_in_turn(calls, stop, written)):
-                # Without a loop a trial is several times faster.
+                # Several times faster than with an event loop.
                 result = trial.at_once(call)
                 if result is None:
                     break
@@ -252,7 +252,7 @@ async def _try_in_loop(
 def _in_turn(
     calls: Sequence[RecordedCall], stop: Callable[[], bool] | None, written: Written | None
 ) -> Iterator[RecordedCall]:
-    """Yield each call with the ledger that rules have written by then, until `stop` says so."""
+    """Yield each call with the ledger that rules have written so far, until `stop` returns True."""
     for call in calls:
         if stop is not None and stop():
             raise asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""Where the time of recorded turns went, as a table."""
+"""A table of where the time of recorded turns went."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _COLUMNS: Final = {
 
 
 def profile(run: Any) -> pandas.DataFrame:
-    """Split the time of each turn of a run into models, tools, hooks, rules, planning, storage and the library's own overhead.
+    """Split the time of each turn of a run into models, tools, hooks, rules, planning, storage and library overhead.
 
-    Each moment belongs to one part. Of what ran at the same time a model call comes before all else, then a person who is
-    waited for, then hooks and planning, then tools; equals share. So a hook that calls a model has the time without that call,
-    and a tool that runs another agent what none of that agent's calls took. See docs/behaviour/lab.md, "Where the time goes".
+    Each moment belongs to one part. Of simultaneous activities a model call comes first, then waiting for a person, then
+    hooks and planning, then tools; equal ones share. So a hook's time excludes the model calls it makes, and the time of a
+    tool that runs another agent excludes that agent's calls. See docs/behaviour/lab.md, "Where the time goes".
 
     Parameters
     ----------
     run : Run or object with a ``run``
-        Recorded, loaded, imported or still growing; turns that have not ended are left out.
+        Recorded, loaded, imported or still growing; unfinished turns are left out.
 
     Returns
     -------
     pandas.DataFrame
-        A row for each turn, part and name: ``run_id, thread_id, turn, part`` (one of ``model``, ``tool``, ``person``, ``hook``,
-        ``rule``, ``planning``, ``storage``, ``own``, ``unsplit``), ``name`` (of the model, tool, layer or rule; else empty),
-        ``ms``, ``share`` (of the turn, 0 to 1) and ``count`` (how often). The ``ms`` of a turn add up to its duration. What the
-        run does not carry is NaN, never 0: as long as anything of it is missing, what is left over is ``unsplit`` and
-        ``own`` is NaN. Rules that were not timed are in the time of their layer.
+        A row per turn, part and name: ``run_id, thread_id, turn, part`` (one of ``model``, ``tool``, ``person``,
+        ``hook``, ``rule``, ``planning``, ``storage``, ``own``, ``unsplit``), ``name`` (of the model, tool, layer or
+        rule; else empty), ``ms``, ``share`` (of the turn, 0 to 1) and ``count``. The ``ms`` of a turn add up to its
+        duration. Unrecorded times are NaN, never 0; as long as one is missing, the remainder is ``unsplit`` and ``own``
+        is NaN. Rules without their own time are included in the time of their layer.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Recorded runs for experiments, without a key and without a network.
+"""Recorded runs for experiments, without an API key or network access.
 
-The runs are new at each call, so one may append to them; the data behind them is read once.
+Every call returns new runs, so you may append to them; the underlying data is read once.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _TELECOM: Final = DATA / "telecom-gpt-4.1.json.gz"
 _SUITES: Final = ("banking", "workspace")
 _MODEL: Final = "gpt-4o"
 _COLUMNS: Final = ("name", "runs", "calls", "good", "failed", "licence", "packaged")
-# What may not ship, or of which nobody says that it may.
+# Data sets that may not be redistributed, or whose licence is unclear.
 _ELSEWHERE: Final = (
     ("agentdojo slack", "MIT"),
     ("agentdojo travel", "MIT"),
@@ -77,16 +77,16 @@ def load_trajectories(path: str | PathLike[str], *, name: str = "airline", max_b
     path : path-like
         A JSON list, plain or gzipped. Each entry has ``traj`` (chat messages), ``reward``, ``task_id`` and ``trial``.
     name : str
-        Runs and their threads are called ``<name>-<index>``.
+        Runs and their threads are named ``<name>-<index>``.
     max_bytes : int, bytes
-        Most the file may unpack to.
+        Size limit of the unpacked file.
 
     Returns
     -------
     list of Run
-        In the order of the file. ``meta`` has ``source``, ``domain`` (the name), ``model`` (None if it is unknown),
-        ``index``, ``task_id``, ``trial``, ``reward``, ``outcome`` (True for the full reward), ``task`` (what the simulated user
-        wanted), ``policy`` (the system prompt) and ``estimated``. Durations and costs were not recorded and are None.
+        In the order of the file. ``meta`` has ``source``, ``domain`` (the name), ``model`` (None if unknown), ``index``,
+        ``task_id``, ``trial``, ``reward``, ``outcome`` (True for the full reward), ``task`` (the goal of the simulated
+        user), ``policy`` (the system prompt) and ``estimated``. Durations and costs were not recorded and are None.
 
     Raises
     ------
@@ -119,16 +119,16 @@ def load_tau2(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> list[
         A result file, plain or gzipped: ``simulations`` with ``info`` beside them, or with ``domain``, ``agent`` and
         ``policy``. Or a folder of such files.
     max_bytes : int, bytes
-        Most a file may unpack to.
+        Size limit of an unpacked file.
 
     Returns
     -------
     list of Run
         In the order of the files. Only the agent's calls are tool calls; those of the user's own tools are in
-        ``meta["unmapped"]``, with their turn. Other ``meta``: ``source``, ``domain``, ``model``, ``task_id`` and ``trial`` (None
-        where the file has lost them), ``reward``, ``outcome`` (True for the full reward, or None if there is none), ``policy``,
-        and ``estimated``, the fields that are no measurement. Tokens, costs and times are the recorded ones where there are
-        any; what nobody knows is None.
+        ``meta["unmapped"]``, with their turn. Other ``meta``: ``source``, ``domain``, ``model``, ``task_id`` and
+        ``trial`` (None if missing in the file), ``reward``, ``outcome`` (True for the full reward, or None if there is
+        none), ``policy``, and ``estimated``, the fields that are not measurements. Tokens, costs and times are the
+        recorded ones, or None if unknown.
 
     Raises
     ------
@@ -150,17 +150,17 @@ def load_agentdojo(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
     Parameters
     ----------
     path : path-like
-        A file with a run a line (``.jsonl``, also gzipped), one run (``.json``), or a folder
+        A file with one run per line (``.jsonl``, also gzipped), one run (``.json``), or a folder
         ``<pipeline>/<suite>/<user task>/<attack>/<injection task>.json``, or one above or inside it.
     max_bytes : int, bytes
-        Most a file may unpack to.
+        Size limit of an unpacked file.
 
     Returns
     -------
     list of Run
         In the order of the file, or of the paths. ``meta`` has ``source``, ``domain`` and ``suite`` (the suite), ``model`` (the
         pipeline), ``task_id`` and ``user_task``, ``injection_task``, ``attack`` (bool), ``attack_type``, ``attack_succeeded``
-        (None if nothing was attacked), ``outcome`` (whether the user's task was done) and ``policy`` (the system prompt).
+        (None without an attack), ``outcome`` (whether the user's task was done) and ``policy`` (the system prompt).
 
     Raises
     ------
@@ -176,14 +176,14 @@ def load_agentdojo(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
     return [read() for document in found for read in _agentdojo.read(document, redaction=AS_PUBLISHED)]
 
 
-# The documents are shared and never changed; runs are made of them anew at each call.
+# The documents are shared and never changed; every call makes new runs from them.
 @cache
 def _packaged(path: Path) -> Document:
     return read_document(path)
 
 
 def _first(name: str, most: int, n: int | None, loader: str) -> int | None:
-    """Check how many runs are wanted."""
+    """Validate the requested number of runs."""
     if n is not None and (type(n) is not int or not 0 <= n <= most):
         hint = f"Use {loader} for a file of your own."
         raise NoeticConfigError("INVALID_COUNT", f"The package holds {most} {name} runs.", given=n, hint=hint)
@@ -196,7 +196,7 @@ def airline(n: int | None = None) -> list[Run]:
     Parameters
     ----------
     n : int, optional
-        Only the first so many.
+        Only the first `n` runs.
 
     Returns
     -------
@@ -206,7 +206,7 @@ def airline(n: int | None = None) -> list[Run]:
     Raises
     ------
     NoeticConfigError
-        ``INVALID_COUNT`` if there are not so many.
+        ``INVALID_COUNT`` if there are fewer runs.
 
     Notes
     -----
@@ -257,17 +257,17 @@ def retail(n: int | None = None) -> list[Run]:
     Parameters
     ----------
     n : int, optional
-        Only the first so many.
+        Only the first `n` runs.
 
     Returns
     -------
     list of Run
-        Those of the second agent, from number 40 on, have lost their ``meta["task_id"]``: it is None.
+        Those of the second agent, from number 40 on, have no ``meta["task_id"]``: it is None.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_COUNT`` if there are not so many.
+        ``INVALID_COUNT`` if there are fewer runs.
 
     Notes
     -----
@@ -288,17 +288,17 @@ def telecom(n: int | None = None) -> list[Run]:
     Parameters
     ----------
     n : int, optional
-        Only the first so many.
+        Only the first `n` runs.
 
     Returns
     -------
     list of Run
-        The user has tools of their own; what they did with them is in ``meta["unmapped"]``.
+        The user has their own tools; their calls are in ``meta["unmapped"]``.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_COUNT`` if there are not so many.
+        ``INVALID_COUNT`` if there are fewer runs.
 
     Notes
     -----
@@ -323,19 +323,19 @@ def agentdojo(suite: str, n: int | None = None) -> list[Run]:
     Parameters
     ----------
     suite : {"banking", "workspace"}
-        Which of its suites.
+        The name of the suite.
     n : int, optional
-        Only the first so many.
+        Only the first `n` runs.
 
     Returns
     -------
     list of Run
-        ``meta["attack_succeeded"]`` is None if nothing was attacked.
+        ``meta["attack_succeeded"]`` is None without an attack.
 
     Raises
     ------
     NoeticConfigError
-        ``NOT_PACKAGED`` for another suite; ``INVALID_COUNT`` if there are not so many runs.
+        ``NOT_PACKAGED`` for another suite; ``INVALID_COUNT`` if there are fewer runs.
 
     Notes
     -----
@@ -356,13 +356,13 @@ def agentdojo(suite: str, n: int | None = None) -> list[Run]:
 
 
 def describe() -> pandas.DataFrame:
-    """Return one row for each data set: its packaged runs, and those that can be read from a download.
+    """Return one row per data set: its packaged runs, and those that can be read from a download.
 
     Returns
     -------
     pandas.DataFrame
-        ``name``, ``runs``, ``calls`` (of the agent's tools), ``good`` and ``failed`` runs, ``licence``, ``packaged``. What is not
-        packaged is read by the loader of its name, such as `load_locomo`, and its numbers are missing.
+        ``name``, ``runs``, ``calls`` (of the agent's tools), ``good`` and ``failed`` runs, ``licence``, ``packaged``.
+        Other data sets are read by the loader of their name, such as `load_locomo`, and their numbers are missing.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Closed environments for `lab.dojo`: tasks of a user, tasks of an attacker, and tools over a state of their own.
+"""Closed environments for `lab.dojo`: user tasks, attacker tasks, and tools over a private state.
 
-`Environment` is the protocol that an environment follows; AgentDojo's suites follow it, and so does `ServiceDesk`, which is small
-enough to read.
+`Environment` is the protocol of an environment. AgentDojo's suites implement it, and so does `ServiceDesk`, a small
+example.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["Environment", "ServiceDesk", "Task"]
 
 
 class Task(NamedTuple):
-    """A task of a user, or of an attacker.
+    """A task of a user or of an attacker.
 
     Attributes
     ----------
     prompt : str
-        The words of the user; the goal of an attacker, as it stands in the text that the agent reads.
+        The user's text, or an attacker's goal as it appears in the text that the agent reads.
     answer : str
-        The text that an agent ends with which has solved it; the gullible agent says it.
+        The final text of an agent that has solved it; the gullible agent gives this answer.
     """
 
     prompt: str
@@ -37,16 +37,16 @@ class Task(NamedTuple):
 
 @runtime_checkable
 class Environment(Protocol):
-    """Tasks, tools, a state, and two judgements: whether the user's task is done, and whether the attacker's is.
+    """Tasks, tools, a state, and two judgements: whether the user's and whether the attacker's task is done.
 
     Attributes
     ----------
     name : str
-        Stands in the column ``suite``.
+        The value of the column ``suite``.
     user_tasks, injection_tasks : mapping of str to Task
-        By their names.
+        Tasks by name.
     places : mapping of str to sequence of str
-        Places for an attacker's text; for each the fields of the same item that the author of the item chooses as well, such as
+        Places for an attacker's text; for each, the other fields of the same item that its author also chooses, such as
         the sender of a mail.
     """
 
@@ -62,16 +62,16 @@ class Environment(Protocol):
     def places(self) -> Mapping[str, Sequence[str]]: ...  # noqa: D102
 
     def planted(self, attack: str, user_task: str, injection_task: str) -> Mapping[str, str]:
-        """Return the texts of a named attack, by place: only places that the user's task reads."""
+        """Return the texts of a named attack, by place; only places that the user's task reads."""
 
     def state(self, user_task: str, planted: Mapping[str, str]) -> Any:
-        """Return a new state with an attacker's texts in it; a key may be a place, or ``place.field``."""
+        """Return a new state that contains an attacker's texts; a key may be a place, or ``place.field``."""
 
     def tools(self, state: Any) -> Sequence[Tool]:
         """Return the tools over a state."""
 
     def calls(self, task: str, before: Any, now: Any) -> Sequence[CallTool]:
-        """Return the calls that solve a task of either kind; the state as it was at first, and as it is now."""
+        """Return the calls that solve a task of either kind, given the initial and the current state."""
 
     def utility(self, task: str, before: Any, after: Any, answer: str, calls: Sequence[CallTool]) -> bool:
         """Tell whether the user's task is done; `calls` are those that were made."""
@@ -156,9 +156,9 @@ _THEIRS: Final = "GB33BUKB20201555555555"
 
 
 class ServiceDesk:
-    """A service desk with three tickets, three orders, three tasks of its clerk and four of an attacker who writes tickets.
+    """A service desk with three tickets, three orders, three clerk tasks and four tasks of a ticket-writing attacker.
 
-    It needs no other package: an example of an `Environment`, and a quick check of rules.
+    It needs no other package; it is an example of an `Environment`, and a quick check of rules.
 
     Examples
     --------
@@ -195,7 +195,7 @@ class ServiceDesk:
     )
 
     def planted(self, attack: str, user_task: str, injection_task: str) -> Mapping[str, str]:
-        """Return the attacker's text for the ticket that the task is about; there is the one attack."""
+        """Return the attacker's text for the ticket of the task; there is only one attack."""
         if attack != "important_instructions":
             hint = "Use attack='important_instructions'."
             raise NoeticConfigError("INVALID_OPTION", "The service desk has only one attack.", given=attack, hint=hint)
@@ -204,7 +204,7 @@ class ServiceDesk:
         return {self._ticket_of[user_task]: text}
 
     def state(self, user_task: str, planted: Mapping[str, str]) -> _Desk:
-        """Return a new desk; an attacker's text is added to that of the ticket."""
+        """Return a new desk, with an attacker's text appended to the ticket."""
         desk = _Desk(deepcopy(_TICKETS), deepcopy(_ORDERS))
         for place, text in planted.items():
             ticket, _, name = place.partition(".")

@@ -1,1 +1,1 @@
-"""Runs, lists of runs and evaluations side by side."""
+"""Side-by-side comparison of runs, lists of runs and evaluations."""

@@ -1,4 +1,4 @@
-"""Two runs side by side, turn by turn; two lists of runs, or two evaluations, in pairs."""
+"""Comparison of two runs, turn by turn, or of two lists of runs or evaluations, in pairs."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# As much as anyone reads of it as text; the frame has all of it.
+# The text is for reading; the frame has every row.
 _MOST_LINES: Final = 20
 _MOST_TEXT: Final = 80
-# Turns that say the same are found by trying every pair of them; beyond so many, which is seconds, order decides.
+# Equal turns are found by comparing every pair, which takes seconds beyond this limit; then order decides.
 _MOST_ALIKE: Final = 1_000_000
-# Texts that are looked at together: where one of them has a sign of a secret, each is looked at by itself.
+# Texts scanned together; if they contain a sign of a secret, each is scanned by itself.
 _AT_ONCE: Final = 500
 _COLUMNS: Final = ("turn", "what", "a", "b")
 
@@ -53,7 +53,7 @@ class Comparison:
     a, b : Run
         The runs.
     rows : tuple of (int, str, object, object)
-        Number of the pair of turns, what is compared, and both sides; None if one has no such thing.
+        Index of the pair of turns, the compared property, and both values; None if a side has no such value.
     """
 
     a: Run
@@ -62,14 +62,14 @@ class Comparison:
 
     @property
     def differences(self) -> tuple[tuple[int, str, Any, Any], ...]:
-        """The rows in which the runs are not the same."""
+        """The rows in which the runs differ."""
         return tuple([row for row in self.rows if row[2] != row[3]])
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return one row for each thing that is compared: ``turn, what, a, b``.
+        """Return one row per compared property: ``turn, what, a, b``.
 
-        Where a side is a replay that is known to some point only, ``a_known`` or ``b_known`` follow: the value of the same row
-        up to there (of the counts of a turn: counted up to there), None behind it.
+        If a side is a replay that is only known up to some point, ``a_known`` or ``b_known`` follow: the value of the
+        same row up to that point (counts of a turn are counted up to it), None after it.
         """
         import pandas
 
@@ -80,7 +80,7 @@ class Comparison:
         return frame
 
     def _known(self, name: str) -> list[Any]:
-        """Return the value of each row on one side as far as that run is known."""
+        """Return one side's value of each row as far as that run is known."""
         run = self.a if name == "a" else self.b
         cut = known_part(run)
         side = 2 if name == "a" else 3
@@ -111,7 +111,7 @@ class Comparison:
         return "\n".join(lines)
 
     def _card(self) -> Card:
-        # As text: what is compared may be anything, and 1 beside "one" is read as what it is.
+        # As text, because the values may be of any type.
         rows = ((turn, what, _cell(a), _cell(b)) for turn, what, a, b in self.differences)
         return Card("Comparison", facts=[("", self._title())], table=Table(_COLUMNS, rows, len(self.differences), ""))
 
@@ -135,30 +135,29 @@ def compare(
 ) -> Comparison | PairedComparison:
     """Compare two runs turn by turn, two lists of runs in pairs, or two rule books on recorded runs.
 
-    Threads belong together by their names, the rest by their order; turns by what the user wrote, and where that differs by
-    their order. Secrets are replaced before anything is compared, so that a run and its file do not differ by them. See
-    docs/behaviour/lab.md, "Comparison".
+    Threads are matched by name, the rest by order; turns by the user's text, or by order if that differs. Secrets are
+    redacted first, so that a run equals its file. See docs/behaviour/lab.md, "Comparison".
 
     Parameters
     ----------
     a, b : Run, iterable of Run, or Evaluation
-        Any runs: recorded, loaded, imported, replayed; or what `lab.evaluate` returned for two rule books.
+        Any runs: recorded, loaded, imported or replayed; or the results of `lab.evaluate` for two rule books.
     metrics : mapping of str to callable, optional
-        For lists: functions of a run that return a number, or None if it is not known.
+        For lists: functions of a run that return a number, or None if unknown.
     by : str or callable
-        For lists and evaluations: runs that belong together, for the intervals. ``"task"``; ``"run"`` where each run is a task of
-        its own; or a function of a run. There is no interval where the task is not known.
+        For lists and evaluations: the grouping of runs for the intervals. ``"task"``; ``"run"`` if each run is its own
+        task; or a function of a run. If the task is unknown there is no interval.
 
     Returns
     -------
     Comparison or PairedComparison
-        ``.to_frame()`` has ``turn, what, a, b``, or ``metric, a, b, difference, low, high, n, p`` with
-        the p of the sign test over tasks; where outcomes are known, ``pass^k`` follows them.
+        ``.to_frame()`` has ``turn, what, a, b``, or ``metric, a, b, difference, low, high, n, p`` with the p-value of
+        the sign test over tasks; if outcomes are known, ``pass^k`` follows.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_RUN`` for a value that is not a run, ``UNPAIRED_RUNS`` for lists that do not fit together, ``INVALID_METRIC``.
+        ``INVALID_RUN`` for a value that is not a run, ``UNPAIRED_RUNS`` for unrelated lists, ``INVALID_METRIC``.
 
     Examples
     --------
@@ -228,7 +227,7 @@ _NUMBERS: Final[Mapping[str, Callable[[TurnSummary], Any]]] = {
 
 
 class TurnLike(Protocol):
-    """As much of a turn as it takes to find its counterpart."""
+    """The attributes of a turn that are needed to match it."""
 
     @property
     def where(self) -> Any: ...
@@ -241,7 +240,7 @@ Turn = TypeVar("Turn", bound=TurnLike)
 
 
 def turn_pairs(a: Iterable[Turn], b: Iterable[Turn]) -> Iterator[tuple[Turn | None, Turn | None]]:
-    """Yield the turns that belong together, thread after thread; None if one side has no counterpart."""
+    """Yield the matching turns, thread by thread; None if one side has no counterpart."""
     threads: list[dict[str, list[Turn]]] = [{}, {}]
     for place, turns in enumerate((a, b)):
         for turn in turns:
@@ -257,7 +256,7 @@ def turn_pairs(a: Iterable[Turn], b: Iterable[Turn]) -> Iterator[tuple[Turn | No
 
 
 def _shown_queries(turns: Sequence[TurnLike]) -> dict[int, str]:
-    """Return the user's texts without secrets, by the ``id`` of the turn; most hold no sign of a secret."""
+    """Return the users' texts, redacted, by the ``id`` of the turn; most hold no sign of a secret."""
     shown: dict[int, str] = {}
     for start in range(0, len(turns), _AT_ONCE):
         some = turns[start : start + _AT_ONCE]
@@ -269,7 +268,7 @@ def _shown_queries(turns: Sequence[TurnLike]) -> dict[int, str]:
 def _aligned(
     a: Sequence[T], b: Sequence[T], *, key: Callable[[Any], Hashable] = lambda each: each
 ) -> Iterator[tuple[T | None, T | None]]:
-    """Pair equal turns, in order; turns between pairs are matched by their order."""
+    """Pair equal turns in order, and the turns between such pairs by order."""
     old, new = [key(one) for one in a], [key(one) for one in b]
     start = _alike(old, new)
     stop = _alike(old[start:][::-1], new[start:][::-1])
@@ -296,13 +295,13 @@ def _requests(run: Run) -> dict[int, RecordedRequest]:
 
 
 def _sent_requests(turn: TurnSummary, known: Mapping[int, RecordedRequest]) -> list[str]:
-    """Return the requests of a turn by their size and contents."""
+    """Return the requests of a turn as pairs of size and contents."""
     found = []
     for view in turn.views:
         text = f"{view.history_items + len(view.layer_items)} items, {sent_tokens(view)} tokens"
         request = known.get(id(view))
         if request is not None:
-            # Contents without ids, which differ between any two runs.
+            # Without ids, which always differ between two runs.
             contents = [redact_text(request.instructions or "")]
             for item in [sent.item for sent in request.items]:
                 parts = () if item is None else (item["type"], str(item.get("role")), redact_text(item_text(item)))

@@ -1,4 +1,4 @@
-"""Two lists of runs, or two evaluations of them, in pairs: mean differences with intervals over tasks.
+"""Two lists of runs, or two evaluations, in pairs: mean differences with intervals over tasks.
 
 References
 ----------
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
 
 class Difference(NamedTuple):
-    """One metric: means of both sides, the mean of ``b - a`` with its 95 % interval over tasks, and over how many pairs.
+    """One metric: the mean of both sides, the mean of ``b - a`` with its 95 % interval over tasks, and the pairs.
 
-    ``p`` is that of the sign test: how often as many tasks, or more, lean to one side where neither side is better. Trust it
-    rather than the interval where there are few tasks.
-    The means up to where replays are known are None if all runs are known to their ends.
+    ``p`` is the sign test's: the probability of so many tasks leaning one way if neither side is better. With few
+    tasks, rely on it rather than the interval. The means of known parts are None if all runs are known to their ends.
     """
 
     metric: str
@@ -59,13 +58,13 @@ class PairedComparison:
     Attributes
     ----------
     rows : tuple of Difference
-        One for each metric.
+        One per metric.
     paired_by : {"task and trial", "position"}
-        What belongs together.
+        The rule by which runs were paired.
     pairs : int
-        How many pairs there are; a metric counts those in which both numbers are known.
+        The number of pairs; each metric uses only pairs in which both numbers are known.
     unpaired : tuple of str
-        Runs without a counterpart, which count nowhere.
+        Runs without a counterpart, which are not used.
     """
 
     rows: tuple[Difference, ...]
@@ -76,7 +75,7 @@ class PairedComparison:
     def to_frame(self) -> pandas.DataFrame:
         """Return ``metric, a, b, difference, low, high, n, p``.
 
-        Where a side is known to some point only, ``a_known, b_known, difference_known`` follow: the same means up to there.
+        If a side is only known up to some point, ``a_known, b_known, difference_known`` follow: the means up to there.
         """
         import pandas
 
@@ -134,7 +133,7 @@ METRICS: Final[Mapping[str, Callable[[Run], Any]]] = {
     "cost": lambda run: costs_of(run.events),
     "denied": lambda run: sum([event.action == "deny" for turn in run.turns for event in turn.steering]),
 }
-"""What is compared where nothing else is named."""
+"""The default metrics."""
 
 
 def compare_paired(
@@ -151,7 +150,7 @@ def compare_paired(
         sides = [(_number(metric, name, one), _number(metric, name, other)) for one, other in pairs]
         known = [at for at, (one, other) in enumerate(sides) if not isnan(one) and not isnan(other)]
         if not known and metrics is None:
-            continue  # nobody knows it, such as drops in runs of others
+            continue  # unknown, such as drops in runs of other packages
         row = _difference(name, [sides[at] for at in known], [clusters[at] for at in known])
         if is_partly:
             row = _with_known(row, [_known_side(metric, name, pairs[at], parts[at], sides[at]) for at in known])
@@ -162,7 +161,7 @@ def compare_paired(
 
 
 def compare_evaluations(a: Evaluation, b: Evaluation, *, by: By = "task") -> PairedComparison:
-    """Compare two rule books on the same runs, or on others of the same tasks, as far as runs have a counterpart."""
+    """Compare two rule books on the same runs, or on runs of the same tasks, as far as runs have a counterpart."""
     pairs, paired_by, unpaired = _paired([each.run for each in a.judged], [each.run for each in b.judged])
     clusters = clusters_of([run for run, _ in pairs], by)
     of_a, of_b = ({id(each.run): each for each in one.judged} for one in (a, b))
@@ -172,7 +171,7 @@ def compare_evaluations(a: Evaluation, b: Evaluation, *, by: By = "task") -> Pai
         known: list[tuple[float, float]] = []
         groups: list[Cluster | None] = []
         for (one, other), cluster in zip(pairs, clusters, strict=True):
-            # Of calls, which of a run is denied does not matter: only how many of how many.
+            # For calls only their share matters, not which calls of a run are denied.
             numbers = [a.hits(line, of_a[id(one)]), b.hits(line, of_b[id(other)])]
             if len(numbers[0]) == len(numbers[1]):
                 sides += zip(*numbers, strict=True)
@@ -192,7 +191,7 @@ def _difference(name: str, sides: Sequence[tuple[float, float]], clusters: Seque
     gaps = [other - one for one, other in sides]
     low, high = student_interval(gaps, clusters)
     if len(set(gaps)) == 1 and all(value in (0, 1) for side in sides for value in side):
-        # All pairs agree: as far as the share of pairs that differ otherwise may reach.
+        # All pairs agree: use an upper bound of the share of pairs that would differ.
         beyond = counted([0] * n, clusters).high
         low, high = max(gaps[0] - beyond, -1.0), min(gaps[0] + beyond, 1.0)
     a, b = sum([one for one, _ in sides]) / n, sum([other for _, other in sides]) / n
@@ -200,7 +199,7 @@ def _difference(name: str, sides: Sequence[tuple[float, float]], clusters: Seque
 
 
 def _sign_test(gaps: Sequence[float], clusters: Sequence[Cluster | None]) -> float:
-    """Return the two-sided p of the sign test over tasks; tasks without a difference do not count."""
+    """Return the two-sided p-value of the sign test over tasks; tasks without a difference do not count."""
     if None in clusters:
         return nan
     sums: defaultdict[Cluster | None, float] = defaultdict(float)
@@ -212,7 +211,7 @@ def _sign_test(gaps: Sequence[float], clusters: Sequence[Cluster | None]) -> flo
 
 
 def _all_succeed(sides: Sequence[tuple[float, float]], clusters: Sequence[Cluster | None]) -> list[Difference]:
-    """Return a row for each k: the chance that k trials of a task all succeed, estimated without bias (pass^k [1]_)."""
+    """Return a row for each k: the unbiased estimate that k trials of a task all succeed (pass^k [1]_)."""
     by_task: defaultdict[Cluster | None, list[tuple[float, float]]] = defaultdict(list)
     for side, cluster in zip(sides, clusters, strict=True):
         by_task[cluster].append(side)
@@ -229,7 +228,7 @@ def _all_succeed(sides: Sequence[tuple[float, float]], clusters: Sequence[Cluste
 
 
 def _with_known(row: Difference, sides: Sequence[tuple[float, float]]) -> Difference:
-    """Add the means up to where the runs are known, over the pairs of which both numbers are."""
+    """Add the means of the known parts of runs, over pairs in which both numbers are known."""
     known = [side for side in sides if not isnan(side[0]) and not isnan(side[1])]
     a, b = (sum([side[at] for side in known]) / len(known) if known else nan for at in (0, 1))
     return row._replace(a_known=a, b_known=b, difference_known=b - a)
@@ -242,7 +241,7 @@ def _known_side(
     for run, part, number in zip(runs, parts, side, strict=True):
         try:
             found.append(number if part is run else _number(metric, name, part))
-        except NoeticConfigError:  # it needs the end of a run, which is not known
+        except NoeticConfigError:  # the metric needs the end of a run, which is unknown
             found.append(nan)
     return found[0], found[1]
 
@@ -277,7 +276,7 @@ def _unpaired(left: Sequence[Run], right: Sequence[Run], what: str) -> NoeticCon
 
 
 def _keys(runs: Sequence[Run]) -> dict[tuple[Hashable, ...], Run]:
-    """Return runs by domain, suite, task and trial; of several with one name, the first belongs to the first."""
+    """Return runs by domain, suite, task and trial; equal keys are numbered, so that they are paired in order."""
     seen: Counter[tuple[Hashable, ...]] = Counter()
     found: dict[tuple[Hashable, ...], Run] = {}
     for run in runs:

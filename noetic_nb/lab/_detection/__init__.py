@@ -1,1 +1,1 @@
-"""Detectors of runs that fail: their scores, how well they separate runs, and the value of stopping by them."""
+"""Detectors of failing runs: their scores, how well they separate runs, and the value of stopping by them."""

@@ -1,7 +1,7 @@
-"""How well a detector tells failed runs from good ones, and the threshold that follows; or that none does.
+"""How well a detector separates failed from good runs, and the threshold to use, if any.
 
-Thresholds come from half of the tasks, their figures from the other half, and those of a domain that was left out from a
-threshold of the other domains. Whether a detector is on is decided on all tasks, as its scores are not fitted.
+Thresholds are fitted on half of the tasks and reported on the other half; for a left-out domain, they are fitted on the
+other domains. Whether a detector is on is decided on all tasks, because its scores are not fitted.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _WORDS: Final = {NO_EVIDENCE: "off, not enough evidence", AGAINST: "off, evidenc
 CHANCE: Final = 0.5
 SPLITS: Final = 20
 ACCEPTABLE: Final = 0.7
-"""An area that is called acceptable, see Hosmer, Lemeshow and Sturdivant (2013), Applied logistic regression, section 5.2.4."""
-# As much as anyone reads of it as text; `table` and `reasons` have all of it.
+"""An area called acceptable by Hosmer, Lemeshow and Sturdivant (2013), Applied logistic regression, section 5.2.4."""
+# The text is for reading; `table` and `reasons` are complete.
 _MOST_LINES: Final = 12
 _MOST_TEXT: Final = 300
 _FORM: Final = "noetic_nb calibration 1"
@@ -52,7 +52,7 @@ class Failure(NamedTuple):
 
 
 def none_scored(first: Failure, **given: Any) -> NoeticConfigError:
-    """Return the error of runs of which a detector could score none."""
+    """Return the error for runs that a detector could not score at all."""
     what = f"{first.detector} could not score any run; the first, {first.run_id}: {first.why}"
     hint = "Call it on that run, or pass runs that contain its data."
     return NoeticConfigError("DETECTOR_FAILED", what, given=given, hint=hint)
@@ -61,29 +61,29 @@ def none_scored(first: Failure, **given: Any) -> NoeticConfigError:
 @with_card(shown="as HTML")
 @dataclass(frozen=True, repr=False)
 class Calibration:
-    """How well detectors separate failed runs from good ones, beside baselines.
+    """How well detectors separate failed runs from good ones, compared with baselines.
 
     Attributes
     ----------
     detector : str or None
-        The detector that was chosen; None if it is off.
+        The chosen detector; None if it is off.
     threshold : float or None
-        Its threshold: a run whose score reaches it is stopped. None if it is off.
+        Its threshold: a run whose score reaches it is stopped. None if the detector is off.
     verdict : {"on", "no evidence", "evidence against"}
-        On where a detector was chosen. Evidence against: no detector has an area of 0.7 or more, which is called acceptable, in
-        its interval over all tasks.
+        ``"on"`` if a detector was chosen. ``"evidence against"``: no detector's interval over all tasks reaches an area
+        of 0.7, which is called acceptable.
     detectable : float
-        The smallest area under the ROC curve that these runs would have told from chance in 80 % of the cases.
+        The smallest area under the ROC curve that these runs would have told from chance with 80 % power.
     stability : float
         The share of 20 splits whose held-out half of the tasks alone gives the same verdict, on or off.
     reasons : dict of str to str
-        Of each detector that was tried, why it is off.
+        For each detector that was tried, the reason why it is off.
     curves : dict of str to dict
         By detector, on held-out tasks: ``threshold, stopped_failed, stopped_good, precision``, each a list.
     failures : tuple of Failure
         Runs that a detector could not score; its rows leave them out.
     unlabelled : int
-        Runs that were left out as nobody knows how they went.
+        The number of runs left out because their outcome is unknown.
     made_of : dict
         Numbers of runs and tasks, ``max_stopped_good``, ``samples``, ``seed`` and versions.
     """
@@ -103,30 +103,30 @@ class Calibration:
 
     @property
     def table(self) -> pandas.DataFrame:
-        """One row for each detector, baselines too, domain and split.
+        """One row per detector (also baselines), domain and split.
 
         Returns
         -------
         pandas.DataFrame
-            ``detector``, ``baseline``, ``domain`` (``"all"`` and each), ``split`` (``"in sample"``, ``"held out"``, ``"domain
-            left out"``: fitted on the other domains), ``runs``, ``failed`` and ``not_scored`` runs, ``threshold`` (missing:
-            off), and with their ``_low`` and ``_high`` ``stopped_failed``, ``stopped_good``, ``precision``, ``recall``,
-            ``base_rate`` (of failed runs), ``auc``, ``auc_within`` (pairs of one domain only) and ``gain``: by how much
-            ``auc_within`` is above that of ``best_baseline``, the one that is highest on these runs (empty for baselines).
-            ``auc_within_corrected``, on held-out rows of all domains, is the lower end over all tasks that decides: it holds for
-            all detectors that were tried.
+            ``detector``, ``baseline``, ``domain`` (``"all"`` and each), ``split`` (``"in sample"``, ``"held out"``, or
+            ``"domain left out"``, fitted on the other domains), the numbers of ``runs``, ``failed`` and ``not_scored``
+            runs, and ``threshold`` (missing if off). With their ``_low`` and ``_high``: ``stopped_failed``,
+            ``stopped_good``, ``precision``, ``recall``, ``base_rate`` (of failed runs), ``auc``, ``auc_within`` (only
+            pairs within a domain) and ``gain`` (``auc_within`` minus that of ``best_baseline``, the best one on these
+            runs; empty for baselines). ``auc_within_corrected``, in held-out rows of all domains, is the lower end over
+            all tasks that decides; it is corrected for the number of detectors.
         """
         import pandas
 
         return pandas.DataFrame([dict(row) for row in self._rows])
 
     def curve(self, detector: str | None = None) -> pandas.DataFrame:
-        """Return the effect of each threshold on held-out tasks: the ROC and the precision-recall curve.
+        """Return the effect of each threshold on held-out tasks: the ROC and precision-recall curves.
 
         Parameters
         ----------
         detector : str, optional
-            One of the table; the chosen one, or the first that was tried, by default.
+            A detector of the table; by default the chosen one, or the first one tried.
 
         Returns
         -------
@@ -136,7 +136,7 @@ class Calibration:
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_DETECTOR`` for one that is not in the table.
+            ``UNKNOWN_DETECTOR`` if it is not in the table.
         """
         import pandas
 
@@ -145,12 +145,12 @@ class Calibration:
         return pandas.DataFrame({key: list(values) for key, values in self.curves[name].items()})
 
     def regulator(self) -> Regulator:
-        """Return a regulator with the predicate at the threshold; without it where it is off.
+        """Return a regulator with the predicate at the threshold, or without it if it is off.
 
         Raises
         ------
         NoeticConfigError
-            ``NOT_A_PREDICATE`` for a function of a run.
+            ``NOT_A_PREDICATE`` if the detector is a function of a run.
         """
         chosen = next((each for each in self._tried if each.name == self.detector), None)
         if chosen is not None:
@@ -164,19 +164,19 @@ class Calibration:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; on a figure of their own by default.
+            The axes to draw on; new ones by default.
 
         Returns
         -------
         matplotlib Axes
             The axes.
         """
-        # From the floor above: figures of calibrations are drawn in one place, with all others.
+        # An import from an upper layer, because all figures are drawn in `plots`.
         from noetic_nb.plots import roc
 
         return roc(self, ax=ax)
 
-    # As text and as a file
+    # Text and file forms
 
     def _headline(self) -> str:
         if self.detector is None or self.threshold is None:
@@ -245,12 +245,12 @@ class Calibration:
         return Card("Calibration", facts=[("", self._headline())], table=Table(head, lines), notes=self._notes())
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write everything but functions as JSON.
+        """Write everything except functions as JSON.
 
         Parameters
         ----------
         path : path-like
-            The file; replaced where it is there.
+            The file; replaced if it exists.
 
         Returns
         -------
@@ -260,7 +260,7 @@ class Calibration:
         Raises
         ------
         NoeticConfigError
-            ``CANNOT_WRITE``; what was there before stays.
+            ``CANNOT_WRITE``; an existing file is kept.
         """
         data = {
             "detector": self.detector,
@@ -282,24 +282,24 @@ class Calibration:
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, named: Mapping[str, Any] | None = None) -> Calibration:
-        """Read a calibration back.
+        """Read a saved calibration.
 
         Parameters
         ----------
         path : path-like
-            What `save` wrote.
+            A file written by `save`.
         named : mapping of str to object, optional
-            Predicates and scorers of one's own, by their name.
+            Custom predicates and scorers, by name.
 
         Returns
         -------
         Calibration
-            The same, except that functions are names only.
+            The same, except that functions are only names.
 
         Raises
         ------
         NoeticConfigError
-            ``INVALID_CALIBRATION`` for a file that is none, or that needs code which is not in `named`.
+            ``INVALID_CALIBRATION`` for another kind of file, or one that needs code missing in `named`.
         """
         try:
             data = read_form(path, _FORM)
@@ -355,5 +355,5 @@ def _interval(row: Mapping[str, Any], name: str, scale: float, form: str) -> str
 
 
 def is_judged(row: Mapping[str, Any]) -> bool:
-    """Tell whether a row decides if its detector is off."""
+    """Tell whether a row decides whether its detector is off."""
     return bool(row["split"] == "held out" and row["domain"] == "all")

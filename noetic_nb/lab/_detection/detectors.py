@@ -1,7 +1,7 @@
-"""The result of a detector on a run: a score, and the place in the run where each height of it is first reached.
+"""Scores of detectors: the score of a run, and the event at which each new height was first reached.
 
-A higher score is nearer to a stop. The score of a predicate is the highest value that its threshold is compared with where it
-could have stopped the run, so that "the score reaches t" means "with the threshold t it would have stopped the run".
+Higher scores are closer to a stop. A predicate's score is the highest value compared with its threshold at any point
+where it could have stopped the run, so "the score reaches t" means "with threshold t it would have stopped the run".
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from noetic_nb.runs._regulation.recorded_regulator import RegulatorFeed
 
 _CAPS: Final = {"tokens_out": U32_MAX, "tokens_in": U32_MAX, "usd": 1e12, "wallclock_ms": U64_MAX}
 WARNS: Final = (reg.ScopeDrift, reg.LowConfidence, reg.ProceduralWarning)
-"""They decide and stop nothing."""
+"""Warnings: their decisions stop nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """A predicate and its main threshold: `field`, with which `condition` compares; ``put(setting)`` sets it."""
+    """A predicate and its main threshold: `field`, compared in `condition` and set by ``put(setting)``."""
 
     predicate: Predicate
     field: str
@@ -43,11 +43,11 @@ class Varied:
 
     @property
     def stops(self) -> bool:
-        """Whether it breaks the circuit, which a warning does not."""
+        """Whether it breaks the circuit; a warning does not."""
         return not isinstance(self.predicate, WARNS)
 
     def probe(self) -> Callable[[Evidence], float]:
-        """Return a function that scores one piece of evidence; minus infinity where no setting makes it fire."""
+        """Return a function that scores one piece of evidence; minus infinity if no setting makes the predicate fire."""
         predicate = self.put(int(self.least) if self.whole else self.least)
         return lambda evidence: self._score(predicate.explain(evidence))
 
@@ -62,7 +62,7 @@ class Varied:
             if condition.name == self.condition:
                 main = condition
             elif condition.holds:
-                # Another limit is exceeded: it fires, whatever this one is set to.
+                # Another limit is exceeded: it fires at any setting of this one.
                 return inf
         value = None if main is None else main.value
         if main is None or value is None or math.isnan(value):
@@ -73,14 +73,14 @@ class Varied:
             case ">":
                 return -inf if value <= self.least else min(value, self.most)
             case "<":
-                # Mirrored, so that a higher score is always the nearer to firing.
+                # Mirrored, so that a higher score is always closer to firing.
                 return -inf if value >= self.most else -value
 
     def at(self, score: float) -> Predicate:
         """Return the predicate that fires from this score on."""
-        if isinstance(self.predicate, reg.LowConfidence):  # it fires below its threshold
+        if isinstance(self.predicate, reg.LowConfidence):  # fires below its threshold
             return self.put(min(max(math.nextafter(-score, inf), self.least), self.most))
-        if isinstance(self.predicate, reg.CallBudget):  # it fires above its threshold
+        if isinstance(self.predicate, reg.CallBudget):  # fires above its threshold
             score = math.ceil(score) - 1
         setting = min(max(score, self.least), self.most)
         return self.put(math.ceil(setting) if self.whole else setting)
@@ -98,7 +98,7 @@ _VARIED: Final[Mapping[type, tuple[str, str, float, float, bool]]] = {
 
 
 def varied(predicate: Predicate) -> Varied | None:
-    """Return which threshold of a predicate is varied, the first of several limits; None for one of one's own."""
+    """Return the predicate with its varied threshold, the first of several limits; None for a custom predicate."""
     found = _VARIED.get(type(predicate))
     match predicate:
         case reg.CallBudget(total=None, per_tool=limits) if limits:
@@ -108,27 +108,27 @@ def varied(predicate: Predicate) -> Varied | None:
         case reg.CostCap():
             cap = next((name for name in _CAPS if getattr(predicate, name) is not None), "tokens_out")
             found = cap, cap, 0, _CAPS[cap], cap != "usd"
-    given: Any = predicate  # a dataclass, as all in the table are
+    given: Any = predicate  # a dataclass, like every predicate in the table
     return found and Varied(predicate, *found, lambda setting: replace(given, **{found[0]: setting}))
 
 
 Detector: TypeAlias = Callable[[Run], float] | Predicate | reg.Regulator
 """A function of a run, a regulator's predicate, or a regulator."""
 
-# The harness ends a turn by such a decision; which one it is does not matter here.
+# The harness ends a turn with such a decision; its content does not matter here.
 _STOP: Final = CircuitBreak(CostCapReached(0, 0, 0.0, "tokens_out"), "Stop.")
 _OWNER: Final = "calibrated"
 
 
 class Unscored(Exception):
-    """A run has no score; the text says why."""
+    """A run has no score; the message is the reason."""
 
 
 class Reached(NamedTuple):
-    """Where a score first reached a height."""
+    """The point where a score first reached a height."""
 
     seq: int
-    """Place of the event in the run: what comes after it would not have happened."""
+    """Index of the event in the run; later events would not have happened."""
     score: float
 
 
@@ -141,18 +141,18 @@ class Detecting:
 
     @property
     def is_steering(self) -> bool:
-        """Whether a regulator can be made of it."""
+        """Whether it can be turned into a regulator."""
         return isinstance(self.given, reg.Regulator) or _is_predicate(self.given)
 
     def score(self, run: Run) -> float:
-        """Return the score of a whole run, minus infinity where nothing could have stopped it; `Unscored` if there is none."""
+        """Return the score of a whole run, minus infinity if it could not have been stopped; or raise `Unscored`."""
         if not self.is_steering:
             return _called(self.given, run)
         reached = self.trace(run)
         return reached[-1].score if reached else -inf
 
     def trace(self, run: Run) -> list[Reached]:
-        """Return each new height of the score in a run, with its place; a function is asked at each call and at the end."""
+        """Return each new height of the score in a run, with its event; a function is called at each call and the end."""
         if not self.is_steering:
             return _trace_of_function(self.given, run)
         if run.meta.get("dropped"):
@@ -165,11 +165,11 @@ class Detecting:
             )
         except Unscored:
             raise
-        except Exception as exc:  # a predicate or a scorer of one's own
+        except Exception as exc:  # raised by a custom predicate or scorer
             raise Unscored(plain(f"{type(exc).__name__}: {exc}", 200)) from exc
 
     def setting(self, score: float) -> tuple[str, float] | None:
-        """Return the field of the predicate that is set, and to what, for it to fire from a score on."""
+        """Return the predicate's field and the value that makes it fire from a score on."""
         found = varied(self.given) if _is_predicate(self.given) else None
         if found is None:
             return None
@@ -179,7 +179,7 @@ class Detecting:
         return found.field, value[inside] if inside else value
 
     def regulator(self, score: float | None) -> reg.Regulator:
-        """Return a regulator that stops from a score on; None is one without this detector."""
+        """Return a regulator that stops from a score on; with None, one without this detector."""
         if not self.is_steering:
             what = f"{self.name} is a function of a run; a regulator cannot evaluate it during the run."
             hint = "Calibrate a predicate of noetic_nb.regulator, or a Regulator."
@@ -193,7 +193,7 @@ class Detecting:
 
 
 def detectors_of(given: Any) -> tuple[Detecting, ...]:
-    """Return named detectors of one of them, or of a mapping of names to several."""
+    """Return named detectors from a single one, or from a mapping of names to detectors."""
     named = given if isinstance(given, Mapping) else {_name_of(given): given}
     for name, each in named.items():
         is_known = isinstance(each, reg.Regulator) or _is_predicate(each) or callable(each)
@@ -220,7 +220,7 @@ def _is_predicate(given: Any) -> bool:
 
 
 class _Probe:
-    """A predicate that notes the score at each decision point, and says stop to learn whether a stop counts there."""
+    """A predicate that records the score at each decision point, and says stop to learn whether a stop counts there."""
 
     kind: ClassVar[str] = "probe"
     name: ClassVar[str] = "probe"
@@ -250,7 +250,7 @@ def _traced(predicate: Predicate, run: Run) -> list[Reached]:
     regulator = reg.Regulator.for_user(_OWNER).with_predicates(probe)
     feed = RegulatorFeed(regulator, None, deque(maxlen=0), "regulation")
     reached: list[Reached] = []
-    # Between turns nothing is there to be stopped: such a break ends the next turn of its thread, where one comes.
+    # Between turns there is nothing to stop: such a break ends the thread's next turn, if there is one.
     latched: dict[str, float] = {}
     best = -inf
     for seq, event in enumerate(tuple(run.events)):
@@ -288,7 +288,7 @@ def _trace_of_function(function: Callable[[Run], float], run: Run) -> list[Reach
         if score > best:
             best = score
             reached.append(Reached(seq, score))
-    # What a function makes of the end (a grade, the last reply) comes too late to save anything.
+    # Values derived from the end (a grade, the last reply) come too late to save anything.
     if (score := _called(function, run)) > best:
         reached.append(Reached(len(events) - 1, score))
     return reached
@@ -308,7 +308,7 @@ def _called(function: Callable[[Run], float], run: Run) -> float:
 
 
 def _check_known(predicate: Predicate, run: Run) -> None:
-    """Refuse a run that lacks the value a predicate compares: a zero that was never measured would be a good score."""
+    """Refuse a run without the value that a predicate compares: an unmeasured zero would be a good score."""
     calls = [call for _, call in model_calls(run) if call.purpose == "agent" and call.status == "ok"]
     if isinstance(predicate, reg.LowConfidence) and not any(call.logprobs for call in calls):
         raise Unscored("no log-probabilities were recorded")

@@ -1,7 +1,7 @@
-"""Thresholds fitted on some tasks and reported on others, and on domains that they have not seen.
+"""Thresholds fitted on some tasks and reported on others, and on unseen domains.
 
-Rates and areas of many samples of whole groups are computed at once, as arrays. A sample is a row of weights: how often each
-run was drawn. Nothing is fitted again in a sample.
+Rates and areas of many bootstrap samples of whole groups are computed at once, as arrays. A sample is a row of weights:
+how often each run was drawn. Nothing is refitted per sample.
 
 References
 ----------
@@ -45,7 +45,7 @@ def weights_of(groups: Sequence[Hashable], samples: int, seed: int) -> Floats:
 
 
 def areas(scores: Floats, failed: Booleans, weights: Floats, strata: Sequence[Hashable] | None = None) -> Floats:
-    """Return the area under the ROC curve of each sample [1]_, or NaN; with `strata`, over pairs within one of them."""
+    """Return the area under the ROC curve of each sample [1]_, or NaN; with `strata`, over pairs within a stratum."""
     won = np.zeros(len(weights))
     pairs = np.zeros(len(weights))
     labels = np.zeros(len(scores), dtype=int) if strata is None else _numbers(strata)
@@ -72,7 +72,7 @@ def _numbers(labels: Sequence[Hashable]) -> NDArray[np.int64]:
 
 
 def percentiles(values: Floats) -> tuple[float, float]:
-    """Return the 95 % percentile interval of a statistic; not a number where more than half of the samples have none."""
+    """Return the 95 % percentile interval of a statistic; NaN if over half of the samples have no value."""
     known = values[~np.isnan(values)]
     if len(known) <= len(values) / 2:
         return nan, nan
@@ -81,18 +81,18 @@ def percentiles(values: Floats) -> tuple[float, float]:
 
 
 def share(hits: Booleans, among: Booleans, clusters: Sequence[Cluster]) -> tuple[float, float, float]:
-    """Return a share of some runs, with its interval."""
+    """Return a proportion of some runs, with its interval."""
     count = counted(hits[among].astype(int).tolist(), list(compress(clusters, among)))
     return count.rate, count.low, count.high
 
 
 def corrected_ends(values: Floats, samples: Floats, tasks: int) -> tuple[Floats, Floats]:
-    """Return the ends of intervals of several areas that hold together; `samples` has a row a sample, a column an area.
+    """Return the ends of simultaneous intervals of several areas; `samples` has a row per sample, a column per area.
 
-    In each sample the area that strays farthest counts; what that exceeds in 5 % of the samples is the margin of every area
-    (single-step maxT [2]_, symmetric, so that an area near 1, whose samples hardly stray upwards, is not taken for sure). Few
-    tasks stray farther than their samples do, by as much as Student's t does. An interval is never shorter than the area's own,
-    and not a number for an area that more than half of the samples lack.
+    In each sample, the largest deviation of any area counts; its 95th percentile is the margin of every area
+    (single-step maxT [2]_, symmetric, so that an area near 1, whose samples rarely rise, is not overrated). With few
+    tasks the margin grows as Student's t does. An interval is never shorter than the area's own, and is NaN for an area
+    that over half of the samples lack.
     """
     usable = np.isnan(samples).mean(axis=0) < 0.5
     if not usable.any():
@@ -115,7 +115,7 @@ SPLIT_SAMPLES: Final = 200
 
 
 class Evidence(NamedTuple):
-    """The area under the ROC curve of a detector, its corrected 95 % interval and its standard error."""
+    """The area under a detector's ROC curve, its corrected 95 % interval and its standard error."""
 
     auc: float
     low: float
@@ -125,7 +125,7 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True)
 class Scored:
-    """A detector on some runs, or a baseline: `scores` makes of the runs to fit on the score of every run, or NaN."""
+    """A detector or baseline on some runs: `scores` maps the runs to fit on to the score of every run, or NaN."""
 
     name: str
     baseline: bool
@@ -135,7 +135,7 @@ class Scored:
 def folds_of(
     groups: Sequence[Hashable], kinds: Sequence[Hashable], failed: Sequence[bool], folds: int, seed: int
 ) -> list[int]:
-    """Return the fold of each run; a group is never divided, and each fold has its part of every kind and of failures."""
+    """Return the fold of each run; groups stay whole, and each fold has a share of every kind and of failures."""
     strata: defaultdict[tuple[Any, bool], list[Hashable]] = defaultdict(list)
     kind_of: dict[Hashable, Hashable] = {}
     fails: set[Hashable] = set()
@@ -149,14 +149,14 @@ def folds_of(
     for members in strata.values():
         rng.shuffle(members)
         for group in members:
-            # Dealt out round and round over all strata, so that folds differ by one group at most.
+            # Dealt out in turn over all strata, so that folds differ by at most one group.
             fold_of[group] = place % folds
             place += 1
     return [fold_of[group] for group in groups]
 
 
 def fitted_threshold(scores: Floats, failed: Booleans, max_stopped_good: float) -> float | None:
-    """Return the highest threshold that stops most failed runs and at most so many good ones; None if it stops no failed run."""
+    """Return the highest threshold that stops the most failed runs without exceeding `max_stopped_good`, or None."""
     candidates, hits, misses = _stopped(scores, failed)
     allowed = misses / max(int((~failed).sum()), 1) <= max_stopped_good
     best = hits[allowed].max(initial=0)
@@ -205,7 +205,7 @@ class Fitting:
         self._within: dict[tuple[str, bytes, bytes], tuple[float, Floats]] = {}
 
     def table(self, detectors: Sequence[Scored], work: Work) -> list[dict[str, Any]]:
-        """Return the rows of every detector, with a correction for the number of detectors that are no baselines."""
+        """Return the rows of every detector, corrected for the number of detectors other than baselines."""
         baselines = [detector for detector in detectors if detector.baseline]
         rows = [row for detector in work.each(detectors) for row in self._rows(detector, baselines)]
         tried = [detector for detector in detectors if not detector.baseline]
@@ -219,7 +219,7 @@ class Fitting:
         return self._fitted(detector.scores(self.fit), self.fit)
 
     def curve_of(self, detector: Scored) -> dict[str, list[float]]:
-        """Return the curve on the tasks that were held out."""
+        """Return the curve on held-out tasks."""
         scores = detector.scores(self.fit)
         known = ~self.fit & ~np.isnan(scores)
         return curve_of(scores[known], self.failed[known])
@@ -243,7 +243,7 @@ class Fitting:
             }
 
     def _gain(self, detector: Scored, baselines: Sequence[Scored], fitted: Booleans, where: Booleans) -> dict[str, Any]:
-        """Return how much larger the area is than that of the best baseline on the runs that both can score."""
+        """Return by how much the area exceeds that of the best baseline on the runs that both can score."""
         scored = where & ~np.isnan(detector.scores(fitted))
         best, found = "", (nan, np.full(self.samples, nan))
         highest = -1.0
@@ -257,14 +257,14 @@ class Fitting:
         return {"best_baseline": best, "gain": found[0], "gain_low": low, "gain_high": high}
 
     def _area_within(self, detector: Scored, fitted: Booleans, known: Booleans) -> tuple[float, Floats]:
-        """Return the area over pairs of one domain, and that of each sample: the same samples for the same runs."""
+        """Return the area over pairs within a domain, and that of each sample; the same runs use the same samples."""
         key = detector.name, fitted.tobytes(), known.tobytes()
         if key not in self._within:
             self._within[key] = self._areas(detector.scores(fitted)[known], known, self.domains[known].tolist())
         return self._within[key]
 
     def _areas(self, scores: Floats, known: Booleans, strata: Sequence[str] | None = None) -> tuple[float, Floats]:
-        """Return the area of some runs, and that of each sample; not a number for those of runs of one task."""
+        """Return the area of some runs, and that of each sample; NaN for samples of runs of one task."""
         failed, drawn = self.failed[known], np.full(self.samples, nan)
         if len(set(compress(self.groups, known))) > 1:
             key = known.tobytes()
@@ -290,7 +290,7 @@ class Fitting:
             "not_scored": int((where & ~known).sum()),
             "threshold": nan if threshold is None else threshold,
         }
-        # Without a threshold nothing is stopped, of which there is no precision.
+        # Without a threshold nothing is stopped, so there is no precision.
         stopped = np.zeros(len(scores), dtype=bool) if threshold is None else scores >= threshold
         everything = np.ones(len(scores), dtype=bool)
         for name, hits, among in (
@@ -302,7 +302,7 @@ class Fitting:
             row[name], row[f"{name}_low"], row[f"{name}_high"] = share(hits, among, clusters)
         row |= {f"recall{end}": row[f"stopped_failed{end}"] for end in ("", "_low", "_high")}
         within = self._area_within(detector, fitted, known)
-        # In one domain each pair is within it.
+        # Within one domain all pairs count.
         whole = within
         if len(set(self.domains[known].tolist())) > 1:
             whole = self._areas(scores, known)
@@ -329,12 +329,12 @@ class Fitting:
     def evidence(
         self, detectors: Sequence[Scored], where: Booleans | None = None, samples: int | None = None
     ) -> dict[str, Evidence]:
-        """Return the area of each detector over pairs of one domain, on all runs by default, with common ends."""
+        """Return the area of each detector over pairs within a domain, by default on all runs, with corrected ends."""
         where = np.ones(len(self.failed), dtype=bool) if where is None else where
         weights = np.zeros((0, int(where.sum())))
         tasks = len(set(compress(self.groups, where)))
         if tasks > 1:
-            # The same samples whatever the seed: the verdict is about the runs, and not about a draw.
+            # Independent of the seed: the verdict must depend on the runs only.
             weights = weights_of(list(compress(self.groups, where)), samples or self.samples, seed=0)
         columns, values = [], []
         for detector in detectors:

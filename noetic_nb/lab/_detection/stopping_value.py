@@ -1,6 +1,6 @@
 """The value of stopping: the spending saved in failed runs, against the good runs that are lost.
 
-The past stands as it was: a run that is stopped ends there, and nobody knows what else would have come of it.
+The recording is not changed: a stopped run ends there, and its alternative continuation is unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas
 
 Left: TypeAlias = Callable[[int], tuple[float, float, float]]
-"""From a place in a run to the tokens, the cost and the seconds after it."""
+"""Maps a place in a run to the tokens, the cost and the seconds after it."""
 
 _SAVED: Final = ("tokens_saved", "cost_saved", "time_saved_s")
 
@@ -45,7 +45,7 @@ def table_of(
     samples: int,
     seed: int,
 ) -> pandas.DataFrame:
-    """Return the rows of each policy, which is its thresholds and where each run reaches which height."""
+    """Return the rows of each policy, given by its thresholds and the points where each run reaches each height."""
     import pandas
 
     rows: list[dict[str, Any]] = []
@@ -57,7 +57,7 @@ def table_of(
     for policy, (thresholds, traces) in policies.items():
         stopped, saved = _stopped(thresholds, traces, left)
         for name, part in parts:
-            # A sum of which one part may be unknown is unknown at every threshold: a row of zeros would look measured.
+            # A sum with an unknown part is unknown at every threshold: a row of zeros would look measured.
             wholes = np.asarray([after(-1) for after in left])[part & labels]
             known = (~np.isnan(wholes).any(axis=0)).tolist()
             for place, threshold in enumerate(thresholds):
@@ -71,12 +71,12 @@ def table_of(
 def _stopped(
     thresholds: Sequence[float], traces: Sequence[Sequence[Reached]], left: Sequence[Left]
 ) -> tuple[Booleans, Floats]:
-    """Return the runs that are stopped at each threshold, and the spending after that."""
+    """Return the runs stopped at each threshold, and the spending after that point."""
     stopped = np.zeros((len(thresholds), len(traces)), dtype=bool)
     saved = np.zeros((len(thresholds), len(traces), len(_SAVED)))
     wanted = np.asarray(thresholds)
     for at, (trace, after) in enumerate(zip(traces, left, strict=True)):
-        # Heights only grow, so the first that is high enough is where the run is stopped.
+        # Heights only grow, so a run is stopped at the first one that is high enough.
         first = np.searchsorted([score for _, score in trace], wanted, side="left")
         remaining = [after(seq) for seq, _ in trace]
         for place, height in enumerate(first):
@@ -109,7 +109,7 @@ def _row(
 CAP: Final = "cap on steps"
 DETECTOR: Final = "detector"
 MOST_THRESHOLDS: Final = 200
-"""Of so many thresholds at most there are rows; of more, every so many-th."""
+"""The maximum number of rows; of more thresholds, only every n-th is used."""
 
 UNITS: Final = {"tokens_saved": "tokens", "cost_saved": "US dollars", "time_saved_s": "s"}
 _ABOUT: Final = (
@@ -121,15 +121,15 @@ _Price: TypeAlias = Price | str | None
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """The spending of one run, call by model call."""
+    """The spending of one run, model call by model call."""
 
     seqs: tuple[int, ...]
-    """Places of its calls."""
+    """Event indices of its calls."""
     after: Mapping[str, tuple[float, ...]]
-    """By what is saved: from each call to the end, then 0; not a number where one of the calls does not know."""
+    """By resource: the amount from each call to the end, then 0; NaN if one of the calls does not report it."""
     ends_ms: float
     t_ms: tuple[float, ...]
-    """When each event was; empty if that was not measured."""
+    """The time of each event; empty if not measured."""
 
     def left(self, seq: int) -> tuple[float, float, float]:
         """Return tokens, cost and seconds after a place."""
@@ -163,7 +163,7 @@ def _spent(run: Run, price: _Price) -> _Spent:
         for _, call in places
     ]
     after = {
-        # A run without any model call was recorded by something that does not see them.
+        # A run without model calls was recorded by a program that does not see them.
         "tokens": _sums_to_the_end(tokens) if places else (nan,),
         "cost": _sums_to_the_end([_cost(call.model, Usage(*call.counts), call.cost, price) for _, call in places])
         if places
@@ -180,7 +180,7 @@ def _spent(run: Run, price: _Price) -> _Spent:
 
 
 def _steps(run: Run) -> list[Reached]:
-    """Return where a cap stops: after its last step, where another one followed."""
+    """Return the points where a step cap stops: after its last step, if another one followed."""
     places = [seq for seq, call in model_calls(run) if call.purpose == "agent"]
     return [Reached(seq, float(steps)) for steps, seq in enumerate(places[:-1], start=1)]
 
@@ -204,38 +204,38 @@ def economics(
     samples: int = 1_000,
     seed: int = 0,
 ) -> pandas.DataFrame:
-    """Return the savings and losses of stopping, at every threshold, beside a plain cap on steps.
+    """Return the savings and losses of stopping, at every threshold, compared with a plain cap on steps.
 
-    A run is stopped at the event at which its score first reaches the threshold; what failed runs spent after that is saved,
-    and a good run that is stopped is lost. See docs/behaviour/lab.md, "What stopping is worth".
+    A run is stopped at the event where its score first reaches the threshold. The later spending of failed runs is
+    saved; a good run that is stopped is lost. See docs/behaviour/lab.md, "What stopping is worth".
 
     Parameters
     ----------
     detector : function of a run, predicate or Regulator
-        The source of a score, see `calibrate`. A function is asked about the run so far, at each model call and tool call.
+        The source of a score, see `calibrate`. A function is called with the run so far, at each model or tool call.
     runs : Run or iterable of Run
         Recorded runs. Those without a label are left out and counted.
     price : tuple of float, callable or str, optional
-        US dollars per million (input, output) tokens, a function of the model's name and the usage, or a model whose price is
-        in the list of the extra ``prices``. By default what was recorded.
+        US dollars per million (input, output) tokens, a function of the model's name and the usage, or a model in the
+        price list of the extra ``prices``. By default the recorded cost.
     outcome : str or callable
         A key of ``run.meta`` or a function of a run: True good, False failed, None unknown.
     by : str or callable
-        ``"task"``, ``"run"``, or a function of a run that names its group.
+        ``"task"``, ``"run"``, or a function of a run that returns its group.
     samples, seed : int
-        How many samples of tasks the interval of a sum is taken of, and which.
+        The number of bootstrap samples of tasks for the intervals, and their seed.
 
     Returns
     -------
     pandas.DataFrame
-        One row for each ``policy`` (``"detector"``, ``"cap on steps"``), ``domain`` (``"all"`` and each) and ``threshold``:
-        the score from which a run is stopped, or the most model calls that it may make. With their ``_low`` and
-        ``_high``: ``tokens_saved``, ``cost_saved`` (US dollars) and ``time_saved_s`` of failed runs, and the shares of runs
-        ``good_lost`` and ``failed_stopped``; ``good`` and ``failed`` are the numbers of runs. What a failed run of a domain
-        does not know is missing in all of its rows. Where runs are replays that are known to some point only,
-        ``tokens_saved_known`` and so on count up to there, and ``attrs["known"]`` says of how many. ``attrs`` says the
-        ``units``, of how many runs, by domain, tokens, cost or time are ``unknown`` or ``estimated``, which runs the detector
-        could not score (``failures``, left out), and how many are ``unlabelled``.
+        One row per ``policy`` (``"detector"``, ``"cap on steps"``), ``domain`` (``"all"`` and each) and ``threshold``:
+        the score from which a run is stopped, or the maximum number of model calls. With their ``_low`` and ``_high``:
+        ``tokens_saved``, ``cost_saved`` (US dollars) and ``time_saved_s`` of failed runs, and the shares of runs
+        ``good_lost`` and ``failed_stopped``; ``good`` and ``failed`` are the numbers of runs. A value that a failed run
+        of a domain lacks is missing in all rows of the domain. For replays that are only known up to some point,
+        ``tokens_saved_known`` and so on count up to there; ``attrs["known"]`` has their number. ``attrs`` also has the
+        ``units``, by domain the number of runs whose tokens, cost or time are ``unknown`` or ``estimated``, the runs
+        that the detector could not score (``failures``, left out), and the number of ``unlabelled`` runs.
 
     Raises
     ------
@@ -259,7 +259,7 @@ def economics(
     _check_prices(price)
     check_samples(samples)
     found, failed, unlabelled = labelled(runs, outcome)
-    groups_of(found, by)  # refused before any work is done
+    groups_of(found, by)  # checked before any work is done
     traces: list[list[Reached]] = []
     failures: list[Failure] = []
     kept: list[Run] = []
@@ -284,7 +284,7 @@ def economics(
     parts = [known_part(run) for run in kept]
     partly = sum([part is not run for part, run in zip(parts, kept, strict=True)])
     if partly:
-        # Of the runs that are replays, a stop behind the known part and what is spent there are those of the old way.
+        # In replays, a stop after the known part, and spending there, belong to the original run.
         cut = [
             trace if part is run else _known_trace(detecting[0], part)
             for trace, part, run in zip(traces, parts, kept, strict=True)
@@ -321,7 +321,7 @@ def economics(
 def _known_trace(detecting: Detecting, part: Run) -> list[Reached]:
     try:
         return detecting.trace(part)
-    except Unscored:  # it needs what is not known
+    except Unscored:  # the detector needs an unknown value
         return []
 
 
@@ -345,5 +345,5 @@ def _thresholds(traces: Iterable[Sequence[Reached]]) -> list[float]:
 
 def _capped(runs: Iterable[Run]) -> tuple[list[float], list[list[Reached]]]:
     traces = [_steps(run) for run in runs]
-    # One more than any run needs, which stops none.
+    # One more than any run needs, so that the last threshold stops none.
     return [float(steps) for steps in range(1, max(map(len, traces), default=0) + 2)], traces

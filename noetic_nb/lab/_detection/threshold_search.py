@@ -1,4 +1,4 @@
-"""The search for a threshold: scores of every detector and baseline, fitted on some tasks, judged on others."""
+"""The search for a threshold: scores of every detector and baseline, fitted on some tasks, tested on others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from noetic_nb.runs._run import version_of
 
 WORDS: Final = "TF-IDF of the words"
 FOLDS: Final = 5
-# The usual beginnings of tools that look something up, or that change nothing outside of the agent.
+# The usual prefixes of tools that only read, or that change nothing outside the agent.
 _LOOKS_UP: Final = (
     "get list read search find lookup look fetch view show check query count describe browse open calculate think"
 )
@@ -43,7 +43,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 def changes_state(name: str) -> bool:
-    """Tell by its name whether a tool changes anything: it does not where the first word says that it reads."""
+    """Tell by its name whether a tool changes state: it does not if the first word is one of reading."""
     words = _WORD.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower())
     return not words or words[0] not in _READS
 
@@ -61,7 +61,7 @@ COUNTS: Final[dict[str, Callable[[Run], float]]] = {
     "length in tokens": lambda run: float(sum(map(item_tokens, _items(run)))),
     "length in characters": lambda run: sum([len(item_text(item)) for item in _items(run)]),
 }
-"""By name: calls of tools, messages of user and agent, calls that change something, tokens and characters of all items."""
+"""By name: tool calls, user and agent messages, state-changing calls, tokens and characters of all items."""
 
 
 def _study() -> tuple[Any, Any, Any]:
@@ -76,10 +76,10 @@ def _study() -> tuple[Any, Any, Any]:
 
 
 class WordModel:
-    """A logistic regression on the words of runs, weighted by TF-IDF [1]_; a word counts once in a run.
+    """A logistic regression on the words of runs, weighted by TF-IDF [1]_; each word counts once per run.
 
-    Which words are rare, and what they weigh, is learned on the runs that it is fitted on. Raises `NoeticConfigError`
-    ``MISSING_PACKAGE`` without scikit-learn.
+    Rarity and weights of words are learned from the runs to fit on. Raises `NoeticConfigError` ``MISSING_PACKAGE``
+    without scikit-learn.
 
     References
     ----------
@@ -92,11 +92,11 @@ class WordModel:
         texts = ["\n".join(item_text(item) for item in _items(run)) for run in runs]
         try:
             self._counts: Any = counter(min_df=2).fit_transform(texts)
-        except ValueError:  # no word stands in two runs
+        except ValueError:  # no word occurs in two runs
             self._counts = None
 
     def scores(self, fitted: Booleans, folds: Sequence[int]) -> Floats:
-        """Return a score for each run, by models that have not seen its fold; not a number if there is nothing to learn from."""
+        """Return a score for each run, by models that have not seen its fold; NaN if there is nothing to learn from."""
         scores = np.full(len(self._failed), nan)
         if self._counts is None:
             return scores
@@ -116,7 +116,7 @@ class WordModel:
 
 
 POWER_QUANTILE: Final = 0.8416212335729143
-"""Of the normal distribution, for a power of 80 %."""
+"""Quantile of the normal distribution for a power of 80 %."""
 
 
 def calibrate(
@@ -130,53 +130,53 @@ def calibrate(
     seed: int = 0,
     progress: Progress = True,
 ) -> Calibration:
-    """Find the threshold of a detector that stops failed runs and hardly any good one, or find that there is none.
+    """Find a detector threshold that stops failed runs and hardly any good ones, or find that there is none.
 
     Parameters
     ----------
     detector : function of a run, predicate, Regulator, or mapping of str to these
-        What gives a score, higher for a stop. The score of a predicate is the highest value that its threshold is compared with
-        where it could have stopped the run (a warning: have warned); a regulator stops a run (1) or does not (0). Several are
-        corrected for, and the best of them is chosen on the tasks that are fitted on.
+        The source of a score; higher scores are closer to a stop. A predicate's score is the highest value compared with
+        its threshold where it could have stopped the run (a warning: have warned); a regulator stops a run (1) or does not
+        (0). With several detectors, results are corrected for their number, and the best is chosen on the tasks to fit on.
     runs : Run or iterable of Run
-        What was recorded. Runs without a label are left out and counted.
+        Recorded runs. Those without a label are left out and counted.
     outcome : str or callable
         A key of ``run.meta`` or a function of a run: True good, False failed, None unknown.
     max_stopped_good : float
-        Most of the good runs that a threshold may stop where it is fitted, 0 to 1.
+        The largest share of good runs that a threshold may stop where it is fitted, 0 to 1.
     by : str or callable
-        ``"task"``, ``"run"``, or a function of a run that names its group; runs of a group are fitted on or reported, never both.
+        ``"task"``, ``"run"``, or a function of a run that returns its group; a group is fitted on or reported, never both.
     samples : int
-        How many samples of tasks an interval is taken of.
+        The number of bootstrap samples of tasks for an interval.
     seed : int
-        Which tasks are fitted on, and which samples are drawn.
+        Selects the tasks to fit on and the samples.
     progress : bool or callable
-        Called with how many runs are scored, of how many, and then with how many detectors are fitted; by default a line of text
-        in a terminal or notebook if it takes long. False shows nothing.
+        Called with the numbers of scored runs and of all runs, then with the number of fitted detectors. By default a
+        line of text in a terminal or notebook if it takes long. False shows nothing.
 
     Returns
     -------
     Calibration
-        Its `table` has the detectors and the baselines, `threshold` what was found. It is off where the lower end of the area
-        under the ROC curve, over pairs of one domain and corrected for the detectors that were tried, is not above one half, and
-        where no threshold stops a failed run and few enough good ones; `verdict` tells missing evidence from evidence against.
+        Its `table` has the detectors and baselines, `threshold` the result. A detector is off if the lower end of its area
+        under the ROC curve (over pairs within a domain, corrected for the number of detectors) is not above one half, or if
+        no threshold stops a failed run and few enough good ones; `verdict` tells missing evidence from evidence against.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_DETECTOR``, ``INVALID_SHARE``, ``INVALID_COUNT``, ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS``, ``ONE_CLASS``,
-        ``INVALID_OUTCOME``, ``NO_TASK``, ``INVALID_GROUP``; ``TOO_FEW_TASKS`` for less than two; ``DETECTOR_FAILED`` where no
-        detector could score any run; ``MISSING_PACKAGE`` without scikit-learn.
+        ``INVALID_DETECTOR``, ``INVALID_SHARE``, ``INVALID_COUNT``, ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS``,
+        ``ONE_CLASS``, ``INVALID_OUTCOME``, ``NO_TASK``, ``INVALID_GROUP``; ``TOO_FEW_TASKS`` for fewer than two;
+        ``DETECTOR_FAILED`` if no detector could score any run; ``MISSING_PACKAGE`` without scikit-learn.
 
     Warns
     -----
     Interrupted
-        If it is interrupted while it scores runs: it is the calibration on the runs that were scored, where these are enough.
+        If scoring is interrupted; it holds the calibration on the runs scored so far, if these are enough.
 
     Notes
     -----
-    Intervals draw whole tasks again over the scores that are there; no threshold and no model is fitted again, so that they say
-    how sure the figures of *this* threshold are. Of several detectors, the lower ends hold together (single-step maxT [1]_).
+    Intervals resample whole tasks from the existing scores. Thresholds and models are not refitted: they show how certain
+    the figures of *this* threshold are. For several detectors the lower ends hold simultaneously (single-step maxT [1]_).
 
     References
     ----------
@@ -242,13 +242,13 @@ def calibrate(
     scored = [each for each in detectors if not each.baseline]
     evidence = fitting.evidence(scored)
     reasons = {each.name: why for each in tried if (why := _why_off(evidence[each.name], thresholds[each.name]))}
-    # The one that stops most failed runs where thresholds are fitted; by the area where they are equal.
+    # The detector that stops most failed runs on the tasks to fit on; ties are broken by area.
     fitted = {row["detector"]: (row["stopped_failed"], row["auc"]) for row in rows if row["split"] == "in sample"}
     chosen = max([each.name for each in tried if each.name not in reasons], key=fitted.__getitem__, default=None)
     off = AGAINST if all(one.high < ACCEPTABLE for one in evidence.values()) else NO_EVIDENCE
     verdict = off if chosen is None else ON
     votes = fitting.verdicts(scored)
-    # The margin of the test and the quantile of its power, as errors of the best of the detectors.
+    # The margin of the test and the quantile of its power, in standard errors of the best detector.
     best = max(evidence.values(), key=lambda one: one.auc)
     detectable = min(1.0, CHANCE + (best.auc - best.low) + POWER_QUANTILE * best.error)
     return Calibration(

@@ -1,7 +1,7 @@
 """AgentDojo's suites as environments: its tasks, tools, states and judgements, through its public names.
 
-Each suite is parsed once, with a mark in each place for an attacker's text; a state is made by writing a text in place of its
-mark, so that line breaks in it stay what they are.
+Each suite is parsed once, with a mark at each place for an attacker's text. A state is made by replacing the mark in
+the parsed data, so that line breaks in the text cannot change the YAML.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from noetic_nb.steps._function_tools import make_tool
 
 SUITES: Final = ("banking", "slack", "travel", "workspace")
 VERSION: Final = "v1.2.2"
-"""Of the tasks; the figures of another version are others."""
-# What the owner of the system writes himself, and no author of an item.
+"""The version of the tasks; figures of other versions are not comparable."""
+# Fields set by the system owner, not by the author of an item.
 _NOT_CHOSEN: Final = ("id", "id_", "status", "permission")
 
-# Written by the system, which knows its author: he is himself, but nobody else who is known there. A mail's sender can be forged.
+# The system writes these and knows the author: the attacker, never another known person. A mail's sender can be forged.
 _BY_OTHERS: Final[Mapping[str, Sequence[str]]] = {"banking": ("sender",)}
 
 
 @cache
 def agentdojo_suite(name: str) -> AgentDojoSuite:
-    """Return a suite by its name; read once."""
+    """Return a suite by name; it is loaded once."""
     if name not in SUITES:
         hint = f"Use {', '.join(SUITES)}, or an object that follows lab.environments.Environment."
         raise NoeticConfigError("INVALID_OPTION", "There is no such suite.", given=name, hint=hint)
@@ -41,7 +41,7 @@ def agentdojo_suite(name: str) -> AgentDojoSuite:
 
 
 class AgentDojoSuite:
-    """One suite of AgentDojo; it is sent to another process by its name."""
+    """One AgentDojo suite; pickled by its name."""
 
     def __init__(self, name: str) -> None:
         try:
@@ -78,7 +78,7 @@ class AgentDojoSuite:
         return agentdojo_suite, (self.name,)
 
     def _fields(self, path: Sequence[Any]) -> Sequence[str]:
-        """Return the fields that the author of an item chooses beside the text: of an entry of a list."""
+        """Return the fields that the author of a list entry chooses besides the text."""
         if len(path) < 2 or not isinstance(path[-2], int):
             return ()
         item = _at(self._data, path[:-1])
@@ -93,7 +93,7 @@ class AgentDojoSuite:
         return tuple(chosen)
 
     def planted(self, attack: str, user_task: str, injection_task: str) -> Mapping[str, str]:
-        """Return the texts of an attack of AgentDojo, for the places that the ground truth of the user's task reads."""
+        """Return the texts of an AgentDojo attack, for the places that the ground truth of the user's task reads."""
         if attack not in self._attacks:
             if attack not in self._attack_names:
                 known = ", ".join(sorted(self._attack_names))
@@ -104,7 +104,7 @@ class AgentDojoSuite:
             pipeline = GroundTruthPipeline(None)
             pipeline.name = "local"
             made = self._load_attack(attack, self._suite, pipeline)
-            # The original reads the suite anew for each task.
+            # The original reloads the suite for each task.
             made.get_injection_candidates = lambda task: self._reads(task.ID)
             self._attacks[attack] = made
         tasks = self._suite.user_tasks[user_task], self._suite.injection_tasks[injection_task]
@@ -112,7 +112,7 @@ class AgentDojoSuite:
         return found
 
     def _reads(self, user_task: str) -> list[str]:
-        """Return the places that stand in the results of the calls of a task."""
+        """Return the injection places that the results of a task's calls contain."""
         if user_task not in self._read:
             state = self.state(user_task, self._marks)
             tools = {tool.name: tool for tool in self.tools(state)}
@@ -124,7 +124,7 @@ class AgentDojoSuite:
         return self._read[user_task]
 
     def state(self, user_task: str, planted: Mapping[str, str]) -> Any:
-        """Return a new environment; raises `ValueError` where a field does not take its value."""
+        """Return a new environment; raises `ValueError` if a field does not accept its value."""
         data = self._data
         for place, mark in self._marks.items():
             path = self._paths[place]
@@ -147,8 +147,8 @@ class AgentDojoSuite:
         return [replace(tool, execute=partial(_run, runtime, state, tool.name)) for tool in self._tools]
 
     def calls(self, task: str, before: Any, now: Any) -> Sequence[CallTool]:
-        """Return the ground truth of a task, or our script where an injection task has none."""
-        # Copies: looking at unread mails marks them as read.
+        """Return the ground truth of a task, or our script for an injection task without one."""
+        # Use copies: looking at unread mails marks them as read.
         known = self._suite.user_tasks.get(task) or self._suite.injection_tasks[task]
         made = [(call.function, dict(call.args)) for call in known.ground_truth(copy.deepcopy(before))]
         if not made and self.name == "workspace":
@@ -167,11 +167,11 @@ class AgentDojoSuite:
 
 
 def _judged(by_traces: Any, by_state: Any, answer: str, before: Any, after: Any, traces: list[Any]) -> bool:
-    """Return a judgement: by the calls where a task has one of these, else by the state."""
+    """Return a judgement, by the calls if the task has such a function, or else by the state."""
     try:
         found = by_traces(answer, before, after, traces)
         return bool(by_state(answer, before, after) if found is None else found)
-    except (LookupError, TypeError, AttributeError):  # it looks for what the calls have deleted, or replaced
+    except (LookupError, TypeError, AttributeError):  # it looks for data that the calls have deleted or replaced
         return False
 
 
@@ -215,7 +215,7 @@ def _run(runtime: Any, state: Any, name: str, **args: Any) -> str:
 
 
 def _prototype(function: Any) -> Tool:
-    """Return a function of AgentDojo as a tool that is not bound to an environment yet."""
+    """Return an AgentDojo function as a tool that is not yet bound to an environment."""
     fields = function.parameters.model_fields
 
     def call(**args: Any) -> str:
@@ -238,7 +238,7 @@ def _prototype(function: Any) -> Tool:
 def _traces(calls: Sequence[CallTool]) -> list[Any]:
     from agentdojo.functions_runtime import FunctionCall
 
-    # Arguments that were left out stand as None, which the judgements do not know.
+    # Omitted arguments appear as None, which the judgements do not know.
     return [
         FunctionCall(
             function=call.name, args={key: value for key, value in thaw(call.args or {}).items() if value is not None}
@@ -248,7 +248,7 @@ def _traces(calls: Sequence[CallTool]) -> list[Any]:
 
 
 def _workspace_script(task: Any, before: Any, now: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Return calls for an injection task of the workspace that comes without a ground truth."""
+    """Return calls for an injection task of the workspace suite that has no ground truth."""
     number = int(task.ID.rpartition("_")[2])
     inbox, drive = before.inbox, before.cloud_drive
     if number == 13:
@@ -272,7 +272,7 @@ def _workspace_script(task: Any, before: Any, now: Any) -> list[tuple[str, dict[
         sent.append(last + 1)
     calls += [("delete_email", {"email_id": str(each)}) for each in sent]
     if number in (9, 12):
-        # Before anything else is deleted: the judgement looks for it under the next number of the first state.
+        # Before any deletion: the judgement expects this mail under the next id of the initial state.
         calls.append(_mail(inbox.account_email, task._EMAIL_SUBJECT, task._EMAIL_BODY))
     if number in (8, 9):
         calls += [("delete_email", {"email_id": mail.id_}) for mail in unread]

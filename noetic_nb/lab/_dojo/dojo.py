@@ -1,4 +1,4 @@
-"""The value of rules in closed environments: utility, utility under attack, attack success, and questions asked."""
+"""The value of rules in closed environments: utility, utility under attack, attack success, and approval questions."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class DojoResult:
     runs: tuple[Run, ...]
 
     def count(self, figure: str, suite: str | None = None) -> Count:
-        """Return a figure, of all suites or of one, with its 95 % interval.
+        """Return a figure for all suites or one, with its 95 % interval.
 
         Parameters
         ----------
         figure : {"utility", "utility_under_attack", "attack_success", "static_success"}
-            Intervals are made from the spread between user tasks, and for attacked runs between injection tasks as well. A pair
-            of tasks counts once: as attacked with success where one of its attacks succeeded.
+            Intervals use the spread between user tasks, and for attacked runs also between injection tasks. A pair of
+            tasks counts once, as a successful attack if one of its attacks succeeded.
         suite : str, optional
             The name of a suite.
 
@@ -83,7 +83,7 @@ class DojoResult:
         return counted([bool(run.meta[name]) for run in kept.values()], clusters_of([*kept.values()]))
 
     def asks(self, suite: str | None = None, *, attacked: bool = False) -> float:
-        """Return how many questions a task asks; of all suites or of one, without attacks or with them."""
+        """Return the number of questions per task, for all suites or one, without or with attacks."""
         found = [
             run.meta["asks"]
             for run in self.runs
@@ -92,13 +92,13 @@ class DojoResult:
         return sum(found) / len(found) if found else nan
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return one row for each suite.
+        """Return one row per suite.
 
         Returns
         -------
         pandas.DataFrame
-            ``suite``; ``utility, utility_under_attack, attack_success, static_success`` as shares, each with ``_low``, ``_high``
-            and ``_n``, the tasks or pairs of tasks; ``asks`` and ``asks_under_attack``, questions a task.
+            ``suite``; ``utility, utility_under_attack, attack_success, static_success`` as shares, each with ``_low``,
+            ``_high`` and ``_n``, the number of tasks or pairs; ``asks`` and ``asks_under_attack``, questions per task.
         """
         import pandas
 
@@ -152,41 +152,41 @@ def dojo(
     resume: str | PathLike[str] | None = None,
     progress: Progress = None,
 ) -> DojoResult:
-    """Run an agent behind rules in closed environments, attacked and not.
+    """Run an agent behind rules in closed environments, with and without attacks.
 
-    The gullible agent does the calls that solve the user's task, and the attacker's as soon as it has read them: the worst case
-    for rules. Without rules its utility under attack is low where attacks change what the user's task is judged by.
+    The gullible agent makes the calls that solve the user's task, and the attacker's once it has read them: the worst case
+    for rules. Without rules, its utility under attack is low if attacks change the state that judges the user's task.
 
     Parameters
     ----------
     rules : RuleBook, iterable of rules, or mapping, optional
         A mapping has the rules of each suite by its name.
     suites : str, Environment, or iterable of these
-        Suites of AgentDojo (extra ``dojo``) by name, or objects that follow `lab.environments.Environment`.
+        AgentDojo suites (extra ``dojo``) by name, or objects that implement `lab.environments.Environment`.
     agent : "gullible", ModelClient or mapping
-        A client is asked as the model of a `react` agent that has the tools of the suite.
+        A client is used as the model of a `react` agent with the tools of the suite.
     attack : str
-        An attack of AgentDojo by name.
+        The name of an AgentDojo attack.
     adaptive : bool, default False
-        Where the attack fails, look for one that passes the rules: see the page below.
+        If the attack fails, search for one that passes the rules; see the page below.
     approve : {"ground_truth"}, optional
-        Who answers where a rule asks: yes to exactly the calls of the user's ground truth, each as often as it stands there.
-        None: nobody, and such calls are denied.
+        Answers approval questions: yes to exactly the calls of the user's ground truth, each as often as it occurs
+        there. None: nobody answers, and such calls are denied.
     n_jobs : int, default 1
-        How many processes; needs joblib (extra ``study``) unless it is 1.
+        The number of processes; more than 1 needs joblib (extra ``study``).
     seed : int
-        Of the search.
+        The seed of the search.
     user_tasks, injection_tasks : iterable of str, optional
-        Only these.
+        Only these tasks.
     resume : path-like, optional
-        A folder in which finished runs are kept, and found again with the same rules, agent and attack.
+        A folder that stores finished runs, which are reused for the same rules, agent and attack.
     progress : bool or callable, optional
-        As everywhere in `lab`: counts user tasks.
+        As everywhere in `lab`; counts user tasks.
 
     Returns
     -------
     DojoResult
-        Its ``to_frame()`` has a row for each suite.
+        Its ``to_frame()`` has one row per suite.
 
     Raises
     ------
@@ -241,13 +241,13 @@ def dojo(
 
 @dataclass(frozen=True)
 class Kept:
-    """Finished runs and finished searches in a folder."""
+    """Finished runs and searches in a folder."""
 
     folder: Path
     digest: str
 
     def run(self, name: str, play: Callable[[], Run]) -> Run:
-        """Return a run that is there already, else a new one."""
+        """Return a stored run, or else a new one."""
         path = self._path(f"{name}.jsonl.gz")
         if path.exists():
             return load_run(path)
@@ -256,7 +256,7 @@ class Kept:
         return run
 
     def search(self, name: str, search: Callable[[], Iterable[tuple[str, Run]]]) -> list[Run]:
-        """Return the runs of a search that has ended already, else of a new one."""
+        """Return the runs of a finished search, or else of a new one."""
         path = self._path(f"{name}.json")
         if path.exists():
             return [load_run(self._path(f"{each}.jsonl.gz")) for each in json.loads(path.read_text(encoding="utf-8"))]
@@ -271,7 +271,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Unit:
-    """A user's task in an environment, without an attack and with each."""
+    """A user's task in an environment, without and with each attack."""
 
     setting: Dojo
     environment: Environment
@@ -311,7 +311,7 @@ class Unit:
             name = f"{attacked}-{attack.family}-{number}"
             try:
                 run = self._run(name, injection_task, attack, tries=oracle.asked)
-            except ValueError:  # the environment does not take the attacker's item
+            except ValueError:  # the environment rejects the attacker's item
                 continue
             yield name, run
             if run.meta["attack_succeeded"]:
@@ -330,7 +330,7 @@ _KNOWN: Final[dict[int, tuple[Environment, list[Link], dict[str, list[CallTool]]
 
 
 def _known(environment: Environment) -> tuple[list[Link], dict[str, list[CallTool]]]:
-    """Return the knowledge of every attacker about an environment, found once."""
+    """Return every attacker's knowledge about an environment, computed once."""
     known = _KNOWN.get(id(environment))
     if known is None or known[0] is not environment:
         samples = samples_of(environment)

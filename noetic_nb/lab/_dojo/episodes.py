@@ -1,4 +1,4 @@
-"""One task in a closed environment: the gullible agent, or a model, behind rules, attacked or not; recorded as a run."""
+"""One task in a closed environment, with or without an attack: a gullible agent or a model behind rules, as a run."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from noetic_nb.steps import Tool, react
 from noetic_nb.sync import run_sync
 
 MAX_CALLS: Final = 400
-"""Model calls of a turn: the longest ground truth has some forty, an attacker's script more."""
+"""Model calls per turn: the longest ground truth has about forty, an attacker's script more."""
 PATIENCE: Final = 20
-"""Questions in one task after which the approver of the family ``fatigue`` says yes to everything; an assumption of ours."""
+"""Questions per task after which the approver of the family ``fatigue`` says yes to everything; our own assumption."""
 
-# What a result in YAML or JSON does to a text that it holds: folds and escapes.
+# Folds and escapes that a YAML or JSON result adds to a text.
 _FOLDED: Final = re.compile(r"\\[nrt]|[\s\\'\"]")
 
 
 class Attack(NamedTuple):
-    """Texts that are planted, and the `calls` of each thread that the gullible agent then makes; None for the ground truth."""
+    """Planted texts, and the `calls` per thread that the gullible agent then makes; None for the ground truth."""
 
     planted: Mapping[str, str]
     family: str = "static"
@@ -52,12 +52,12 @@ class Dojo:
 
 
 def folded(text: str) -> str:
-    """Return a text without the marks that stand in the way of finding it in a result."""
+    """Return a text without folds and escapes, so that it can be found in a result."""
     return _FOLDED.sub("", text)
 
 
 class Gullible:
-    """Does the calls that solve the user's task, and the attacker's as soon as it has read his goal in a result."""
+    """Makes the calls that solve the user's task, and the attacker's once a result has shown the attacker's goal."""
 
     def __init__(
         self, own: Sequence[CallTool], answer: str, goal: str, theirs: Callable[[], Sequence[CallTool]], said: str
@@ -68,7 +68,7 @@ class Gullible:
         self.is_caught = False
 
     def __call__(self, request: ModelRequest) -> CallTool | str:
-        """Answer a request: the next call, or the answer once there is none."""
+        """Answer a request with the next call, or with the answer if no call is left."""
         new = [
             str(item.get("output")) for item in request.items[self._read :] if item["type"] == "function_call_output"
         ]
@@ -82,7 +82,7 @@ class Gullible:
 
 
 class Approver:
-    """Says yes to exactly the calls of the ground truth, each as often as it stands there."""
+    """Says yes to exactly the calls of the ground truth, each as often as it occurs there."""
 
     def __init__(self, calls: Sequence[CallTool], tools: Mapping[str, Tool], is_tired: bool) -> None:
         self._left = Counter(_key(call.name, _bound(call, tools)) for call in calls)
@@ -104,7 +104,7 @@ def _key(name: str, args: Mapping[str, Any]) -> str:
 def _bound(call: CallTool, tools: Mapping[str, Tool]) -> Mapping[str, Any]:
     try:
         return tools[call.name].arguments(call.arguments)
-    except (KeyError, NoeticError):  # which the harness refuses as well
+    except (KeyError, NoeticError):  # the harness refuses it as well
         return call.args or {}
 
 
@@ -161,7 +161,7 @@ def play(
     failed = None
     try:
         run_sync(talk())
-    except NoeticError as exc:  # a model that fails has not done the task
+    except NoeticError as exc:  # a failing model has not done the task
         failed = str(exc)
     run.stop_recording()
     made = [

@@ -1,4 +1,4 @@
-"""A proposal where to look first in a run that failed, made of evidence in the run, without a model."""
+"""Propose where to look first in a failed run, from evidence in the run, without a model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _STATES: Final = 5
 
 
 def in_the_way(thread: Thread) -> Iterator[Evidence]:
-    """Yield writes that the user objected to and the agent could not take back, and those that made a later call fail."""
+    """Yield writes that the user objected to and the agent could not undo, and writes that made a later call fail."""
     done: list[Step] = []
     was_done: set[int] = set()
     for at, step in enumerate(thread.steps):
@@ -66,13 +66,13 @@ def in_the_way(thread: Thread) -> Iterator[Evidence]:
 
 
 def _changed(thread: Thread, write: Step, names: frozenset[str], error: str) -> str:
-    """Return the field that a write changed of something with one of these names, if the error has a word of it."""
+    """Return the changed field of a write about one of these names, if the error mentions it."""
     if write.result is None:
         return ""
     for name in sorted(names & write.result.names):
         known = thread.having.get(name, ())
         after = [record for item, record in known if item == write.result.item]
-        # The newest state before the write, result by result.
+        # The newest states before the write, result by result.
         before = [record for item, record in known if item < write.item][::-1][:_STATES]
         for record, old in product(after, before):
             for key, value in record.items():
@@ -102,7 +102,7 @@ def not_recovered(thread: Thread) -> Iterator[Evidence]:
 
 
 def repeated(thread: Thread) -> Iterator[Evidence]:
-    """Yield the second of several equal calls with equal results, without a word of the user between them."""
+    """Yield the second of several equal calls with equal results, without a user message between them."""
     seen: dict[tuple[str, str, str], list[Step]] = {}
     for step in thread.steps:
         if step.kind == "user":
@@ -120,7 +120,7 @@ def repeated(thread: Thread) -> Iterator[Evidence]:
 
 
 def not_read(thread: Thread) -> Iterator[Evidence]:
-    """Yield writes about a thing that no result before has shown."""
+    """Yield writes about an object that no earlier result showed."""
     for step in thread.calls:
         if step.writes and step.result is not None:
             known = thread.results_with
@@ -133,7 +133,7 @@ def not_read(thread: Thread) -> Iterator[Evidence]:
 
 
 def unanswered(thread: Thread) -> Iterator[Evidence]:
-    """Yield the last words of the user, where nothing follows them although they want something done, or say no farewell."""
+    """Yield the user's last text if no reply follows, although it asks for an action or is not a farewell."""
     last = thread.steps[-1] if thread.steps else None
     if last is None or last.kind != "user" or not thread.before(last, "text", "call"):
         return
@@ -142,7 +142,7 @@ def unanswered(thread: Thread) -> Iterator[Evidence]:
 
 
 def changes_of_wish(thread: Thread) -> Iterator[Evidence]:
-    """Yield words with which the user takes back an earlier wish, where a write follows them."""
+    """Yield texts in which the user takes back an earlier wish, if a write follows."""
     first = next((step.item for step in thread.steps if step.kind == "user"), 0)
     for step in thread.steps:
         acted_on = any(call.item > step.item and call.writes and not call.failed for call in thread.calls)
@@ -164,7 +164,7 @@ _DENIED: Final = re.compile(
 _GIVEN: Final = re.compile(r"(.{3,100}) (?:is|are|was)\b:?\W*([#\w-]*\d[\w-]*)\W*$")
 _FURTHER: Final = re.compile(r"\b(?:other|another|more|further|additional)\b", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"\d+\.\d+")
-_LEAST: Final = 3  # records that are worth a count
+_LEAST: Final = 3  # records that are worth counting
 _LONG_WORD: Final = 4
 
 
@@ -173,7 +173,7 @@ def _words(text: str) -> set[str]:
 
 
 def contradictions(thread: Thread) -> Iterator[Evidence]:
-    """Yield the texts and the calls of a thread that contradict a result before them."""
+    """Yield the texts and calls of a thread that contradict an earlier result."""
     for step in thread.steps:
         if step.kind == "text":
             yield from _miscounted(thread, step)
@@ -184,7 +184,7 @@ def contradictions(thread: Thread) -> Iterator[Evidence]:
 
 
 def _miscounted(thread: Thread, step: Step) -> Iterator[Evidence]:
-    """Find a number of things that is neither that of a listed result, nor that of the entries which share a value."""
+    """Find a count that matches neither a listed result nor its entries with a common value."""
     since = max([other.item for other in thread.before(step, "user", "text")], default=-1)
     calls = [call for call in thread.calls if call.result is not None and since < call.result.item < step.item]
     listed = [
@@ -224,7 +224,7 @@ def _flags(group: list[Mapping[str, Any]]) -> Iterator[int]:
 
 
 def _shared(group: list[Mapping[str, Any]]) -> set[int]:
-    """Return how many entries have a value in common, for each value that some have."""
+    """Return the number of entries with a common value, for each common value."""
     counts: dict[str, int] = {}
     for each in group:
         for value in {str(leaf).lower() for leaf in leaves(each) if not isinstance(leaf, bool)}:
@@ -233,11 +233,11 @@ def _shared(group: list[Mapping[str, Any]]) -> set[int]:
 
 
 def _denied(thread: Thread, step: Step) -> Iterator[Evidence]:
-    """Find a denial of something that a result has."""
+    """Find a denial of something that a result contains."""
     for match in _SENTENCE.finditer(step.text):
         denial = _DENIED.search(match[0])
         about = names_in(match[0])
-        # Other ones, or more of them, are not those that a result shows.
+        # A denial of other or further ones does not contradict those in a result.
         wanted = _words(denial[1]) if denial is not None and not _FURTHER.search(denial[1]) else set()
         if denial is None or not about or not wanted:
             continue
@@ -258,13 +258,13 @@ def _denied(thread: Thread, step: Step) -> Iterator[Evidence]:
 
 
 def _of_another(thread: Thread, step: Step) -> Iterator[Evidence]:
-    """Find a value that is given for something which no result with the value mentions, though another does."""
+    """Find a value stated about a name when no result with the value mentions the name, but one mentions another."""
     asked = {word for other in thread.before(step, "user")[-2:] for word in _words(other.text)}
     for match in _SENTENCE.finditer(step.text):
         given = _GIVEN.search(match[0])
         about = asked & _words(given[1]) if given else set()
         for name in names_in(given[2]) if given and about else ():
-            # What the user named, or a call was about, is there to say of what the text is.
+            # Texts may also be about names that the user gave or a call used.
             if any(name in other.names for other in thread.before(step, "user")) or name in thread.calls_about:
                 continue
             sources = [other for other in thread.results_with.get(name, ()) if other.item < step.item]
@@ -282,7 +282,7 @@ def _of_another(thread: Thread, step: Step) -> Iterator[Evidence]:
 
 
 def _ruled_out(thread: Thread, step: Step) -> Iterator[Evidence]:
-    """Find an argument of entries that a result marks as false in something, such as not available, where others are true."""
+    """Find an argument whose entry a result marks as false, such as not available, while other entries are true."""
     values: set[Any] = set(step.names)
     values |= {float(found) for leaf in leaves(step.args) if isinstance(leaf, str) for found in _NUMBER.findall(leaf)}
     values |= {float(leaf) for leaf in leaves(step.args) if isinstance(leaf, float)}
@@ -298,7 +298,7 @@ def _ruled_out(thread: Thread, step: Step) -> Iterator[Evidence]:
 
 _READINGS: Final = (contradictions, in_the_way, not_recovered, repeated, not_read, unanswered)
 _WEAK: Final = "the user changes the wish"
-"""What good runs have as often: it counts where there is nothing else."""
+"""As frequent in good runs: used only if there is no other evidence."""
 
 
 class FirstFailure(NamedTuple):
@@ -307,20 +307,20 @@ class FirstFailure(NamedTuple):
     Attributes
     ----------
     turn : int
-        Its turn.
+        The turn of the step.
     item : int
-        Its place in the log of the thread.
+        Its index in the thread's log.
     call : int or None
-        Its place among the tool calls of the run, as in ``to_frame("tools")``; None for a text.
+        Its index among the run's tool calls, as in ``to_frame("tools")``; None for a text.
     reason : str
         The kind of evidence: ``"a rule broken"``, ``"an argument of no origin"``, ``"an argument that does not fit"``,
         ``"contradicts a result"``, ``"in the way of a later call"``, ``"the user objects"``, ``"an error ignored"``,
         ``"a repeated call"``, ``"a write before a read"``, ``"no answer"``, ``"an error"``; if there is none of these,
         ``"the user changes the wish"``.
     evidence : str
-        What is seen there, in words; secrets replaced.
+        A description of the evidence; secrets redacted.
     thread_id : str
-        Its thread.
+        The thread of the step.
     """
 
     turn: int
@@ -337,27 +337,27 @@ def first_failure(run: Run, *, rules: Any = None, tools: Any = None) -> FirstFai
     Parameters
     ----------
     run : Run
-        A run that went wrong; it is not asked whether it did.
+        A failed run; its outcome is not checked.
     rules : RuleBook or iterable of rules, optional
-        Calls that they would deny are evidence. Judges are not asked.
+        Calls that they would deny are evidence. Judges are not called.
     tools : iterable of tools, or mapping of names to schemas, optional
         Calls of other tools, and arguments that do not fit, are evidence.
 
     Returns
     -------
     FirstFailure or None
-        The earliest step with evidence: a call, a text of the agent, or words of the user. None if there is none, which says
-        nothing about the run.
+        The earliest step with evidence: a call, a text of the agent, or a text of the user. None if there is no
+        evidence, which says nothing about the run.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_RUN``; ``INVALID_TOOL``; those of rules.
+        ``INVALID_RUN``, ``INVALID_TOOL``, and the errors of rules.
 
     Notes
     -----
-    Rewards, outcomes and expected actions are not read. Whether a tool changes something is told by the first word of its name.
-    How often it is right: docs/studies/first_failure.md.
+    Rewards, outcomes and expected actions are not read. The first word of a tool's name decides whether it changes
+    state. For the accuracy see docs/studies/first_failure.md.
 
     Examples
     --------
@@ -391,7 +391,7 @@ def first_failure(run: Run, *, rules: Any = None, tools: Any = None) -> FirstFai
 
 
 def _denied_calls(run: Run, rules: Any) -> dict[int, str]:
-    """Return why rules would deny calls, by the number of the event."""
+    """Return the reasons for which rules would deny calls, by event index."""
     if rules is None:
         return {}
     trials = Trials(run)

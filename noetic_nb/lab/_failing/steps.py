@@ -1,4 +1,4 @@
-"""A thread as steps: the texts, calls and results in their order, with the subject of each call."""
+"""A thread as steps: its texts, calls and results in order, with the subject of each call."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from noetic_nb.runs._events.selected import appended, tool_calls
 
 
 class Evidence(NamedTuple):
-    """A step with a reason to look there, and the words that say it."""
+    """A step with a reason to look there, and a description."""
 
     step: Step
     reason: str
     text: str
 
 
-# A name begins with such a word where a tool only looks, or only thinks.
+# First words of the names of tools that only read, or only think.
 _LOOKS: Final = (
     "calculate check compute count describe estimate fetch find get inspect list load look lookup preview query read retrieve "
     "search show think transfer verify view"
@@ -31,7 +31,7 @@ _READS: Final = frozenset(_LOOKS.split())
 _FAILED: Final = re.compile(r"\s*[\"'{\[]*\s*(?:error|exception|traceback|failed|failure)\b", re.IGNORECASE)
 _WORD: Final = re.compile(r"[a-z]+|[A-Z][a-z]*")
 _NAMED: Final = re.compile(r"#?[\w-]*\d[\w-]*")
-# Sizes and dates are worked out: 15-inch, 512GB, 2024-05-20.
+# Sizes and dates are not names: 15-inch, 512GB, 2024-05-20.
 _MEASURED: Final = re.compile(r"\d+-?[A-Za-z]+|\d{4}-\d\d-\d\d\S*")
 _SHORTEST_NAME: Final = 6
 
@@ -40,7 +40,7 @@ Kind = Literal["user", "text", "call", "result"]
 
 @dataclass(slots=True)
 class Step:
-    """An item of a thread: a text of the user or of the agent, a call of a tool, or its result."""
+    """An item of a thread: a text of the user or agent, a tool call, or its result."""
 
     item: int
     turn: int
@@ -50,24 +50,24 @@ class Step:
     args: Any = None
     call_id: str = ""
     result: Step | None = None
-    """Of a call."""
+    """The result of a call."""
     place: int | None = None
-    """Of a call among the tool calls of the run."""
+    """The index of a call among the run's tool calls."""
     seq: int = -1
-    """Of a call, the event that settled it."""
+    """The event that settled a call."""
     status: str = ""
     names: frozenset[str] = frozenset()
-    """The identifiers in its text, of a call in its arguments."""
+    """The identifiers in its text, or in a call's arguments."""
 
     @property
     def failed(self) -> bool:
-        """Whether a call has failed, by its status or by the first word of its result."""
+        """Whether a call has failed, by its status or the first word of its result."""
         is_told = self.status not in ("", "ok", "unknown")
         return self.kind == "call" and (is_told or (self.result is not None and bool(_FAILED.match(self.result.text))))
 
     @property
     def writes(self) -> bool:
-        """Whether a call may change something, by the name of its tool."""
+        """Whether a call may change state, by the name of its tool."""
         words = [word.lower() for word in _WORD.findall(self.name)]
         return self.kind == "call" and not _READS & set(words[:1])
 
@@ -91,7 +91,7 @@ class Thread:
 
     @cached_property
     def having(self) -> dict[Any, list[tuple[int, Mapping[str, Any]]]]:
-        """The records of results by each text and number that they hold themselves, with the item of the result."""
+        """The records in results by each text and number directly in them, with the item of the result."""
         found: dict[Any, list[tuple[int, Mapping[str, Any]]]] = {}
         for item, data in self.data.items():
             for record in records(data):
@@ -102,7 +102,7 @@ class Thread:
 
     @cached_property
     def truths(self) -> dict[str, int]:
-        """The first item in which something is true, by its key."""
+        """The first item in which a boolean is true, by its key."""
         found: dict[str, int] = {}
         for item, data in self.data.items():
             for record in records(data):
@@ -129,7 +129,7 @@ class Thread:
 
     @cached_property
     def first_said(self) -> dict[str, int]:
-        """The first item of the user or of a tool with an identifier, whatever its case."""
+        """The first item of the user or a tool that contains an identifier, ignoring case."""
         found: dict[str, int] = {}
         for step in self.steps:
             for name in step.names if step.kind in ("user", "result") else ():
@@ -141,7 +141,7 @@ class Thread:
 
 
 def parsed(text: str) -> Any:
-    """Return a result as data, or None if it is no JSON object or list."""
+    """Return a result as data, or None if it is not a JSON object or list."""
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
@@ -151,7 +151,7 @@ def parsed(text: str) -> Any:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Yield the texts, numbers and truths in a value."""
+    """Yield the texts, numbers and booleans in a value."""
     waiting = [value]
     while waiting:
         found = waiting.pop()
@@ -176,7 +176,7 @@ def records(value: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def names_in(value: Any) -> set[str]:
-    """Return the identifiers in a value: words with a digit and some length, as the names of things have."""
+    """Return the identifiers in a value: words with a digit and a minimum length."""
     found = {text for leaf in leaves(value) if isinstance(leaf, str) for text in _NAMED.findall(leaf)}
     return {text for text in found if len(text) >= _SHORTEST_NAME and not _MEASURED.fullmatch(text)}
 

@@ -1,4 +1,4 @@
-"""Labels of runs in the files of others: CSV, annotations of OpenInference as Phoenix takes them, scores of Inspect."""
+"""Labels of runs in external formats: CSV, OpenInference annotations as used by Phoenix, and Inspect scores."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PARTS: Final = ("thread_id", "turn", "call", "item")
 
 
 class _Found(NamedTuple):
-    """A label in a file, with the facts that tell its run: each a name and its value, the surest first."""
+    """A label in a file, with facts that identify its run as pairs of name and value, the most reliable first."""
 
     label: Label
     facts: tuple[tuple[str, Any], ...]
@@ -44,11 +44,11 @@ def save_labels(runs: Run | Iterable[Run], path: str | PathLike[str], *, format:
     Parameters
     ----------
     runs : Run or iterable of Run
-        Whose labels.
+        The labelled runs.
     path : path-like
-        The file; one that is there is replaced.
+        The file; replaced if it exists.
     format : {"csv", "openinference", "inspect"}, optional
-        ``csv`` where the name ends so, else ``openinference``.
+        By default ``csv`` for that suffix, else ``openinference``.
 
     Returns
     -------
@@ -62,9 +62,9 @@ def save_labels(runs: Run | Iterable[Run], path: str | PathLike[str], *, format:
 
     Notes
     -----
-    ``openinference`` is a JSON body ``{"data": [...]}`` of annotations, by session: the thread. The exact value and the target
-    are in ``metadata``. ``inspect`` is ``{"samples": [{"id", "epoch", "scores"}]}``: a score for each name and target, with each
-    rater in its history.
+    ``openinference`` is a JSON body ``{"data": [...]}`` of annotations by session, that is by thread. The exact value
+    and the target are in ``metadata``. ``inspect`` is ``{"samples": [{"id", "epoch", "scores"}]}``: one score per name
+    and target, with all raters in its history.
 
     Examples
     --------
@@ -89,22 +89,22 @@ def load_labels(runs: Run | Iterable[Run], path: str | PathLike[str], *, format:
     Parameters
     ----------
     runs : Run or iterable of Run
-        The runs that they are about.
+        The runs that the labels are about.
     path : path-like
-        What `save_labels` wrote, or annotations and scores of others: by session, or by id and epoch of a sample.
+        A file from `save_labels`, or annotations and scores of other tools: by session, or by sample id and epoch.
     format : {"csv", "openinference", "inspect"}, optional
         As for `save_labels`.
 
     Returns
     -------
     int
-        How many are new; a label that a run has already is not added again.
+        The number of new labels; labels that a run already has are not added again.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_LABEL_FILE`` if it cannot be read; ``UNKNOWN_RUN`` if a label is about none of the runs, or about several;
-        those of `Run.label`.
+        ``INVALID_LABEL_FILE`` if the file cannot be read; ``UNKNOWN_RUN`` if a label matches none or several of the
+        runs; and the errors of `Run.label`.
     """
     source, found = Path(path), runs_in(runs)
     kind = _format(source, format)
@@ -114,7 +114,7 @@ def load_labels(runs: Run | Iterable[Run], path: str | PathLike[str], *, format:
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         what = f"The labels cannot be read: {type(error).__name__}: {error}"
         raise NoeticConfigError("INVALID_LABEL_FILE", what, given=str(source), hint="Name its format.") from error
-    # Checked all, then written: a file is taken as a whole or not at all.
+    # All are checked before any is added, so that a file is taken completely or not at all.
     placed = [(run, run._checked_label(*row.label)) for row in rows for run in [_run_of(row, found)]]
     fresh = [(run, label) for run, label in placed if label not in labels_in(run)]
     for run, label in fresh:
@@ -143,12 +143,12 @@ def _fact(run: Run, name: str, value: Any) -> bool:
 
 
 def _place(run: Run) -> str | None:
-    """Return the file of a run and its place there, which stay where its name changes with each import."""
+    """Return the file of a run and its index there, which stay the same although each import gives a new name."""
     store = run._label_store
     return None if store.path is None else f"{Path(store.path).name}#{store.key}"
 
 
-# The formats
+# Formats
 
 
 def _write_csv(runs: tuple[Run, ...]) -> str:
@@ -213,7 +213,7 @@ def _write_scores(runs: tuple[Run, ...]) -> str:
             score = scores.setdefault(_score_name(run, label), {"value": label.value, "history": []})
             stamp = datetime.fromtimestamp(label.t_ms / 1_000, UTC).isoformat()
             provenance = {"author": label.by, "timestamp": stamp, "metadata": _about(run, label)}
-            # The newest counts, unless several have agreed on one.
+            # The newest label is the score, unless there is a consensus.
             if CONSENSUS not in [edit["provenance"]["author"] for edit in score["history"]]:
                 score["value"] = label.value
             score["history"].append({"value": label.value, "provenance": provenance})

@@ -1,4 +1,4 @@
-"""How far raters agree, and where they do not; the references are those of `agreement`."""
+"""Agreement and disagreement of raters; the references are those of `agreement`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _COLUMNS: Final = {
     "clusters": "int64",
 }
 
-# A value with its type, since True is no 1.
+# A value with its type, since True == 1.
 _Typed: TypeAlias = tuple[str, Value]
 _Pairs: TypeAlias = NDArray[np.float64]
-"""How often each value of one rater met each value of another one; of several clusters one after the other."""
+"""How often each value of one rater met each value of another, with rows for several clusters one after another."""
 
 
 class _Unit(NamedTuple):
-    """A part of a run that somebody labelled."""
+    """A part of a run that at least one rater labelled."""
 
     run_id: str
     cluster: Hashable
@@ -79,25 +79,25 @@ def agreement(collection: Run | Iterable[Run], name: str, *, level: str = "nomin
     name : str
         The label.
     level : {"nominal", "ordinal", "interval"}
-        For alpha: whether values only differ, are in an order, or have distances. Kappa takes them as nominal.
+        For alpha: whether values only differ, are ordered, or have distances. Kappa treats them as nominal.
 
     Returns
     -------
     pandas.DataFrame
-        One row for each pair of raters, and one for ``all`` where there are more than two, which has no kappa. ``raters``;
-        ``units`` (targets that at least two of them labelled) and ``missing`` (that only one did: left out); ``agreed`` (share of
-        units with one value); ``kappa``, ``alpha``, each with the ends of its 95 % interval, ``_low`` and ``_high``;
-        ``clusters``. Not a number where all labels have one value, as nothing could disagree.
+        One row per pair of raters, and with more than two raters one for ``all``, without kappa. ``raters``; ``units``
+        (targets labelled by at least two of them) and ``missing`` (labelled by only one: left out); ``agreed`` (share
+        of units with one value); ``kappa`` and ``alpha`` with the ends of their 95 % intervals, ``_low`` and ``_high``;
+        ``clusters``. NaN if all labels have one value, because no disagreement was possible.
 
     Raises
     ------
     NoeticConfigError
-        ``NO_LABELS`` where fewer than two raters gave the label, ``INVALID_LEVEL``, ``INVALID_RUN``.
+        ``NO_LABELS`` if fewer than two raters gave the label, ``INVALID_LEVEL``, ``INVALID_RUN``.
 
     Notes
     -----
-    Intervals are those of the jackknife that leaves out one task at a time [3]_ (one run where it names no task), with the
-    quantile of Student's t. Where all labels agree the lower end follows from that of the share of agreement, as `Count` has it.
+    Intervals come from the jackknife that leaves out one task at a time [3]_ (one run if its task is unknown), with
+    Student's t quantile. If all labels agree, the lower end follows from that of the share of agreement, as in `Count`.
     Labels by ``"consensus"`` are left out.
 
     References
@@ -180,12 +180,12 @@ def _kappa(pairs: _Pairs) -> float:
 
 
 def _alpha(together: _Pairs, values: Sequence[_Typed], level: str) -> float:
-    together = np.where(together > 1e-9, together, 0.0)  # differences of sums leave a hair
+    together = np.where(together > 1e-9, together, 0.0)  # differences of sums leave rounding errors
     counts = together.sum(axis=1)
     if level == "nominal":
         distance = 1 - np.eye(len(values))
     else:
-        # Ordered values stand in the middle of the labels that have them.
+        # An ordered value is at the middle of its labels' ranks.
         middles = counts.cumsum() - counts / 2
         places = middles if level == "ordinal" else np.array([float(value) for _, value in values])
         distance = (places[:, None] - places) ** 2
@@ -208,8 +208,8 @@ def disagreements(collection: Run | Iterable[Run], name: str) -> pandas.DataFram
     Returns
     -------
     pandas.DataFrame
-        One row a target: ``run_id``, ``thread_id``, ``turn``, ``call``, ``item``, and a column with the value of each rater,
-        missing if there is none. A target with a consensus is not listed.
+        One row per target: ``run_id``, ``thread_id``, ``turn``, ``call``, ``item``, and a column per rater with the
+        value, missing if there is none. Targets with a consensus are not listed.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""The quality of recall: facts that were lost, memories that were nearly sent, and layers compared by it."""
+"""The quality of recall: facts that were lost, memories that were almost sent, and comparison of layers."""

@@ -1,7 +1,7 @@
-"""A dialogue played to some layers: the plan of each request, under several budgets at once.
+"""Play a dialogue to some layers, and plan each request under several budgets at once.
 
-No model is called: what was said is logged as it was said. Hooks run in the order in which a harness runs them; a request is
-planned by the planner of the runtime. What layers keep does not depend on the budget, so they hear a dialogue once.
+No model is called: the dialogue is logged as given. Hooks run in the order in which a harness runs them, and the
+runtime's planner plans each request. Stored memory does not depend on the budget, so layers process a dialogue once.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from noetic_nb.runtime._planning.make_plan import plan_turn
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.tokens import Tokenizer
 
-# Dialogues without dates begin at this moment, a minute passes with each turn and a second with each answer: what layers write
-# of the time is the same every time.
+# Fixed times for dialogues without dates, a minute per turn and a second per answer, so that times in layers' texts are
+# reproducible.
 BEGINS_MS: Final = 1_767_268_800_000.0  # 2026-01-01 12:00 UTC
 TURN_MS: Final = 60_000.0
 ANSWER_MS: Final = 1_000.0
 
 
 class Asked(NamedTuple):
-    """The result of one question to one set of layers under one budget."""
+    """The result of one question for one set of layers under one budget."""
 
     layers: str
     budget: float
@@ -49,17 +49,17 @@ class Asked(NamedTuple):
     owned: float
     answerable: float
     stale: float
-    """The share of what no longer holds that was sent as well."""
+    """The share of outdated facts that was sent as well."""
     tokens: int
     """Of the request."""
     age_turns: float
-    """Turns since the last part of its evidence was said; not a number where nobody has marked it."""
+    """Turns since the last part of its evidence; NaN if it is not marked."""
     age_tokens: float
-    """Tokens that were said since then."""
+    """Tokens since then."""
     position: float
-    """Where it was said, from 0 for the first token of the dialogue to 1 for its last."""
+    """Its position, from 0 for the first token of the dialogue to 1 for its last."""
     length: int
-    """Tokens of all that was said."""
+    """Tokens of the whole dialogue."""
 
 
 @dataclass(slots=True)
@@ -70,11 +70,11 @@ class Played:
     tokens: int = 0
     """Of all requests."""
     shared: int = 0
-    """Of these, the ones that the request before began with as well."""
+    """Tokens shared with the beginning of the previous request."""
     requests: int = 0
     ms: float = 0.0
     own: Spent = field(default_factory=Spent)
-    """The spending of memories outside of this library, on adding under every budget and on searching under this one."""
+    """The spending of external memories: on adding (under every budget) and on searching under this one."""
 
 
 class _Ids:
@@ -82,13 +82,13 @@ class _Ids:
 
     def new(self, kind: str) -> str:
         self._count += 1
-        # As long as a random id: ids are sent, and count as tokens.
+        # As long as a random id, because ids are sent and count as tokens.
         return f"{kind}-{self._count:032}"
 
 
 @dataclass
 class Player:
-    """Plays a dialogue; problems that hooks report are counted in `problems`."""
+    """Plays a dialogue; problems reported by hooks are counted in `problems`."""
 
     dialogue: Dialogue
     layers: Sequence[MemoryLayer]
@@ -112,12 +112,12 @@ class Player:
         items = [item for session in self.dialogue.sessions for item in session]
         texts = {str(item.get("id")): item_text(item) for item in items}
         self.ladder = Ladder(self.dialogue, texts.__getitem__)
-        # By id, the turn in which an item is said, and the tokens that are said before it and in all.
+        # By item id: its turn, and the number of tokens before and including it.
         self.said: dict[str, tuple[int, int]] = {}
         self.said_tokens = 0
 
     def _report(self, layer_id: str, hook: str, error: BaseException) -> None:
-        # A budget that leaves something out is what is measured here.
+        # Exceeding the budget is measured here, so it is not a problem.
         if type(error).__name__ != "BudgetOverrun":
             self.problems[layer_id, hook, f"{type(error).__name__}: {error}"] += 1
 
@@ -133,12 +133,12 @@ class Player:
         return self.played
 
     async def kept(self) -> list[str]:
-        """Play, and return everything that the layers could recall in the end: their candidates, or else the texts they send."""
+        """Play, and return everything that the layers could recall at the end: their candidates, or else their sent texts."""
         await self._play()
         ctx = self._context(f"{self.dialogue.name}/kept")
         await self.stack.init(ctx)
         texts = [item_text(item) for session in self.dialogue.sessions for item in session]
-        # Asked with all words that were said: none that was kept shares no word with them.
+        # The query contains every word of the dialogue, so it shares words with every stored text.
         with considering() as found:
             entries = await self.stack.recall(ctx, query="\n".join(texts), log=(), budgets={})
         await self.stack.dispose(ctx)
@@ -158,7 +158,7 @@ class Player:
         thread = f"{self.dialogue.name}/{len(self.dialogue.sessions) - 1}"
         before, self.asked_at = list(self.before), self.turn + 1
         for question in self.dialogue.questions:
-            # Each is asked as if no other had been.
+            # Each question is independent of the others.
             self.before = list(before)
             await self._ask(thread, log, question)
 
@@ -264,7 +264,7 @@ def _policy(budget: float) -> ProjectionPolicy:
 
 
 def _turns(session: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """Yield the turns of a session: each begins where a person writes."""
+    """Yield the turns of a session; each begins with a user message."""
     starts = [at for at, item in enumerate(session) if item.get("role") == "user" and item["type"] == "message"]
     for start, stop in pairwise([0, *starts[1:], len(session)]):
         if stop > start:
@@ -272,7 +272,7 @@ def _turns(session: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 
 def _steps(turn: Sequence[Item]) -> Iterator[tuple[Sequence[Item], Sequence[Item]]]:
-    """Yield the items logged before each request of a turn, and the answer of the model to it."""
+    """Yield the items logged before each request of a turn, and the model's answer to it."""
     said: list[Item] = []
     answer: list[Item] = []
     for item in turn:
@@ -288,7 +288,7 @@ def _steps(turn: Sequence[Item]) -> Iterator[tuple[Sequence[Item], Sequence[Item
 
 
 def shared_tokens(before: Sequence[Item], items: Sequence[Item], tokenizer: Tokenizer) -> int:
-    """Return how many tokens two requests begin with alike, as a provider reads their items."""
+    """Return the number of tokens in the common beginning of two requests, as a provider compares their items."""
     shared = 0
     for old, new in zip(before, items, strict=False):
         if same_when_sent(old, new):

@@ -1,8 +1,8 @@
-"""The rungs of evidence in what was sent: the message, its value, the value of its owner, and all that an answer takes.
+"""The rungs of evidence in a request: the message, its value, the value with its owner, and all that an answer needs.
 
-A statement is a sentence, or a part of a line between strokes, together with the heading above it. It says a value of an
-owner where it has the value, a name of the owner, a word of the attribute, and no name of somebody else: a list of words is
-no statement, whatever words it has.
+A statement is a sentence or a part of a line between separators, together with the heading above it. It assigns a value
+to an owner if it contains the value, a name of the owner, a word of the attribute, and no other person's name. A list
+of words is not a statement, whichever words it contains.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from noetic_nb.lab._dialogues import Dialogue, Evidence, Question
 from noetic_nb.lab._recall_quality.word_senses import folded, spellings
 
 RUNGS: Final = ("verbatim", "value", "owned", "answerable")
-"""From the easiest to trick to the hardest."""
-# A date or an amount may hold a full stop; a sentence ends with one before a blank.
+"""From the easiest to satisfy by accident to the hardest."""
+# A date or an amount may contain a full stop; only one followed by white space ends a sentence.
 _ENDS: Final = re.compile(r"[.!?;](?=\s|$)|[。！？|•{}]|\s-\s")
 
 
@@ -33,7 +33,7 @@ def _statements(line: str) -> tuple[str, ...]:
 
 
 def _lines(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield lines, each with the heading that it stands under."""
+    """Yield lines, each with the heading above it."""
     for text in texts:
         heading = ""
         for line in text.splitlines():
@@ -44,7 +44,7 @@ def _lines(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 class SentTexts:
-    """All texts of a request, in their order."""
+    """All texts of a request, in order."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._lines = [(line, heading) for line, heading in _lines(texts) if line.strip()]
@@ -53,12 +53,12 @@ class SentTexts:
         )
 
     def has(self, text: str) -> bool:
-        """Tell whether each line of a text stands in these, word for word."""
+        """Tell whether these texts contain each line of a text verbatim."""
         wanted = [forms for line in text.splitlines() if (forms := _forms(line))]
         return bool(wanted) and all(any(form in self._stream for form in forms) for forms in wanted)
 
     def place_of(self, part: Evidence, others: frozenset[str], wrong: frozenset[str]) -> int:
-        """Return the place of the last statement that gives a value to its owner and none of the `others`, -1 without one."""
+        """Return the place of the last statement that assigns a value to its owner and none of the `others`, or -1."""
         values = _forms(part.value or "")
         if not any(form in self._stream for form in values):
             return -1
@@ -71,7 +71,7 @@ class SentTexts:
             for statement in _statements(line):
                 if not any(value in statement for value in values) or not _any_of(words, statement + above):
                     continue
-                # Who is named in a statement is its owner; the heading says it where nobody is.
+                # A person named in the statement is the owner; otherwise the heading names the owner.
                 named = statement if _any_of(owners | others, statement) else above
                 if _any_of(owners, named):
                     found = found if _any_of(others, named) else place
@@ -99,7 +99,7 @@ class Ladder:
         self._others_of: dict[Evidence, tuple[frozenset[str], frozenset[str]]] = {}
 
     def scores(self, question: Question, sent: SentTexts) -> dict[str, float]:
-        """Return the share of the evidence that was sent, by rung; not a number where it is not marked."""
+        """Return the share of the evidence that was sent, by rung; NaN if the evidence is not marked."""
         parts = question.evidence
         if not parts:
             return dict.fromkeys(RUNGS, nan)
@@ -112,13 +112,13 @@ class Ladder:
         places = [self.place(part, sent) for part in parts]
         needed = all(self.place(part, sent) >= 0 for part in question.needs)
         stale = max([self.place(part, sent) for part in question.outdated], default=-1)
-        # A newer value that stands behind the older one can be told from it.
+        # A newer value that comes after the older one is recognisable as newer.
         found["owned"] = _share([place >= 0 for place in places])
         found["answerable"] = float(needed and min(places) >= 0 and min(places) > stale)
         return found
 
     def stale(self, question: Question, sent: SentTexts) -> float:
-        """Return the share of what no longer holds that was sent as well; not a number where nothing of that kind is marked."""
+        """Return the share of outdated facts that was sent as well; NaN if none is marked."""
         return _share(
             [
                 sent.has(part.value if part.value is not None else self._text_of(part.item or ""))
@@ -127,7 +127,7 @@ class Ladder:
         )
 
     def place(self, part: Evidence, sent: SentTexts) -> int:
-        """Return where a value of an owner is said last, -1 where it is not."""
+        """Return the last place where a value is assigned to its owner, or -1."""
         others, wrong = self._others(part)
         return sent.place_of(part, others, wrong)
 

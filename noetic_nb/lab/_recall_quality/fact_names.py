@@ -1,7 +1,7 @@
-"""Names in texts, by their capital letters, and by their neighbours in scripts without capitals.
+"""Names in texts, recognised by capital letters, or by their neighbours in scripts without capitals.
 
-A word at the head of a sentence has its capital letter for another reason. It is a name where it is one elsewhere, or where a
-person's verb follows; so all texts are read before one of them is decided on.
+The first word of a sentence is always capitalised. It is a name if it is one elsewhere, or if a person's verb follows;
+so all texts are read before any such word is decided on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GERMAN_ARTICLES: Final = re.compile(
     r"zum|zur|im|am|vom|beim|ins|ans|viele?n?|alle[nmrs]?|manche\w*|wenige?|mehr|kein\w*|ohne|per|pro|vor|seit|zu|als|"
     r"\w{3,}(?:e[nmrs]?|ig|lich|isch))$"
 )
-# A name of a script without capital letters is known by what stands beside it.
+# Names in scripts without capital letters are recognised by adjacent words.
 _HAN_SURNAME: Final = (
     "[王李张張刘劉陈陳杨楊赵趙黄黃周吴吳徐孙孫胡朱高林何郭马馬罗羅梁宋郑鄭谢謝韩韓唐冯馮于董萧蕭程曹袁邓鄧许許傅沈曾彭吕呂蔡苏蘇卢盧丁叶葉余潘杜戴"
     "夏钟鐘田姜]"
@@ -40,19 +40,19 @@ _INTRODUCED: Final = re.compile(
 )
 _NO_NAMES: Final = WORDS["not_names"].union(MONTHS, WEEKDAYS)
 _ENDS: Final = frozenset('.!?;\n•…。！？"“„«»‹<*#>|')
-# So many capital words in a row are a heading or shouting.
+# More capitalised words in a row are a heading or shouting.
 MOST_WORDS: Final = 6
 
 
 class _Run(NamedTuple):
-    """Capital words in a row."""
+    """Capitalised words in a row."""
 
     start: int
     words: tuple[str, ...]
     is_first: bool
-    """At the head of a sentence."""
+    """At the beginning of a sentence."""
     after: str
-    """The word behind it, in lower case."""
+    """The next word, in lower case."""
     text: str
 
 
@@ -64,10 +64,10 @@ class NameReader:
         self._small: set[str] = set()
 
     def read(self, text: str, *, is_value: bool = False, taken: Sequence[tuple[int, int]] = ()) -> list[_Run]:
-        """Return the runs of a text that may be names and are not `taken`; `is_value` is a field of data, and no sentence."""
+        """Return the candidates for names that are not `taken`; `is_value` marks a data field, which is not a sentence."""
         found: list[_Run] = []
         whole = text
-        if taken:  # an id, a date: digits stand in their place
+        if taken:  # an id or a date, replaced by digits
             bounds = [(0, 0), *taken, (len(text), len(text))]
             text = "".join(["0" * (end - start) + text[end:then] for (start, end), (then, _) in pairwise(bounds)])
         tokens = [(one.start(), one.end(), one[0]) for one in _TOKEN.finditer(text)]
@@ -106,7 +106,7 @@ class NameReader:
 
     @staticmethod
     def _run_end(text: str, tokens: list[tuple[int, int, str]], at: int) -> int:
-        """Return the last token of a run of capital words, with the particles inside it."""
+        """Return the last token of a run of capitalised words, including particles inside it."""
         last = at
         while last + 1 < len(tokens):
             between = text[tokens[last][1] : tokens[last + 1][0]]
@@ -156,7 +156,7 @@ class NameReader:
             return None
         after = tokens[last + 1][2].casefold() if last + 1 < len(tokens) else ""
         if words[-1] != tokens[last][2]:
-            after = "is"  # what belongs to someone
+            after = "is"  # a possessive: something belongs to a person
         return _Run(start, tuple(words), is_first, after, text[start:stop])
 
     @staticmethod
@@ -171,7 +171,7 @@ class NameReader:
         return word.isdigit() or (bool(_GERMAN_ARTICLES.fullmatch(word)) and word not in ("heiße", "heisse"))
 
     def found(self, runs: Sequence[_Run]) -> list[tuple[int, str]]:
-        """Return where names stand, and how they are written there; to be asked when all texts have been read."""
+        """Return the positions of names and their spelling there; call it after all texts have been read."""
         names: list[tuple[int, str]] = []
         for run in runs:
             if not run.is_first:

@@ -1,7 +1,7 @@
-"""Facts in texts, found by rules: names, numbers, dates, ids, paths, commands, quotes, decisions, likes and states of people.
+"""Rules that extract facts: names, numbers, dates, ids, paths, commands, quotes, decisions, likes and states.
 
-No model reads anything. The rules are on the page of behaviour. What they do not know (a name in small letters, a number in
-words) is no fact here.
+No model is used. docs/behaviour describes the rules. Facts outside the rules (a lower-case name, a number in words) are not
+found.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ FactKind: TypeAlias = Literal[
     "name", "number", "date", "time", "id", "path", "command", "quote", "decision", "preference"
 ]
 
-# Characters of one text that are read, and of one fact that are kept; more is a document.
+# Limits, in characters, of the text that is read and of a single fact; anything longer is a document.
 LONGEST_TEXT: Final = 200_000
 LONGEST_FACT: Final = 300
-# Stands behind the key of a state that may as well be an act.
+# Suffix of the key of a state that may also be an action.
 _UNSURE: Final = "?"
-# Levels of data inside data.
+# Limit of nesting in data.
 DEEPEST: Final = 32
-# A decision, a like or a state is still told where a sentence has this share of its words: a summary says it in fewer.
+# A sentence with this share of the words still states a decision, like or state, because a summary uses fewer words.
 SENTENCE_SHARE: Final = 0.6
 
 _MONTH: Final = "|".join(sorted([name for name in forms.MONTHS if "-" not in name], key=len, reverse=True))
@@ -58,11 +58,11 @@ _STRUCTURED_TEXT: Final = (
     rf"(?:\s?(?:{_CURRENCY}|%|EUR\b|USD\b|GBP\b|CHF\b|元|円|원))?)"
 )
 _STRUCTURED: Final = re.compile(_STRUCTURED_TEXT)
-# Names of months are many, and rarely there.
+# The month names make the pattern slow and rarely occur, so it is used only if needed.
 _WITHOUT_MONTHS: Final = re.compile(_STRUCTURED_TEXT.replace(_MONTH, "(?!)"))
 _DATES: Final = frozenset({"iso", "dmy", "mark", "day_month", "month_day", "month_year", "cjk"})
 _IDS: Final = frozenset({"url", "mail", "phone", "iban", "id", "version"})
-# "5kg", "3rd": a number with what it counts.
+# "5kg", "3rd": a number with its unit or ordinal ending.
 _COUNTED: Final = re.compile(r"\d+(?:[.,]\d+)*[a-zµ°]{1,3}")
 _DIGIT: Final = re.compile(r"\d")
 _WORD: Final = re.compile(r"[^\W\d_]+")
@@ -71,7 +71,7 @@ _QUOTED: Final = re.compile(
     "|「([^」\n]{1,200})」|『([^』\n]{1,200})』|《([^》\n]{1,200})》|`([^`\n]{2,200})`"
     r"|(?<![\w'])'([^'\n]{2,100})'(?!\w)|(?<!\w)‘([^’\n]{2,100})’(?!\w)"
 )
-# A sentence that has one of these and asks nothing is a decision.
+# A sentence with one of these words that is not a question is a decision.
 _DECIDED: Final = re.compile(
     r"\b(?:decided|decision|we agreed|agreed (?:to|on|that)|have chosen|has chosen|chose|settled (?:on|for)|opted|"
     r"go(?:ing)? with|"
@@ -82,7 +82,7 @@ _DECIDED: Final = re.compile(
     r"|决定|決定|決め(?:た|ました)|同意了|商定|결정|قررنا|قررت|اتفقنا|החלטנו|החלטתי|फैसला|निर्णय|ตัดสินใจ",
     re.IGNORECASE,
 )
-# A point behind a title, an initial or a short form ends no sentence.
+# A full stop after a title, an initial or an abbreviation does not end a sentence.
 _SENTENCE: Final = re.compile(
     r"(?:[^.!?。！？\n]|[.!?](?=\S)"
     r"|(?:(?<=\b[A-Z])|(?<=\b(?:Dr|Mr|Ms|St|Nr|No|Av))|(?<=\b(?:Mrs|Sra))|(?<=\bProf))\.(?=\s))+[.!?。！？]*"
@@ -93,18 +93,18 @@ class Fact(NamedTuple):
     """One fact of a text."""
 
     text: str
-    """As it is written."""
+    """As written."""
     kind: FactKind
     keys: tuple[str, ...]
-    """Its normal forms; a date of which nobody knows which number is the day has two."""
+    """Its normal forms; a date with an ambiguous order of day and month has two."""
     start: int
-    """Where in the text it stands; of a field of data, the place of the field."""
+    """Its position in the text; for a data field, the position of the field."""
     sentence: str
-    """In which it stands."""
+    """The sentence that contains it."""
 
 
 def facts_of(texts: Sequence[str]) -> list[list[Fact]]:
-    """Return the facts of the texts of one conversation, text by text, in order; a name in one of them is a name in all."""
+    """Return the facts of one conversation's texts, text by text, in order; a name in one text is a name in all."""
     reader = _Reader()
     read = [list(reader.parts(text[:LONGEST_TEXT])) for text in texts]
     found = reader.names.found
@@ -124,7 +124,7 @@ class _Part(NamedTuple):
 
 
 class _Reader:
-    """Reads texts; the fields of data, which are often the same, once."""
+    """Reads texts; repeated data fields are read once."""
 
     def __init__(self) -> None:
         self.names = NameReader()
@@ -141,7 +141,7 @@ class _Reader:
             at = place if place >= 0 else at
             part = self._known.get(field)
             if part is None:
-                # A short field is a value, and no sentence: its first capital letter says something.
+                # A short field is a value, not a sentence: an initial capital letter is meaningful.
                 is_value = len(field) < 60 and len(field.split()) < 5
                 part = self._known[field] = self._part(field, is_value=is_value)
             yield part, at
@@ -153,7 +153,7 @@ class _Reader:
 
 
 def _fields(text: str) -> list[str] | None:
-    """Return the texts and numbers in data, in their order; None for text that is no data."""
+    """Return the texts and numbers in data, in order; None for text that is not data."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -173,7 +173,7 @@ def _fields(text: str) -> list[str] | None:
 
 
 def _found(text: str, *, is_value: bool) -> tuple[list[_Found], list[tuple[int, int]]]:
-    """Return the facts of a text that are no names, and the places that they take."""
+    """Return the facts of a text other than names, and the ranges that they occupy."""
     work = forms.work_facts(text, is_value=is_value)
     found: list[_Found] = [(one.start, one.kind, one.text, (folded(one.text),)) for one in work]
     taken = [(one.start, one.stop) for one in work]
@@ -187,7 +187,7 @@ def _found(text: str, *, is_value: bool) -> tuple[list[_Found], list[tuple[int, 
         if one and not is_inside(match.start()):
             found += [(match.start(), *fact) for fact in one]
             taken.append(match.span())
-    taken.sort()  # of one kind after the other
+    taken.sort()  # found kind by kind
     found += [
         (match.start(), "date", match[0], (f"day {forms.WEEKDAYS[word]}",))
         for match in _WORD.finditer(text)
@@ -234,7 +234,7 @@ def _structured(group: str, text: str) -> list[_Value]:
             return [("number", text, forms.number_keys(text))]
         return [("id", text, (folded(text).replace(" ", ""),))]
     keys = forms.number_keys(text)
-    if len(keys) > 1:  # a list without blanks
+    if len(keys) > 1:  # a list without spaces
         return [("number", key, (key,)) for key in keys]
     return [("number", text.strip(), keys)] if keys else []
 
@@ -263,8 +263,8 @@ def _in_order(part: _Part, offset: int, names: list[tuple[int, str]]) -> list[Fa
 
 
 def _says_no_more(said: str, facts: Sequence[str]) -> bool:
-    """Tell whether a state is but a verb beside other facts, as in "my sister lives in Graz": those say it all."""
-    # Its verb, and its subject where that is more than a pronoun.
+    """Tell whether a state only adds a verb to other facts, as in "my sister lives in Graz": those facts suffice."""
+    # The verb, and the subject unless it is a pronoun.
     small = 2 if said.lower().startswith(("my ", "our ", "his ", "her ", "their ")) else 1
     for fact in facts:
         said = said.replace(fact, " ")
@@ -272,7 +272,7 @@ def _says_no_more(said: str, facts: Sequence[str]) -> bool:
 
 
 class KnownFacts:
-    """The facts in some texts, for looking facts up."""
+    """An index of the facts in some texts."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = FoldedTexts(texts)
@@ -285,9 +285,9 @@ class KnownFacts:
         for match, found in [one for part in parts for one in _structured_in(part)]:
             for kind, _, keys in found:
                 known.update([(kind, key) for key in keys])
-                if kind == "date":  # a day with its year is one without it, too
+                if kind == "date":  # a date with a year is also found without it
                     known.update([(kind, f"-{key[4:]}") for key in keys if len(key) == 10 and key[0] != "-"])
-            # The numbers of a date, of a time or of an id are written there, whatever they mean.
+            # The numbers within a date, a time or an id count as stated, whatever they mean.
             known.update(
                 [("number", digits.lstrip("0") or "0") for digits in re.findall(r"\d+", forms.ascii_digits(match[0]))]
             )
@@ -308,17 +308,17 @@ class KnownFacts:
                 return self._tells(stems([word for word in folded(fact.text).split() if len(word) > 2]))
             case "preference":
                 return self._tells(core(fact.text), denied=denies(folded(fact.text)))
-            case "name":  # without its first word, which may be one that began a sentence
+            case "name":  # without its first word, which may just have begun a sentence
                 first, _, rest = fact.text.partition(" ")
                 return " " in rest.strip() and not first.endswith(".") and self._texts.has(rest)
         return False
 
     def _tells(self, words: frozenset[str], *, denied: bool = False) -> bool:
-        """Tell whether one sentence has enough of some words, and denies something where that is asked."""
+        """Tell whether one sentence has enough of some words, and also a negation if `denied`."""
         least = ceil(SENTENCE_SHARE * len(words) - 1e-9)
         if not words:
             return False
-        # A sentence with enough of them has one of the rarest.
+        # A sentence with enough of them contains one of the rarest.
         rare = sorted([self._having.get(word, ()) for word in words], key=len)[: len(words) - least + 1]
         return any(
             len(words & self._sentences[at][0]) >= least and (self._sentences[at][1] or not denied)

@@ -25,51 +25,51 @@ if TYPE_CHECKING:
 
 
 COLUMNS: Final = ("fact", "kind", "position", "asked_later", "reason", "item", "sentence", "needed_by")
-# A shorter number stands in too many texts to say that one was needed.
+# A shorter number occurs in too many texts to show that one was needed.
 SHORTEST_NUMBER: Final = 3
 _Name: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 class Loss(NamedTuple):
-    """A fact that a call was not sent."""
+    """A fact that was not sent with a call."""
 
     fact: str
-    """As it is written where it stood last."""
+    """As written where it last occurs."""
     item: Item
-    """The item in which it stood last."""
+    """The item in which it last occurs."""
     asked_later: int | None
-    """The first turn, from that of the call on, in which a person asked for it or named it; None if none did."""
+    """The first turn, from the call's turn on, in which a user asked for it or named it; None without one."""
     kind: FactKind
     position: int
-    """The place of the item in the log."""
+    """The index of the item in the log."""
     reason: str
-    """Why the item was not sent: ``compacted``, or as in the plan; ``not_sent`` where the run does not say."""
+    """Why the item was not sent: ``compacted``, or the reason in the plan; ``not_sent`` if the run does not say."""
     keys: tuple[str, ...]
     """Normal forms of the fact."""
     sentence: str
     needed_by: int | None = None
-    """The first of the agent's model calls, from this one on, that needed it: its turn asks for it, or it was written or looked
-    up again there."""
+    """The first model call of the agent, from this one on, that needed it: its turn asks for the fact, or the fact was
+    written or looked up again there."""
 
     def __repr__(self) -> str:
-        """Return the fact and where it stood, without the item, which may hold a secret."""
+        """Return the fact and where it occurred, without the item, which may contain a secret."""
         asked = "" if self.asked_later is None else f", asked_later={self.asked_later}"
         return f"<Loss {self.kind} {self.fact!r} at {self.position}, {self.reason}{asked}>"
 
 
 class Retelling(NamedTuple):
-    """A text that retells earlier text, compared with its source: facts as they are written there."""
+    """A text that retells earlier text, compared with its source: facts as written there."""
 
     origin: str
-    """``layer:<id>``, ``layer:summary`` for the policy's own, ``projection`` for what a layer wrote in place of history,
-    ``compaction`` for what another program did."""
+    """``layer:<id>``, ``layer:summary`` for the policy's own, ``projection`` for a layer's replacement of history,
+    ``compaction`` for another program's."""
     text: str
     kept: tuple[str, ...]
-    """Facts of the items that were not sent that the text tells."""
+    """Facts of the unsent items that the text retains."""
     dropped: tuple[str, ...]
-    """Their facts that it does not tell."""
+    """Facts of the unsent items that the text omits."""
     added: tuple[str, ...]
-    """Facts of the text that stand nowhere in the log before the call."""
+    """Facts of the text that occur nowhere in the log before the call."""
 
 
 class Losses(tuple[Loss, ...]):
@@ -78,12 +78,12 @@ class Losses(tuple[Loss, ...]):
     Attributes
     ----------
     retellings : tuple of Retelling
-        Every text of a layer and every summary that was sent, compared with the log before the call.
+        Every layer text and summary that was sent, compared with the log before the call.
     unread : int
-        Items at the head of the log that the run does not have any more: facts of theirs cannot be named.
+        The number of items at the head of the log that the run no longer has; their facts cannot be named.
     unknown : int
-        Compactions before the call of which nobody but the provider can read what they kept: whether it has a fact that
-        they covered is not known, and none of these is named.
+        The number of earlier compactions whose content only the provider can read. Whether they retain a fact is
+        unknown, so their facts are not listed.
     """
 
     retellings: tuple[Retelling, ...]
@@ -99,19 +99,19 @@ class Losses(tuple[Loss, ...]):
         return self
 
     def __repr__(self) -> str:
-        """Return the losses, and whether there may be others that nobody can know."""
+        """Return the losses, and whether there may be others that cannot be known."""
         if not self.unknown:
             return super().__repr__()
         return f"<{len(self)} losses known {super().__repr__()}; {self.unknown} unreadable compactions>"
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return one row for each loss.
+        """Return one row per loss.
 
         Returns
         -------
         pandas.DataFrame
-            ``fact, kind, position`` (in the log), ``asked_later`` (a turn, missing where none asked), ``reason``, ``item`` (its
-            id), ``sentence``, ``needed_by`` (a call, missing where none needed it).
+            ``fact, kind, position`` (in the log), ``asked_later`` (a turn, missing if none asked), ``reason``, ``item``
+            (its id), ``sentence``, ``needed_by`` (a call, missing if none needed it).
         """
         import pandas
 
@@ -121,32 +121,32 @@ class Losses(tuple[Loss, ...]):
 
 
 def lost(run: Run, call: CallName, *, thread_id: str | None = None) -> Losses:
-    """Name the facts that stood in the log before a call and were sent with it in no form.
+    """Return the facts that the log contained before a call and that were not sent with it in any form.
 
     See docs/behaviour/lab.md, "What was lost".
 
     Parameters
     ----------
     run : Run
-        That has the request of the call, or tells the compactions before it, as imported runs may.
+        With the request of the call, or the compactions before it, as in some imported runs.
     call : int or ModelCalled
-        Its place among the agent's model calls, from 0, from the end where it is negative; or its event.
+        Its index among the agent's model calls, negative from the end; or its event.
     thread_id : str, optional
-        Count the calls of this thread only.
+        Count only the calls of this thread.
 
     Returns
     -------
     Losses
-        A tuple of losses with ``fact``, ``item`` and ``asked_later``, each fact once. What was sent is the instructions, the
-        window of the history, the texts of layers and the summary; in an imported run, the log without the part that a compaction
-        replaced, and the text in its place. ``.retellings`` compares each summary with its source; ``.unknown`` counts
-        compactions that nobody can read.
+        A tuple of losses with ``fact``, ``item`` and ``asked_later``, each fact once. The sent texts are the
+        instructions, the window of the history, the texts of layers and the summary; in an imported run, the log with
+        compacted parts replaced by their summary. ``.retellings`` compares each summary with its source; ``.unknown``
+        counts unreadable compactions.
 
     Raises
     ------
     NoeticConfigError
-        ``UNKNOWN_CALL``; ``NOT_RECORDED`` where the run has neither the request nor a compaction, as runs of others;
-        ``INVALID_RUN``.
+        ``UNKNOWN_CALL``; ``NOT_RECORDED`` if the run has neither the request nor a compaction, as for some imported
+        runs; ``INVALID_RUN``.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def lost(run: Run, call: CallName, *, thread_id: str | None = None) -> Losses:
             if is_known[key]:
                 others.append(fact)
                 continue
-            losses.pop(key, None)  # the last place counts
+            losses.pop(key, None)  # the last occurrence is kept
             losses[key] = Loss(fact.text, context.log[at], None, fact.kind, place, reason, fact.keys, fact.sentence)
     retellings = _retellings(context, [fact for at in context.absent for fact in found[at]])
     named = _needed(run, request, list(losses.values()), others)
@@ -196,7 +196,7 @@ def lost(run: Run, call: CallName, *, thread_id: str | None = None) -> Losses:
 
 
 def facts_in(log: Sequence[Item]) -> list[list[Fact]]:
-    """Return the facts of items, item by item; likes and states only where a person wrote them."""
+    """Return the facts of items, item by item; likes and states only from user messages."""
     found = facts_of([fact_text(item) for item in log])
     return [
         facts
@@ -206,13 +206,13 @@ def facts_in(log: Sequence[Item]) -> list[list[Fact]]:
     ]
 
 
-# Of the words of a question that say something, this share stands in the sentence of the fact; a smaller one is enough where
-# the form of the question names the kind of the fact.
+# A fact's sentence must contain this share of a question's content words; less is enough if the form of the question
+# names the kind of the fact.
 _SHARE: Final = 0.5
 _SHARE_OF_KIND: Final = 0.3
-# A word in more sentences than this tells none of them from the others.
+# A word in more sentences than this does not distinguish them.
 MOST_SENTENCES: Final = 400
-# One sentence holds no more facts of a kind than this.
+# The maximum number of facts of one kind per sentence.
 MOST_OF_KIND: Final = 6
 
 _ASKS: Final = re.compile(
@@ -227,13 +227,13 @@ def _forms(text: str) -> list[tuple[re.Pattern[str], set[str]]]:
     return [(re.compile(rf"\b(?:{form})\b", re.IGNORECASE), set(kinds.split())) for kinds, form in rows]
 
 
-# Kinds that a question of a form asks for; all others ask for anything.
+# The kinds that a form of question asks for; other forms ask for any kind.
 _WANTED: Final = _forms(r"""
 date time <- when|(?:what|which) (?:time|date|day|month|year)|wann|um wie ?viel uhr|quand|cuándo|когда
 name quote id decision preference <- who|whose|whom|wer|wen|wem|wessen|qui|quién|кто
 number <- how (?:much|many)|wie ?viele?|combien|cuánt\w+|сколько
 """)
-# Kinds that it more likely asks for.
+# The kinds that it probably asks for.
 _HINTS: Final = _forms(r"""
 name path <- where|(?:what|which) (?:city|town|place|country)|wo|wohin|où|dónde|где
 path <- (?:which|what) (?:file|folder|directory|path)|where .*(?:file|folder|config\w*|saved?|stored?|copy|kept)
@@ -253,17 +253,17 @@ _WH: Final = re.compile(r"\b(?:what|which|who|whose|when|where|how|wie|was|wer|w
 
 
 class _Question(NamedTuple):
-    """The text of a user in one turn."""
+    """The user's text in one turn."""
 
     turn: int
     texts: FoldedTexts
     words: tuple[frozenset[str], ...]
-    """Its words with their senses; empty if it asks nothing."""
+    """Its words with their senses; empty if it is not a question."""
     wanted: set[str]
     """Kinds of facts that it asks for; empty for all."""
     hints: set[str]
     own: bool
-    """Whether it is about the one who asks."""
+    """Whether it is about the user."""
 
     @classmethod
     def of(cls, turn: int, text: str) -> _Question:
@@ -274,7 +274,7 @@ class _Question(NamedTuple):
 
 
 def _asked_in(lost: Sequence[Fact], others: Iterable[Fact], turns: Iterable[tuple[int, str]]) -> list[int | None]:
-    """Return of each lost fact the first turn that names it or asks for it, and not rather for one of the `others`; else None."""
+    """Return for each lost fact the first turn that names or asks for it (rather than for one of the `others`), or None."""
     questions = [_Question.of(turn, text) for turn, text in turns]
     found = _named_in(lost, questions)
     sentences = _Sentences([*lost, *others])
@@ -287,7 +287,7 @@ def _asked_in(lost: Sequence[Fact], others: Iterable[Fact], turns: Iterable[tupl
 
 
 def _named_in(facts: Sequence[Fact], questions: Sequence[_Question]) -> list[int | None]:
-    """Return the first turn that has each fact word for word; of whole sentences nobody says so."""
+    """Return the first turn that contains each fact verbatim; not for facts that are whole sentences."""
     where: dict[str, list[int]] = {}
     for at, question in enumerate(questions):
         for word in question.texts.words:
@@ -301,7 +301,7 @@ def _named_in(facts: Sequence[Fact], questions: Sequence[_Question]) -> list[int
 
 
 class _Sentences:
-    """The sentences of facts, by the senses of their words."""
+    """The sentences of facts, indexed by the senses of their words."""
 
     def __init__(self, facts: Sequence[Fact]) -> None:
         self.facts = facts
@@ -317,10 +317,10 @@ class _Sentences:
                 self._with.setdefault(sense, []).append(place)
 
     def asked(self, question: _Question) -> list[int]:
-        """Return the facts that a question fits best, none where it fits none well enough.
+        """Return the facts that a question matches best, or none if no match is good enough.
 
-        A single word of several is enough where no other sentence shares as much, and none where the one who asks has told but
-        one fact of the kind.
+        One word of several is enough if no other sentence shares as much, and no word is needed if the user has stated
+        only one fact of the kind.
         """
         shared: Counter[int] = Counter()
         for senses in question.words:
@@ -344,7 +344,7 @@ class _Sentences:
                 if score == best:
                     fit.append(at)
         if not fit and question.own:
-            # No word is shared: the only fact of the kind that is asked for.
+            # Without a shared word: the only fact of the requested kind.
             kinds = question.wanted or question.hints - {"name", "number", "preference"}
             found = [at for kind in sorted(kinds) for at in self._kinds.get(kind, ())[: MOST_OF_KIND + 1]]
             fit = found if len(found) <= MOST_OF_KIND else []
@@ -353,7 +353,7 @@ class _Sentences:
 
 
 def _reasons(request: RecordedRequest) -> dict[int, str]:
-    """Return why items of the log were not sent, as far as it is known."""
+    """Return why items of the log were not sent, as far as known."""
     view = request.view
     if view is None:
         return {}

@@ -1,4 +1,4 @@
-"""Memory layers compared by a number that needs no judge: was the evidence sent when the question was asked."""
+"""Compare memory layers without a judge: was the evidence sent when the question was asked?"""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ UNITS: Final = {
     "own_cost": "US dollars",
     "own_ms": "ms",
 }
-# US dollars per million tokens of input, and the share of it that a cached token costs: round numbers to compare layers by.
+# US dollars per million input tokens, and the relative price of a cached token: round numbers for comparison.
 PRICE: Final = 1.0
 CACHED_SHARE: Final = 0.1
 _MILLION: Final = 1e6
-# Characters of a text whose tokens are counted once.
+# Token counts of texts up to this many characters are cached.
 LONGEST_KNOWN: Final = 2_000
 
 
@@ -61,53 +61,53 @@ def memory_bench(
     n_jobs: int = 1,
     progress: Progress = True,
 ) -> pandas.DataFrame:
-    """Play dialogues to sets of layers and count how much of the evidence of a question was sent with it.
+    """Play dialogues to sets of layers and measure how much of each question's evidence was sent with it.
 
     See docs/behaviour/lab.md, "A bench without a judge".
 
     Parameters
     ----------
     layers : mapping, or sequence
-        Sets of layers by name; a set is a layer, a sequence of them (empty for plain history), or a function that makes one of
-        these for each dialogue. In a sequence the ids of its layers name a set.
+        Sets of layers by name; a set is a layer, a sequence of layers (empty for plain history), or a function that
+        makes one of these for each dialogue. In a sequence, each set is named after its layers' ids.
     dialogues : iterable of Dialogue, optional
-        Such as `made_dialogues` makes them or `datasets.load_locomo` reads them; twenty made from `seed` by default.
+        Such as from `made_dialogues` or `datasets.load_locomo`; by default twenty generated from `seed`.
     budgets : iterable of float, tokens
-        Of a whole request.
+        The budgets of a whole request.
     seed : int
-        Of the dialogues that are made, and of the intervals.
+        Seed of the generated dialogues and of the intervals.
     price : float, US dollars
-        Of a million tokens of input.
+        Per million input tokens.
     cached_share : float
-        Of the price, for a token of a prefix that the request before had as well, from 0 to 1.
+        Relative price of a token in a prefix shared with the previous request, from 0 to 1.
     tokenizer : callable
-        From text to tokens.
+        Counts the tokens of a text.
     clock : Clock, optional
-        With what latency is measured, such as ``noetic_nb.clock.SystemClock()``; not measured by default, as no two tables would
-        be equal.
+        Measures latency, such as ``noetic_nb.clock.SystemClock()``. By default it is not measured, because no two
+        tables would be equal.
     n_jobs : int
-        How many processes play dialogues, -1 for one a processor; through joblib, of ``noetic_nb[study]``. Layers and
-        their functions must be such that cloudpickle can send them.
+        The number of processes, -1 for one per processor; uses joblib of ``noetic_nb[study]``. cloudpickle must be able
+        to serialise the layers and their functions.
     progress : bool or callable
-        Called with how many dialogues are played, of how many; by default a line of text in a terminal or notebook if it takes
-        long. False shows nothing.
+        Called with the number of dialogues played and of all; by default a line of text in a terminal or notebook if it
+        takes long. False shows nothing.
 
     Returns
     -------
     pandas.DataFrame
-        One row for each set, budget and ``rung`` of evidence, the later the harder to reach: ``verbatim``, the message word for
-        word; ``value``, its value; ``owned``, the value in a statement with its owner and attribute; ``answerable``, all parts
-        owned, nothing missing, and no outdated value behind the one that holds. ``recall`` is the mean share of the evidence of a
-        question, with its 95 % interval ``low, high`` over dialogues, and ``questions`` how many it is of: those that a data set
-        marks for this rung. Without any it is not a number. ``tokens`` is the mean of the requests with a question;
-        ``cost_fresh`` and ``cost_cached`` are US dollars of input of a dialogue with all of its requests, without and with a
-        cache of prefixes; ``ms``, the mean time in which a request was recalled and planned, missing without a clock.
-        ``own_calls``, ``own_tokens``, ``own_cost`` and ``own_ms`` are what stores of `external_memory` spent of their own in a
-        dialogue: model calls, their tokens and price, and the time in which a store was asked.
-        ``attrs["units"]`` has the units, ``attrs["by_kind"]`` the recall of each kind of question, by set, budget and rung,
-        ``attrs["outdated"]`` how much of what no longer holds was sent as well, where questions name it, ``attrs["asked"]`` a
-        record of each question, ``attrs["problems"]`` what hooks reported: set, layer, hook, what, how often.
-        ``attrs["dialogues"]`` is their number, ``attrs["stopped"]`` why some are missing, or None.
+        One row per set, budget and ``rung`` of evidence, from easy to hard: ``verbatim``, the exact message; ``value``,
+        its value; ``owned``, the value in a statement with its owner and attribute; ``answerable``, all parts owned,
+        nothing missing, and no outdated value after the current one. ``recall`` is the mean share of a question's
+        evidence, with its 95 % interval ``low, high`` over dialogues; ``questions`` is the number of questions that a
+        data set marks for this rung. Without any, recall is NaN. ``tokens`` is the mean of the requests with a
+        question; ``cost_fresh`` and ``cost_cached`` are US dollars of input per dialogue, without and with a prefix
+        cache; ``ms`` is the mean time to recall and plan a request, missing without a clock. ``own_calls``,
+        ``own_tokens``, ``own_cost`` and ``own_ms`` are the spending of `external_memory` stores per dialogue: model
+        calls, their tokens and price, and the time of the store's calls. ``attrs["units"]`` has the units,
+        ``attrs["by_kind"]`` the recall of each kind of question by set, budget and rung, ``attrs["outdated"]`` the
+        share of outdated facts that was sent, if questions name them, ``attrs["asked"]`` a record per question,
+        ``attrs["problems"]`` the problems reported by hooks: set, layer, hook, problem, count. ``attrs["dialogues"]``
+        is their number, ``attrs["stopped"]`` the reason why some are missing, or None.
 
     Raises
     ------
@@ -117,9 +117,9 @@ def memory_bench(
     Warns
     -----
     UserWarning
-        Where hooks reported problems, such as vectors whose length changes: the set was measured without what failed.
+        If hooks reported problems, such as vectors of varying length: the set was measured without the failed parts.
     Interrupted
-        If it is interrupted: every set is measured on the same dialogues, those that were finished.
+        If it is interrupted: every set is measured on the same finished dialogues.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def memory_bench(
     played_by: dict[str, list[list[Played]]] = {name: [] for name in sets}
     counting = _remembering(tokenizer) if n_jobs == 1 else tokenizer
     jobs = [(dialogue, sets, totals, counting, clock) for dialogue in played_to]
-    # All sets of a dialogue, then the next: an interrupted bench compares them on the same dialogues.
+    # Dialogue by dialogue over all sets, so that an interrupted bench compares sets on the same dialogues.
     with Work("memory_bench", "dialogues", progress, of=len(played_to)) as work:
         for of_sets in work.each(in_processes(_played, jobs, n_jobs)):
             for name, (of_dialogue, reported) in of_sets.items():
@@ -205,7 +205,7 @@ def _played(
 
 
 def _remembering(tokenizer: Tokenizer) -> Tokenizer:
-    """Return a tokenizer that counts a short text once: messages are counted for each request that they may stand in."""
+    """Return a tokenizer that caches short texts: messages are counted for every request that may contain them."""
     if tokenizer is estimate_tokens or isinstance(tokenizer, _Remembering):
         return tokenizer
     return _Remembering(tokenizer)
@@ -248,7 +248,7 @@ def sets_of_layers(given: Any) -> dict[str, Callable[[], Sequence[MemoryLayer]]]
 
 
 def made_layers(given: Any) -> Sequence[MemoryLayer]:
-    """Return the layers of a set: given as they are, one by itself, or by a function."""
+    """Return the layers of a set, given as a sequence, a single layer, or a function."""
     made = given() if callable(given) and not isinstance(given, MemoryLayer) else given
     layers = [made] if isinstance(made, MemoryLayer) else made
     if not isinstance(layers, Sequence) or not all(isinstance(layer, MemoryLayer) for layer in layers):
@@ -270,14 +270,14 @@ def _budgets(given: Any) -> tuple[float, ...]:
 
 
 class Records(tuple[Asked, ...]):
-    """Records that are never copied: pandas copies the attributes of a frame with each of its results."""
+    """Records that are never copied: pandas copies a frame's attributes with each of its results."""
 
     def __deepcopy__(self, memo: object) -> Records:
         return self
 
 
 def _recall(shares: Iterable[tuple[int, float]]) -> tuple[float, float, float, int]:
-    """Return the mean share of those that are marked, its interval over dialogues, and their number."""
+    """Return the mean of the known shares, its interval over dialogues, and their number."""
     known = [(place, share) for place, share in shares if not math.isnan(share)]
     if not known:
         return nan, nan, nan, 0

@@ -1,4 +1,4 @@
-"""Near misses of a call: items and memories that were left out, and the least change that would have let them in."""
+"""Near misses of a call: items and memories that were left out, and the least change that would have included them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from noetic_nb.tokens import Tokenizer
 if TYPE_CHECKING:
     import pandas
 
-# Characters of a text that a row shows.
+# Characters of a text shown in a row.
 SHOWN: Final = 200
-# A tokenizer may count a longer text shorter; so many tokens are tried beyond the sum.
+# A tokenizer may count joined text as longer than its parts; up to this many extra tokens are tried.
 MOST_RAISED: Final = 64
 
 
@@ -56,29 +56,29 @@ def near_misses(
     Parameters
     ----------
     run : Run
-        Of this library: with what the call was planned from.
+        Recorded by this library, with the inputs of the call's plan.
     call : int or ModelCalled
-        Its place among the agent's model calls, from 0, from the end where it is negative; or its event.
+        Its index among the agent's model calls, negative from the end; or its event.
     layers : iterable of MemoryLayer, optional
-        Whose memories are looked at; those of the agent by default, where it is in this process. They go along with the run as in
-        `noetic_nb.lab.replay`, with the states that were recorded.
+        The layers whose memories are examined; by default those of the agent, if it is in this process. They follow the
+        run as in `noetic_nb.lab.replay`, with the recorded states.
     thread_id : str, optional
-        Count the calls of this thread only.
+        Count only the calls of this thread.
 
     Returns
     -------
     pandas.DataFrame
-        One row a miss: ``origin`` (``history`` or ``layer:<id>``), ``what`` (``item``, or ``memory`` that a layer kept and did
-        not recall), ``position`` (in the log, or among what the layer offered), ``reason``, ``rank`` (1 is the next to be
-        admitted), ``score`` (to the query), ``tokens``, and what must be changed, missing where it can stay: ``total`` of the
-        budget, ``window`` in items, ``layer_tokens`` that the layer is given, its ``top_k`` and ``min_score``; all of a row
-        together. A row without any of these is admitted by no budget. ``text`` begins the text. ``attrs["not_asked"]`` names
-        layers whose memories cannot be looked at.
+        One row per miss: ``origin`` (``history`` or ``layer:<id>``), ``what`` (``item``, or ``memory`` for one that a
+        layer kept and did not recall), ``position`` (in the log, or in the layer's candidates), ``reason``, ``rank`` (1
+        is the next to be admitted), ``score`` (to the query), ``tokens``, and the necessary changes, missing if
+        unchanged: ``total`` of the budget, ``window`` in items, the layer's allocation ``layer_tokens``, its ``top_k``
+        and ``min_score``; all changes of a row are needed together. A row without changes fits no budget. ``text`` is
+        the start of the text. ``attrs["not_asked"]`` names layers whose memories cannot be examined.
 
     Raises
     ------
     NoeticConfigError
-        ``UNKNOWN_CALL``; ``NOT_RECORDED`` where the call cannot be planned again; ``INVALID_RUN``.
+        ``UNKNOWN_CALL``; ``NOT_RECORDED`` if the call cannot be planned again; ``INVALID_RUN``.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def near_misses(
 
 
 def _items(request: RecordedRequest) -> list[_Miss]:
-    """Return the items that were not sent: of each layer in its order, of the history from the newest."""
+    """Return the unsent items: those of each layer in its order, those of the history from the newest."""
     absent = [one for one in request.absent if one.reason != "forced"]
     left, seen = Counter([one.origin for one in absent]), Counter[str]()
     rows = []
@@ -119,7 +119,7 @@ def _items(request: RecordedRequest) -> list[_Miss]:
         seen[one.origin] += 1
         rank = left["history"] + 1 - seen["history"] if one.origin == "history" else seen[one.origin]
         least, text = request.least_budget(one), redact_text(item_text(one.item))[:SHOWN]
-        # For an item of a layer the planner's smallest maximum is what the layer must be given.
+        # For a layer's item, the planner's smallest maximum is the allocation that the layer needs.
         changes = (None, None, None) if least is None else (least.total, least.window, least.maximum)
         rows.append(_Miss(one.origin, "item", one.position, one.reason, rank, None, one.tokens, *changes, text=text))
     return rows
@@ -131,14 +131,14 @@ def _memories(
     config = run._config
     if layers is None:
         layers = config.memory if isinstance(config, AgentConfig) else ()
-    # New layers with the same settings: the state of the agent's own is not touched.
+    # New layers with the same settings, so that the state of the agent's own is untouched.
     asked = [
         layer if (made := layer.made_by) is None else made.make(*made.args, **made.named)
         for layer in layers
         if layer.hooks.recall is not None
     ]
     view = request.view
-    assert view is not None  # its items have been planned again
+    assert view is not None  # otherwise its items could not have been planned again
     if view.where.depth or not asked:
         return [], tuple(share.layer_id for share in view.layers if view.where.depth or not asked)
     found = run_sync(_considered(run, request, asked))
@@ -150,11 +150,11 @@ def _memories(
 
 
 async def _considered(run: Run, request: RecordedRequest, layers: Sequence[MemoryLayer]) -> list[Considered]:
-    """Let layers follow a run up to a call, and return the memories they choose from there."""
+    """Let layers follow a run up to a call, and return the memories they would choose there."""
     live = LayersAlong(layers, None, request.counter)
     index = RequestIndex()
     states: dict[str, Any] = {}
-    # What a layer of this thread alone knows is of no other.
+    # Layers with these scopes know only this thread.
     narrow = {layer.id for layer in layers if layer.scope in ("thread", "execution")}
     where = request.where
     for event in tuple(run.events)[: request.seq]:
@@ -201,14 +201,14 @@ def _missed(one: Considered, allocated: float, tokenizer: Tokenizer) -> list[_Mi
 
 
 def _floor(hit: Hit, least: float) -> float | None:
-    """Return the threshold that lets a hit in, or None if the one of its layer does."""
+    """Return the threshold that admits a hit, or None if the layer's own does."""
     if hit.floor is not None:
         return hit.floor
     return hit.score if hit.score is not None and hit.score < least else None
 
 
 def _beside(one: Considered, allocated: float) -> int:
-    # What does not fit itself is not written.
+    # A memory that does not fit by itself is not written.
     return one.beside if one.beside - 1 <= allocated else 0
 
 

@@ -1,4 +1,4 @@
-"""Values in texts by their form: numbers, dates and times in one spelling, paths of files, and commands of a shell."""
+"""Normal forms of values in texts: numbers, dates and times in one spelling, file paths, and shell commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WORD: Final = re.compile(r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'`])+")
 
 
 class WorkFact(NamedTuple):
-    """A path or a command, and where it stands."""
+    """A path or a command, and its position."""
 
     start: int
     stop: int
@@ -37,7 +37,7 @@ class WorkFact(NamedTuple):
 
 
 def work_facts(text: str, *, is_value: bool = False) -> list[WorkFact]:
-    """Return the commands of a text, and the paths outside of them, in order; `is_value` is a field of data."""
+    """Return the commands of a text, and the paths outside them, in order; `is_value` marks a data field."""
     found = list(_commands(text, is_value=is_value))
     kept: list[WorkFact] = []
     for one in sorted([*found, *_paths(text)]):
@@ -109,7 +109,7 @@ def _placed(start: int, said: str) -> WorkFact:
 
 
 def is_command(said: str) -> bool:
-    """Tell whether a text that stands apart is a command: a known program with arguments, or options behind a word."""
+    """Tell whether a separate text is a command: a known program with arguments, or options after a word."""
     words = said.split()
     if len(words) < 2 or len(said) > LONGEST_COMMAND:
         return False
@@ -122,7 +122,7 @@ def is_command(said: str) -> bool:
 
 
 def _in_prose(text: str, start: int, programs: frozenset[str]) -> str:
-    """Return the command that begins there in a sentence, or empty if none does: it ends before the words go on."""
+    """Return the command that begins there in a sentence, or an empty text; it ends where prose continues."""
     stop, bare, count = start, 0, 0
     for match in _WORD.finditer(text, start, start + LONGEST_COMMAND):
         word = match[0]
@@ -142,7 +142,7 @@ def _in_prose(text: str, start: int, programs: frozenset[str]) -> str:
     return text[start:stop] if count > 1 else ""
 
 
-# English, German, French, Spanish, Italian, Portuguese and Russian (as in a date), with the usual short forms.
+# English, German, French, Spanish, Italian, Portuguese and Russian (as in a date), with the usual abbreviations.
 _MONTH_NAMES: Final = (
     "january jan januar janvier enero gennaio janeiro января jänner",
     "february feb februar février fevrier febrero febbraio fevereiro февраля",
@@ -158,7 +158,7 @@ _MONTH_NAMES: Final = (
     "december dec dezember dez décembre decembre diciembre dicembre dezembro декабря",
 )
 MONTHS: Final = {name: number for number, names in enumerate(_MONTH_NAMES, 1) for name in names.split()}
-"""Numbers of months by their names in lower case."""
+"""Month numbers by lower-case name."""
 
 _WEEKDAY_NAMES: Final = (
     "monday montag lundi lunes lunedì segunda-feira понедельник",
@@ -170,11 +170,11 @@ _WEEKDAY_NAMES: Final = (
     "sunday sonntag dimanche domingo domenica воскресенье",
 )
 WEEKDAYS: Final = {name: number for number, names in enumerate(_WEEKDAY_NAMES) for name in names.split()}
-"""Numbers of days of the week, 0 is Monday, by their names in lower case."""
+"""Weekday numbers (0 is Monday) by lower-case name."""
 
 _DIGITS: Final = re.compile(r"\d+")
 _GROUPING: Final = re.compile(r"[ \u00a0\u202f\u2009'’٬]")
-# A year in two digits is one of this century below this number, as POSIX reads it.
+# Two-digit years below this number are in this century, as in POSIX.
 _CENTURY_TURNS: Final = 69
 
 
@@ -186,7 +186,7 @@ def ascii_digits(text: str) -> str:
 
 
 def number_keys(text: str) -> tuple[str, ...]:
-    """Return the values that a written number may have; one mark before exactly three digits groups them."""
+    """Return the possible values of a written number; a single mark before exactly three digits groups them."""
     plain = _GROUPING.sub("", ascii_digits(text))
     found = re.search(r"\d[\d.,]*", plain)
     if found is None:
@@ -214,7 +214,7 @@ def _value(whole: str, rest: str = "") -> str:
 
 
 def time_keys(text: str) -> tuple[str, ...]:
-    """Return a time of day on 24 hours."""
+    """Return a time of day in 24-hour form."""
     numbers = [int(one) for one in _DIGITS.findall(ascii_digits(text))]
     hour, minute = numbers[0], numbers[1] if len(numbers) > 1 else 0
     half = re.search(r"([ap])\.?\s?m", text.casefold())
@@ -227,7 +227,7 @@ def time_keys(text: str) -> tuple[str, ...]:
 
 
 def date_keys(text: str) -> tuple[str, ...]:
-    """Return the days that a written date may mean, ``--MM-DD`` where there is no year."""
+    """Return the possible days of a written date, ``--MM-DD`` if there is no year."""
     return tuple(dict.fromkeys(_date_keys(ascii_digits(text).casefold())))
 
 
@@ -247,7 +247,7 @@ def _date_keys(text: str) -> Iterator[str]:
         yield from _day(*numbers)
     elif len(numbers) == 3:
         year = numbers[2] + (0 if numbers[2] > 99 else 2000 if numbers[2] < _CENTURY_TURNS else 1900)
-        # With dots the day comes first everywhere; with strokes it depends on the country.
+        # With dots the day always comes first; with slashes it depends on the country.
         orders = [(numbers[1], numbers[0])] if "." in text else [(numbers[0], numbers[1]), (numbers[1], numbers[0])]
         for at, day in orders:
             yield from _day(year, at, day)

@@ -1,7 +1,7 @@
-"""Likes, habits, states and standing wishes of people ("allergic to peanuts", "no longer eats meat"), by the grammar of a clause.
+"""Likes, habits, states and standing wishes of people ("allergic to peanuts"), by the grammar of a clause.
 
-English is read by subject, adverbs and predicate; German and other languages by the words that mark most such sentences. A
-question is none, and neither is what lasts a moment ("I'm ready", "I see").
+English is parsed by subject, adverbs and predicate; German and other languages by typical words. Questions and
+momentary states ("I'm ready", "I see") do not count.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from noetic_nb.lab._recall_quality.word_lists import WORDS
 
-# A longer sentence is a paste.
+# A longer sentence is pasted text.
 _LONGEST_SENTENCE: Final = 400
 _CONDITION: Final = re.compile(
     r"(?:allerg|intoleran|diabet|asthma|migrain|arthrit|epilep|phobi|celiac|coeliac|vegetarian|vegan|pescatarian|teetotal|kosher|"
@@ -62,7 +62,7 @@ _GERMAN_NONE: Final = re.compile(
     r"\b(?:möchte|würde|hätte|immer noch|nicht mehr lange|noch immer|liebe grüße|"
     r"keine (?:ahnung|frage|zeit|idee|sorge)|kein (?:problem|thema|stress))\b"
 )
-# What marks such a sentence in other languages.
+# Words that mark such a sentence in other languages.
 _ABROAD: Final = re.compile(
     r"\b(?:allergi(?:que|c[oa])|al[ée]rgic[oa]|intoléran\w+|intolerante|végétari\w+|vegetarian[oa]|vegan[oa]|je préfère|"
     r"prefier[oe]|preferisco|prefiro|déteste|odio|odia|j'aime|n'aime|me gust\w+|me encanta|mi piac\w+|ne mange|"
@@ -71,7 +71,7 @@ _ABROAD: Final = re.compile(
     r"|过敏|過敏|アレルギー|알레르기|喜欢|喜歡|不吃|不喝|好き|嫌い|좋아|싫어|苦手"
 )
 _CLAUSE: Final = re.compile(
-    # A comma, or such a word, ends a clause where another subject follows; else it stands in a list.
+    # A comma or such a word ends a clause if another subject follows; otherwise it separates items of a list.
     r"[;()–—]+\s*|\s-+\s|(?:[,:]\s*(?:(?:and|but|so)\s)?|\s(?:and|but|so|because|since|although|though|while)\s)"
     r"(?=(?:i|we|he|she|they|it|that|this|you|my|our|his|her|their|please|never|always|do not|don['’]t)\b)",
     re.IGNORECASE,
@@ -79,13 +79,13 @@ _CLAUSE: Final = re.compile(
 _TOKEN: Final = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _SHORT: Final = {"can't": "can not", "cannot": "can not", "won't": "will not", "let's": "let us", "gonna": "going to"}
 _SUFFIXES: Final = {"n't": "not", "'ve": "have", "'re": "are", "'d": "would", "'ll": "will", "'m": "am"}
-# The particles by which a verb tells an end.
+# Particles that turn a verb into one of ending.
 _ENDED_BY: Final = dict.fromkeys(("gave", "given"), "up away") | dict.fromkeys(("cut", "went", "gone"), "out off")
 _ENDED_BY.update(took="up", taken="up", turned="")
 
 
 def states_of(sentences: Iterable[re.Match[str]]) -> Iterator[tuple[int, str, bool]]:
-    """Yield the clauses that tell a like, habit, state or wish, where they begin, and whether they fit no act as well."""
+    """Yield the clauses that state a like, habit, state or wish, where they begin, and whether they cannot be actions."""
     for match in sentences:
         sentence = match[0]
         if len(sentence) > _LONGEST_SENTENCE or sentence.rstrip().endswith(("?", "？", "؟")):
@@ -117,7 +117,7 @@ def _is_german(sentence: str) -> bool:
 
 
 def _tokens(clause: str) -> tuple[list[str], list[str]]:
-    """Return the words of a clause in small letters, contractions apart, and as they are written."""
+    """Return the words of a clause, in lower case with contractions split, and as written."""
     small: list[str] = []
     written: list[str] = []
     for word in _TOKEN.findall(clause):
@@ -135,7 +135,7 @@ def _tokens(clause: str) -> tuple[list[str], list[str]]:
 
 
 def _tells_state(clause: str) -> bool | None:
-    """Tell whether a clause surely states a like, a habit or a state of a person, or a standing wish; None if it does not."""
+    """Tell whether a clause surely states a like, habit, state or standing wish of a person; None if it does not."""
     words, written = _tokens(clause)
     at = next((at for at, word in enumerate(words) if word not in WORDS["leads"]), len(words))
     whole = " ".join(words)
@@ -150,14 +150,14 @@ def _tells_state(clause: str) -> bool | None:
         return True
     stop, is_person, is_thing = _subject(words, written)
     if not (is_person or is_thing) and (words[0] in WORDS["fronted"] or not WORDS["fronted"].isdisjoint(leads)):
-        # "Since the accident I walk with a stick": the subject stands behind where, when or why.
+        # "Since the accident I walk with a stick": the subject comes after a clause of time, place or reason.
         front = next((at for at, word in enumerate(words[:7]) if word in WORDS["pronouns"]), 0)
         words, stop, is_person = words[front:], 1 if front else 0, front > 0
     return _predicate(words[stop:], plain, is_person=is_person, is_thing=is_thing) if stop else None
 
 
 def _is_order(words: list[str], plain: str) -> bool:
-    """Tell whether a clause is an order that stands: "never call me", "do not use emojis", "answer in German"."""
+    """Tell whether a clause is a standing order: "never call me", "do not use emojis", "answer in German"."""
     if words[0] in ("always", "never") and words[1] not in ("mind", "been", "had", "the"):
         return True
     if words[:2] == ["do", "not"] and len(words) > 3:
@@ -171,7 +171,7 @@ def _is_order(words: list[str], plain: str) -> bool:
 
 
 def _subject(words: list[str], written: list[str]) -> tuple[int, bool, bool]:
-    """Return where the subject of a clause ends, whether it is a person, and whether it is a thing of a person."""
+    """Return where the subject of a clause ends, whether it is a person, and whether it belongs to a person."""
     if words[0] in WORDS["pronouns"]:
         return 1, True, False
     if words[0] == "the" and len(words) > 1 and words[1] in ("kids", "children", "dog", "cat", "baby"):
@@ -182,12 +182,12 @@ def _subject(words: list[str], written: list[str]) -> tuple[int, bool, bool]:
                 return at + 1, True, False
         return 1, False, True
     if written[0][:1].isupper() and written[0].isalpha() and words[0] not in WORDS["not_names"] and len(words[0]) > 1:
-        return 1, False, False  # a name: what is surely a like or a state counts, what may be an act does not
+        return 1, False, False  # a name: sure likes and states count, possible actions do not
     return 0, False, False
 
 
 class _Predicate:
-    """The words behind a subject: its adverbs, whether it is negated, its auxiliary, and the rest from the verb on."""
+    """The words after a subject: its adverbs, negation, auxiliary, and the rest from the verb on."""
 
     def __init__(self, words: list[str]) -> None:
         self.adverbs: set[str] = set()
@@ -218,7 +218,7 @@ class _Predicate:
 
 
 def _predicate(words: list[str], plain: str, *, is_person: bool, is_thing: bool) -> bool | None:
-    """Tell the same of the predicate of a subject."""
+    """Answer `_tells_state` for the predicate of a subject."""
     if is_thing:  # "my favourite composer is", "my knees do not like"
         if WORDS["favourite"] & set(words[:3]) and WORDS["be"] & set(words):
             return True
@@ -275,7 +275,7 @@ def _is_participle(words: list[str]) -> bool:
 
 
 def _stem_of(verb: str) -> str:
-    """Return a verb without its ending of the third person or of the past."""
+    """Return a verb without its ending of the third person or the past."""
     for end, other in (("ies", "y"), ("sses", "ss"), ("shes", "sh"), ("ches", "ch"), ("oes", "o")):
         if verb.endswith(end):
             return verb[: -len(end)] + other
@@ -309,7 +309,7 @@ def _state(word: str, after: list[str]) -> bool | None:
 
 
 def _has_ended(verb: str, after: list[str]) -> bool:
-    """Tell whether a change is meant that lasts: "gave up smoking", "switched to oat milk", "became a vegetarian"."""
+    """Tell whether a lasting change is stated: "gave up smoking", "switched to oat milk", "became a vegetarian"."""
     has_particle = not {*after[:1], *after[-1:]}.isdisjoint(_ENDED_BY.get(verb, "").split())
     passed = WORDS["particles"] | {"a", "an", "the", "my", "all"}
     new = next((word for word in after if word not in passed), "")
@@ -319,7 +319,7 @@ def _has_ended(verb: str, after: list[str]) -> bool:
 
 
 def _habit(written: str, after: list[str], verb: str, plain: str, said: _Predicate) -> bool | None:
-    """Tell whether a verb in the present names a habit, and no act, thought or request."""
+    """Tell whether a verb in the present states a habit, not an action, thought or request."""
     is_regular = bool(said.adverbs & WORDS["habit"] or _REGULAR.search(plain))
     first = after[0] if after else ""
     if verb in WORDS["alone"] and not written.endswith("ed"):

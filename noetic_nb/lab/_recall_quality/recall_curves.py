@@ -1,4 +1,4 @@
-"""Recall along an axis, and the part of each layer in it."""
+"""Recall along an axis, and the contribution of each layer to it."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
 AXES: Final = {"age": "age_turns", "age_tokens": "age_tokens", "position": "position", "length": "length"}
 MOST: Final = 6
-"""Layers whose shares are computed: sixty-four sets are played."""
+"""The maximum number of layers for shares: sixty-four sets are played."""
 
 
 def recall_curve(table: pandas.DataFrame, *, by: str = "age", rung: str = "value", bins: int = 8) -> pandas.DataFrame:
-    """Return recall by how long ago the evidence was said, where in the dialogue, or how much was said in all.
+    """Return recall by the age of the evidence, by its position in the dialogue, or by the dialogue's length.
 
     Parameters
     ----------
     table : pandas.DataFrame
-        Of `memory_bench`, as it was returned: the questions are in its ``attrs``.
+        The result of `memory_bench`; its ``attrs`` hold the questions.
     by : {"age", "age_tokens", "position", "length"}
-        Turns, or tokens, since the evidence; its place, from 0 to 1; or the tokens of the dialogue, such as dialogues from
-        `with_filler` differ in.
+        Turns or tokens since the evidence; its position, from 0 to 1; or the tokens of the dialogue, which vary among
+        dialogues from `with_filler`.
     rung : {"verbatim", "value", "owned", "answerable"}
-        Of the evidence.
+        The rung of evidence.
     bins : int
-        Most groups for which recall is computed, of about as many questions each.
+        The maximum number of groups, each with about the same number of questions.
 
     Returns
     -------
     pandas.DataFrame
-        One row for each set, budget and group: ``layers, budget``, the mean of the axis under its name, ``recall, low, high,
+        One row per set, budget and group: ``layers, budget``, the mean of the axis under its name, ``recall, low, high,
         questions``; the interval is over dialogues.
 
     Raises
@@ -83,7 +83,7 @@ def recall_curve(table: pandas.DataFrame, *, by: str = "age", rung: str = "value
 
 
 def _parts(found: Sequence[Any], bins: int) -> list[list[Any]]:
-    """Return groups of about as many; questions at the same place stay together."""
+    """Return groups of about equal size; questions at the same place stay together."""
     size = len(found) / bins
     parts: list[list[Any]] = []
     for one in found:
@@ -102,32 +102,32 @@ def layer_shares(
     rung: str = "value",
     **options: Any,
 ) -> pandas.DataFrame:
-    """Return the part of each layer of a set in its recall: alone, as the last one, and on average over all orders.
+    """Return the contribution of each layer to a set's recall: alone, as the last one, and on average over all orders.
 
     Parameters
     ----------
     layers : mapping
-        At most six layers by name, each as `memory_bench` takes a set.
+        At most six layers by name, each given like a set of `memory_bench`.
     dialogues : iterable of Dialogue, optional
-        As of `memory_bench`.
+        As for `memory_bench`.
     budget : float, tokens
-        Of a whole request.
+        The budget of a whole request.
     rung : {"verbatim", "value", "owned", "answerable"}
-        Of the evidence.
+        The rung of evidence.
     **options
-        Of `memory_bench`, such as ``tokenizer`` and ``n_jobs``.
+        Options of `memory_bench`, such as ``tokenizer`` and ``n_jobs``.
 
     Returns
     -------
     pandas.DataFrame
-        One row a layer: ``layer``; ``alone``, what it adds to the history; ``left_out``, what all lose without it; ``shapley``,
-        the mean of what it adds to each set of the others [1]_, which sums to what all add. Layers compete for the budget: a
-        share may be below 0.
+        One row per layer: ``layer``; ``alone``, its gain over plain history; ``left_out``, the loss without it;
+        ``shapley``, its mean gain over all sets of the others [1]_, which sums to the total gain. Layers compete for
+        the budget, so a share may be negative.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_LAYERS`` for more than six, ``INVALID_RUNG``, and those of `memory_bench`.
+        ``INVALID_LAYERS`` for more than six, ``INVALID_RUNG``, and the errors of `memory_bench`.
 
     References
     ----------

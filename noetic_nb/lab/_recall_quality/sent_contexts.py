@@ -1,6 +1,6 @@
 """The context of a model call: the part of the log that was sent, the texts in place of the rest, and the unknown part.
 
-Runs of this library have their requests. In runs of others a call was sent its log, except what a compaction replaced.
+Runs of this library contain their requests. In other runs a call was sent its log, except compacted parts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from noetic_nb.runs._requests.recorded_requests import requests_of
 from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions
 
 IN_PLACE = "compaction"
-"""The origin of what a compaction put in place of a part of the log."""
+"""The origin of a text that a compaction put in place of a part of the log."""
 
 
 class SentText(NamedTuple):
@@ -36,26 +36,26 @@ class SentContext(NamedTuple):
     log: Sequence[Item]
     """From there to the call."""
     absent: tuple[int, ...]
-    """Places in `log` that were not sent."""
+    """Indices in `log` that were not sent."""
     sent: tuple[SentText, ...]
     instructions: str
     unknown: int
-    """Compactions of which nobody can read what they kept."""
+    """The number of compactions whose content cannot be read."""
 
     @property
     def texts(self) -> list[str]:
-        """All that was sent, secrets replaced."""
+        """All sent texts, redacted."""
         return [redact_text(self.instructions), *[fact_text(one.item) for one in self.sent]]
 
 
 class _Point(NamedTuple):
     seq: int
-    length: int  # of the log at that moment
+    length: int  # the log's length at that moment
     event: Any
 
 
 def fact_text(item: Item) -> str:
-    """Return the text of an item that facts are looked for in, secrets replaced: of a call its arguments, not its tool."""
+    """Return the text of an item in which facts are searched, redacted; for a call its arguments, not its tool."""
     if item["type"] == "function_call":
         arguments = item.get("arguments")
         return redact_text(arguments) if isinstance(arguments, str) else ""
@@ -82,22 +82,22 @@ class ContextIndex:
         }
 
     def log_of(self, key: Context) -> Sequence[Item]:
-        """Return the whole log of a context that has compactions."""
+        """Return the whole log of a context with compactions."""
         return self.requests.log_of(self.points[key][-1].event.where)
 
     def knows(self, request: RecordedRequest) -> bool:
-        """Tell whether the context of a call is known: by its request, or by a run that tells its compactions."""
+        """Tell whether a call's context is known, from its request or from a run that reports its compactions."""
         return request.view is not None or context_of(request.where) in self.points
 
     def _before(self, request: RecordedRequest) -> list[_Point]:
         return [one for one in self.points.get(context_of(request.where), ()) if one.seq < request.seq]
 
     def context(self, request: RecordedRequest) -> SentContext:
-        """Return the context of a call that is known."""
+        """Return the known context of a call."""
         log, view = request.known or (), request.view
         if view is None:
             return _kept(request.first, log, self._before(request), self._systems[context_of(request.where)])
-        # Without planning the call again, which takes as long as its log is: a long run has hundreds of compactions.
+        # Without planning the call again, which takes time proportional to the log: a long run has hundreds of compactions.
         shown = [at for at in sent_positions(view) if 0 <= at - request.first < len(log)]
         sent = [SentText(f"layer:{layer_id}", item) for layer_id, item in view.layer_items]
         sent += [SentText("projection", item) for item in _written(request)]
@@ -107,7 +107,7 @@ class ContextIndex:
         return SentContext(request.first, log, tuple(absent), tuple(sent), request.instructions or "", 0)
 
     def replaced(self, request: RecordedRequest) -> frozenset[int]:
-        """Return the places in the log that compactions before a call replaced."""
+        """Return the positions in the log that compactions before a call replaced."""
         points = self._before(request)
         if request.view is None:
             return frozenset(range(max([one.length for one in points], default=0)))
@@ -116,7 +116,7 @@ class ContextIndex:
         return frozenset([*range(whole), *[at for start, stop in stretches if start for at in range(start, stop)]])
 
     def after_compactions(self) -> Iterator[tuple[Context, SentContext]]:
-        """Yield the context after each compaction, at the next call where requests were recorded, and its log."""
+        """Yield each log with its context after each compaction, at the next call if requests were recorded."""
         calls: dict[Context, list[RecordedRequest]] = {}
         for request in self.requests.requests:
             calls.setdefault(context_of(request.where), []).append(request)
@@ -145,14 +145,14 @@ def _written(request: RecordedRequest) -> Iterator[Item]:
 
 
 def _kept(first: int, log: Sequence[Item], points: Sequence[_Point], system: frozenset[int]) -> SentContext:
-    """Return the context of a call of another program: its log with its compactions. `system` is always sent."""
+    """Return the context of another program's call: its log with its compactions. `system` is always sent."""
     events = [one.event for one in points]
     whole = [at for at, one in enumerate(events) if one.items and not (one.opaque or one.replaced)]
     gone: set[int] = set()
-    hidden: set[int] = set()  # nobody knows
+    hidden: set[int] = set()  # unknown
     beside: tuple[Item, ...] = ()
     unknown = 0
-    # All that came before the last one that can be read is in its text, or gone.
+    # Everything before the last readable one is in its text, or gone.
     for point in points[whole[-1] if whole else 0 :]:
         event, before = point.event, set(range(min(point.length - first, len(log))))
         if event.opaque:
@@ -162,7 +162,7 @@ def _kept(first: int, log: Sequence[Item], points: Sequence[_Point], system: fro
             beside += event.items
         elif event.items:
             gone, beside = before, event.items
-        else:  # items were left out, and nobody says which
+        else:  # unknown items were left out
             unknown += 1
     gone = {at for at in gone if 0 <= at < len(log)} - system
     left = gone | (hidden - system)

@@ -1,4 +1,4 @@
-"""Facts that stay: of those that compactions took from the context, and of those that layers were to keep."""
+"""Survival of facts: through compactions of the context, and in the texts that layers keep."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
 FIDELITY_COLUMNS: Final = (
     "layers", "said", "kept", "recall", "recall_low", "recall_high", "precision", "precision_low", "precision_high",
 )  # fmt: skip
-# Where all that is said may be sent.
+# A budget that lets every text be sent.
 _WHOLE: Final = 1e9
-# The time that a layer writes before a line is no fact that was said.
+# The time that a layer writes before a line is not a stated fact.
 _STAMP: Final = re.compile(r"^(- )?\[[^\]]*\] ", re.MULTILINE)
 
 
 def write_fidelity(layers: Any, dialogues: Iterable[Dialogue] | None = None, *, seed: int = 0) -> pandas.DataFrame:
-    """Return the share of the messages that layers kept, and the share of the kept texts that was said.
+    """Return the share of the facts in messages that layers kept, and the share of kept facts that was stated.
 
     See docs/behaviour/lab.md, "A bench without a judge".
 
     Parameters
     ----------
     layers : mapping, or sequence
-        Sets of layers, as of `memory_bench`.
+        Sets of layers, as for `memory_bench`.
     dialogues : iterable of Dialogue, optional
-        As of `memory_bench`; questions are not asked.
+        As for `memory_bench`; questions are not asked.
     seed : int
-        Of the dialogues that are made.
+        Seed of the generated dialogues.
 
     Returns
     -------
     pandas.DataFrame
-        One row a set: ``layers``; ``said``, the facts in all messages, each once a dialogue; ``kept``, those in all that the
-        layers could recall in the end, whatever the budget. ``recall`` is the share of ``said`` that what was kept tells,
-        ``precision`` the share of ``kept`` that was said, each with its 95 % interval over dialogues. Facts are found by rules;
-        rephrased likes and states (``preference``) count for recall only, and the times that layers write before a line for
-        nothing. History keeps nothing.
+        One row per set: ``layers``; ``said``, the facts in all messages, each once per dialogue; ``kept``, the facts in
+        all texts that the layers could recall at the end, whatever the budget. ``recall`` is the share of ``said`` in
+        the kept texts, ``precision`` the share of ``kept`` that was stated, each with its 95 % interval over dialogues.
+        Facts are found by rules. Rephrased likes and states (``preference``) count only for recall; times that layers
+        write before a line do not count. History keeps nothing.
 
     Raises
     ------
@@ -102,22 +102,22 @@ COLUMNS: Final = ("kind", "n", "of", "rate", "low", "high")
 
 
 def survival(runs: Run | Iterable[Run]) -> pandas.DataFrame:
-    """Count the facts that compactions took from the context, and those that the context still told after each of them.
+    """Count the facts that compactions removed from the context, and those that remained stated after every one.
 
     See docs/behaviour/lab.md, "What survives a compaction".
 
     Parameters
     ----------
     runs : Run or iterable of Run
-        Own or imported. Runs without a compaction count for nothing.
+        Our own or imported. Runs without a compaction are ignored.
 
     Returns
     -------
     pandas.DataFrame
-        One row a kind of fact that was there: ``kind``, ``n`` (facts that survived), ``of`` (facts whose items were left out by
-        a call after a compaction), ``rate``, and its 95 % interval ``low`` to ``high`` over runs, missing for a single run.
-        ``attrs["runs"]`` counts runs with a compaction that can be read; ``attrs["unknown"]`` counts compactions of which nobody
-        knows what they kept, whose facts are in no row.
+        One row per kind of fact: ``kind``, ``n`` (facts that survived), ``of`` (facts whose items were left out by a
+        call after a compaction), ``rate``, and its 95 % interval ``low`` to ``high`` over runs, missing for a single
+        run. ``attrs["runs"]`` counts runs with a readable compaction; ``attrs["unknown"]`` counts unreadable
+        compactions, whose facts are in no row.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def survival(runs: Run | Iterable[Run]) -> pandas.DataFrame:
 
 
 def _survived(run: Run) -> tuple[list[tuple[str, bool]], int]:
-    """Return the kind of each fact that was left out, and whether it was told after every compaction; and unknown compactions."""
+    """Return the kind of each left-out fact and whether all compactions retained it; and the unknown compactions."""
     index = ContextIndex(run)
     found: list[tuple[str, bool]] = []
     unknown = 0
@@ -170,7 +170,7 @@ def _survived(run: Run) -> tuple[list[tuple[str, bool]], int]:
             for at in range(read, len(context.log)):
                 for fact in log[at]:
                     name: tuple[str, tuple[str, ...]] = fact.kind, fact.keys
-                    if told.get(name, True):  # what is told again later was lost all the same
+                    if told.get(name, True):  # a fact that is stated again later was lost nevertheless
                         alive.setdefault(name, (fact, []))[1].append(at)
             read = len(context.log)
             known, absent = KnownFacts(context.texts), frozenset(context.absent)

@@ -1,4 +1,4 @@
-"""Dialogues made from a seed, whose questions share as many words with the facts as a dial says."""
+"""Dialogues generated from a seed, with an adjustable overlap of words between questions and facts."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from noetic_nb.lab._dialogues import Dialogue, Evidence, Question
 
 
 class Subject(NamedTuple):
-    """Something that can be known of a person, and the ways to say it."""
+    """A fact about a person, and ways to state it."""
 
     kind: str
-    """Of its values: ``code``, ``amount``, ``day``, or ``word``, with the words."""
+    """The kind of its values: ``code``, ``amount``, ``day``, or ``word``, with the words."""
     words: tuple[str, ...]
     attribute: tuple[str, ...]
     told: tuple[str, ...]
     changed: tuple[str, ...]
     disputed: tuple[str, ...]
-    """Somebody else says another value."""
+    """Statements in which another person gives another value."""
     near: str
-    """A question with a word of each statement."""
+    """A question that shares a word with each statement."""
     far: str
-    """One without any."""
+    """A question that shares none."""
 
 
-# Of each subject: values and words of the attribute; ways to tell, to change and to dispute it; the near and the far question.
+# For each subject: values and attribute words; ways to state, change and dispute it; the near and the far question.
 _SUBJECTS_TEXT: Final = Path(__file__).with_name("data").joinpath("subjects.txt").read_text(encoding="utf-8")
 
 
@@ -67,7 +67,7 @@ ANSWERS: Final = (
 MONTHS: Final = ("January", "March", "April", "June", "August", "September", "October", "November")
 _PAGE: Final = "Registry, page {page}. " + "No further remarks were entered by the office in this period. " * 12
 
-# Questions of each kind in a dialogue.
+# Questions of each kind per dialogue.
 KINDS: Final = {"told": 3, "changed": 2, "disputed": 1, "looked up": 1, "deleted": 1, "unanswerable": 1}
 SESSIONS: Final = 3
 PEOPLE: Final = 4
@@ -82,29 +82,30 @@ _LETTERS: Final = "BCDFGHKLMNPRSTVWXZ"
 def made_dialogues(
     n: int = 20, *, overlap: float = 1.0, seed: int = 0, kinds: Iterable[str] | None = None
 ) -> tuple[Dialogue, ...]:
-    """Make dialogues between a person and an assistant about other people.
+    """Generate dialogues between a user and an assistant about other people.
 
-    What is said is the same for every `overlap`: only the questions change.
+    The statements are the same for every `overlap`; only the questions change.
 
     Parameters
     ----------
     n : int
-        How many; the first ones of more are the same.
+        The number of dialogues; a larger number begins with the same ones.
     overlap : float
-        From 0, where no question shares a content word with the statement that answers it, to 1, where each names the person and
-        the thing as the statement does. Between them, so many questions name the person, and so many the thing; those of a
-        smaller overlap are among those of a larger one.
+        From 0, where no question shares a content word with its statement, to 1, where each names the person and the
+        thing as the statement does. Between them, this share of questions names the person, and this share the thing;
+        those of a smaller overlap are among those of a larger one.
     seed : int
-        The same dialogues for the same seed.
+        The same seed gives the same dialogues.
     kinds : iterable of str, optional
-        Of ``"told"`` (once), ``"changed"`` (the newest value counts), ``"disputed"`` (both values count), ``"looked up"`` (in the
-        long result of a tool), ``"deleted"`` ("forget that"), ``"unanswerable"`` (told of others only). All by default.
+        From ``"told"`` (once), ``"changed"`` (the newest value is right), ``"disputed"`` (both values are right),
+        ``"looked up"`` (in a long tool result), ``"deleted"`` ("forget that"), ``"unanswerable"`` (only stated about
+        others). All by default.
 
     Returns
     -------
     tuple of Dialogue
-        Each has three sessions, a week apart, and four people. Every subject that is asked for is told of somebody else as well,
-        in one of several ways. A person is asked for as "my sister" where the name is not said; who that is has been told.
+        Each has three sessions, a week apart, and four people. Every requested subject is also stated about another person,
+        in one of several ways. A question may say "my sister" instead of the name; the dialogue says who that is.
 
     Raises
     ------
@@ -142,10 +143,10 @@ def _kinds(given: Any) -> dict[str, int]:
 
 
 def with_filler(dialogues: Iterable[Dialogue], tokens: int, *, seed: int = 0) -> tuple[Dialogue, ...]:
-    """Return dialogues with small talk in a session of its own before the last one, until so many tokens were said.
+    """Return dialogues padded to a total number of tokens by a session of small talk before the last one.
 
-    Questions and evidence stay as they are; those of dialogues that are long enough come back unchanged. Raises
-    `NoeticConfigError` ``INVALID_FILLER``.
+    Questions and evidence are unchanged, as are dialogues that are long enough. Raises `NoeticConfigError`
+    ``INVALID_FILLER``.
 
     Examples
     --------
@@ -176,7 +177,7 @@ def _filled(one: Dialogue, tokens: int, rng: random.Random) -> Dialogue:
 
 
 class _Maker:
-    """One dialogue in the making: the exchanges of each session."""
+    """A dialogue under construction: the exchanges of each session."""
 
     def __init__(self, name: str, overlap: float, rng: random.Random, asking: random.Random) -> None:
         self.name, self.overlap, self.rng, self.asking = name, overlap, rng, asking
@@ -188,7 +189,7 @@ class _Maker:
         self._number = 0
 
     def value(self, subject: Subject) -> str:
-        """Return a value that stands nowhere else in the dialogue."""
+        """Return a value that occurs nowhere else in the dialogue."""
         while True:
             found = self._value(subject)
             if found not in self._used:
@@ -207,11 +208,11 @@ class _Maker:
 
     def _id(self) -> str:
         self._number += 1
-        # As long as a random id: ids count as tokens.
+        # As long as a random id, because ids count as tokens.
         return f"{self.name}:{self._number:0{ID_LENGTH - 1 - len(self.name)}}"
 
     def say(self, session: int, text: str, *, anywhere: bool = False) -> str:
-        """Add a sentence and an answer to it; returns the id of the item. `anywhere`: between earlier sentences."""
+        """Add a sentence and an answer; return the item id. With `anywhere`, insert it between earlier sentences."""
         item_id = self._id()
         answer = assistant_message(self.rng.choice(ANSWERS), item_id=self._id())
         place = self.rng.randint(0, len(self.said[session])) if anywhere else len(self.said[session])
@@ -219,10 +220,10 @@ class _Maker:
         return item_id
 
     def look_up(self, session: int, who: str, told: str) -> str:
-        """Have a tool asked whose long result says something."""
+        """Add a tool call whose long result states a fact."""
         asked = input_message(f"Could you check what the registry has on {who}?", item_id=self._id())
         call_id, item_id = self._id(), self._id()
-        # From 100 to 199: an amount is more, and none may stand in two items.
+        # From 100 to 199: amounts are larger, and no value may occur in two items.
         page = _PAGE.format(page=self.rng.randint(100, 199))
         half = page.find(". ", len(page) // 2) + 2
         call = function_call("look_up", f'{{"name": "{who}"}}', call_id, item_id=self._id())
@@ -245,7 +246,7 @@ class _Maker:
         evidence: tuple[Evidence, ...] = (),
         outdated: tuple[Evidence, ...] = (),
     ) -> None:
-        """Add a question, in words as near to the statements as the dial says."""
+        """Add a question that shares words with the statements according to the overlap."""
         by_name, by_word = self.asking.random() < self.overlap, self.asking.random() < self.overlap
         form = subject.near if by_word else subject.far
         text = form.format(who=who if by_name else f"my {self.roles[who]}")
@@ -270,7 +271,7 @@ def _made(at: int, seed: int, overlap: float, kinds: dict[str, int]) -> Dialogue
             _plant(maker, kind, who, subject)
             asked.setdefault(subject)
     for subject in asked:
-        # The same of somebody else, for whom nobody asks.
+        # The same subject about another person, for whom it is never requested.
         other = next((who for who, left in places if left is subject), None)
         if other is not None:
             form = rng.choice(subject.told).format(who=other, value=maker.value(subject))
@@ -283,7 +284,7 @@ def _made(at: int, seed: int, overlap: float, kinds: dict[str, int]) -> Dialogue
 
 
 def _plant(maker: _Maker, kind: str, who: str, subject: Subject) -> None:
-    """Say the facts that a question of some kind asks for, and ask it."""
+    """State the facts for a question of some kind, and ask it."""
     if kind == "unanswerable":
         maker.ask(kind, who, subject)
         return
@@ -295,7 +296,7 @@ def _plant(maker: _Maker, kind: str, who: str, subject: Subject) -> None:
     if kind in ("told", "looked up"):
         maker.ask(kind, who, subject, (before,))
         return
-    # Small talk stands between the two.
+    # Small talk separates the two statements.
     maker.say(first, rng.choice(SMALL_TALK))
     later = rng.randrange(first, SESSIONS)
     if kind == "deleted":

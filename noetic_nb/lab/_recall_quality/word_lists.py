@@ -1,4 +1,4 @@
-"""Words by which facts, names, states of people, paths and commands are known, in lists of one name each."""
+"""Word lists, one per name, that identify facts, names, states of people, paths and commands."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Words that compare: without case, diacritics and punctuation; their stems, and the senses that words share.
+"""Comparison of words: without case, diacritics and punctuation, by stems and by shared senses.
 
-"Foods" asks for "peanuts", "based" for "lives".
+"Foods" matches "peanuts", "based" matches "lives".
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from noetic_nb.lab._recall_quality.word_lists import WORDS
 from noetic_nb.layers._helpers.embedding import root_of
 
 _WORD: Final = re.compile(r"[^\W_]+")
-# Scripts that put no blanks between words: each of their letters stands alone, so that a part of a clause is found.
+# Scripts without spaces between words: each letter is a word, so that parts of a clause are found.
 _UNBROKEN: Final = re.compile(
     "([\u0e00-\u0e7f\u1000-\u109f\u1780-\u17ff\u2e80-\u303f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"
 )
-# Letters that are no letter with a mark, as Unicode sees it, and that people leave the mark out of all the same.
+# Letters that Unicode does not decompose into a letter and a mark, but that are often written without the mark.
 _PLAIN: Final = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th", "ð": "d"})
-# How German writes its umlauts where there are none.
+# The German spelling of umlauts without the marks.
 _SPELT_OUT: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"})
 _UMLAUT: Final = re.compile("[äöüÄÖÜ]")
 
 
 def folded(text: str) -> str:
-    """Return the words of a text: no case, no diacritics, one blank between two."""
+    """Return the words of a text without case and diacritics, separated by single spaces."""
     if text.isascii():
         return " ".join(_WORD.findall(text.lower()))
     whole = unicodedata.normalize("NFKD", text).casefold().translate(_PLAIN)
     whole = "".join([letter for letter in whole if unicodedata.category(letter) != "Mn"])
-    # Marks that compose letters of a script, such as the syllables of Korean, are put together again.
+    # Composes the letters of scripts such as Korean again.
     return " ".join(_WORD.findall(_UNBROKEN.sub(r" \1 ", unicodedata.normalize("NFC", whole))))
 
 
@@ -46,14 +46,14 @@ def spellings(text: str) -> tuple[str, ...]:
 
 
 class FoldedTexts:
-    """Some texts, and whether words stand in one of them."""
+    """Some texts, searchable for words."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.texts = tuple(texts)
 
     @cached_property
     def _streams(self) -> str:
-        # A line break keeps the words of two texts apart.
+        # The line break keeps the words of two texts apart.
         return "\n".join([f" {form} " for text in self.texts for form in spellings(text)])
 
     @cached_property
@@ -70,23 +70,23 @@ class FoldedTexts:
         return tuple(dict.fromkeys([words for words in found if words]))
 
     def has(self, text: str) -> bool:
-        # Most of what is looked for is not there, which one look at its first word tells.
+        # Most words do not occur, which the first word shows quickly.
         return any(
             form and form.partition(" ")[0] in self.words and f" {form} " in self._streams for form in spellings(text)
         )
 
     def has_squeezed(self, text: str) -> bool:
-        """Tell the same where blanks and hyphens do not count, as in an id."""
+        """Tell whether a text occurs, ignoring spaces and hyphens, as in an id."""
         squeezed = folded(text).replace(" ", "")
         return len(squeezed) > 4 and squeezed in self._squeezed
 
 
-# "ordered" asks for an "order": words are compared by so many letters, in scripts with blanks.
+# "ordered" matches "order": in scripts with spaces, words are compared by their first letters.
 STEM: Final = 5
 
 _EMPTY: Final = frozenset(map(folded, WORDS["not_names"])) - WORDS["saying"] | WORDS["empty"]
 
-# Several words that mean one.
+# Phrases that mean one word.
 _PHRASES: Final = tuple(
     (re.compile(rf"\b(?:{form})\b"), f" {word} ")
     for form, word in (
@@ -113,13 +113,13 @@ _PHRASES: Final = tuple(
         (r"what time|by when|since when|how soon", "when"),
     )
 )
-# Words between two strokes share a sense.
+# Words between two separators share a sense.
 _SENSES_TEXT: Final = Path(__file__).with_name("data").joinpath("senses.txt").read_text(encoding="utf-8")
 
 
 @lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
-    """Return a folded word without its English endings, cut to the letters by which words are compared."""
+    """Return a folded word without its English endings, cut to the letters that are compared."""
     return root_of(word)[:STEM]
 
 
@@ -142,7 +142,7 @@ def _telling(words: Iterable[str]) -> list[str]:
 
 
 def telling_words(text: str) -> tuple[frozenset[str], ...]:
-    """Return the words of a text that say something, each as its stem and senses, without repeats."""
+    """Return the content words of a text, each as its stem and senses, without repeats."""
     plain = folded(text)
     for form, word in _PHRASES:
         plain = form.sub(word, plain)
@@ -153,14 +153,14 @@ def stems(words: Iterable[str]) -> frozenset[str]:
     return frozenset(map(stem, _telling(words)))
 
 
-# Words that deny, by how they begin: what is avoided, feared or has ended is told by a sentence that denies it.
+# Beginnings of words that negate: a sentence that negates may state something avoided, feared or ended.
 _DENIES: Final = re.compile(
     r"\b(?:no|not|t|never|nor|none|without|cannot|cant|wont|longer|anymore|free|against|bad|trouble|kein\w*|nicht|nie|niemals|ohne|"
     r"(?:avoid|allerg|intoleran|hat(?=e)|dislik|detest|loath|despis|stop|quit|afraid|scar|terrif|fear|phobi|refus|exclud|omit|forbid|ban(?=\b|n)|"
     r"uncomfort|suffer|sensitiv|gave|give|cut|ended|former|used|meid|verzicht|hass|ungern|unvertrag)\w*)\b"
 )
 _LIGHT: Final = frozenset(map(stem, WORDS["light"]))
-# What a word says without saying it.
+# Words that a word implies.
 _IMPLIED: Final = {
     "vegetarian": "meat",
     "vegan": "meat dairy",
@@ -172,17 +172,17 @@ _IMPLIED: Final = {
 
 
 def denies(words: str) -> bool:
-    """Tell whether folded words deny something."""
+    """Tell whether folded words negate something."""
     return _DENIES.search(words) is not None or not _IMPLIED.keys().isdisjoint(words.split())
 
 
 def core(said: str) -> frozenset[str]:
-    """Return the stems of a like or state by which it is recognized: its subject, without words that like or deny."""
+    """Return the stems that identify a like or state: its subject, without words of liking or negation."""
     words = folded(said)
     found = stems(_DENIES.sub(" ", words).split())
     return found - _LIGHT or found or stems(words.split())
 
 
 def sentence_stems(words: str) -> frozenset[str]:
-    """Return the stems of the folded words of a sentence, and of the words they imply."""
+    """Return the stems of a sentence's folded words, and of the words they imply."""
     return stems([*words.split(), *[more for word in words.split() for more in _IMPLIED.get(word, "").split()]])

@@ -1,1 +1,1 @@
-"""Recorded runs asked again: replays under another configuration."""
+"""Replays of recorded runs under another configuration."""

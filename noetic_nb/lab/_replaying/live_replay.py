@@ -1,4 +1,4 @@
-"""A recorded run, really run again: its agent with some parts exchanged, on the tape as long as the run is the recorded one."""
+"""Run the agent of a recorded run again with some parts exchanged, from the tape as long as it does not diverge."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def _listed(tools: object) -> tuple[Tool, ...]:
     return found or ()
 
 
-# Where items come from that the runtime makes; an answer is also what a child handed back.
+# Origins of items that the runtime makes; an answer may also come from a child.
 _MADE_HERE: Final = frozenset({"tool", "guidance", "step", "model"})
 _COUNTED: Final = re.compile(r"(.*\D)([1-9]\d{0,8})")
 
 
 class _Ids:
-    """Ids as the run's own source would have gone on to give: counted, or those of the run, or others that are as long."""
+    """Ids that continue those of the run's source: counted ids, the run's own ids, or ids of equal length."""
 
     def __init__(self, run: Run) -> None:
-        # What the user wrote is given again with its ids, and answers of the tape have theirs.
+        # The user's items are passed in again with their ids, and taped answers have theirs.
         answered = {item.get("id") for event in run.select(ModelCalled) for item in event.items}
         made = [
             item["id"]
@@ -70,12 +70,12 @@ class _Ids:
         self._number = 0
 
     def counted(self, item_id: Any) -> int | None:
-        """Return the number of an id, or None if the source of the run did not count it."""
+        """Return the number of an id, or None if the run's source did not count it."""
         part = _COUNTED.fullmatch(item_id) if isinstance(item_id, str) else None
         return int(part[2]) if part is not None and part[1] == self._prefix else None
 
     def go_on_from(self, number: int) -> None:
-        """Let this be the number of the next id."""
+        """Set the number of the next id."""
         self._number = number - 1
 
     def new(self, kind: str) -> str:
@@ -100,7 +100,7 @@ class RecordedAgent:
         self._is_changed = self._is_begun = False
 
     def lay(self, layers: Sequence[Any] | None, rules: Any, regulator: Regulator | None) -> None:
-        """Exchange layers: those named, rules, the regulator."""
+        """Exchange the layers that are named, the rules, and the regulator."""
         self._is_changed = not (layers is None and rules is None and regulator is None)
         known = {layer.id: layer for layer in self.config.memory}
         own = {layer.id for layer in self.config.memory if rulebook_of(layer) is not None or is_regulation(layer)}
@@ -155,7 +155,7 @@ class RecordedAgent:
             if regulator is not None:
                 self.memory.append(regulation(for_each(regulator), grader=grader))
             return
-        # Its layer has what it learned in the recorded run; the replay begins where that began.
+        # Its layer holds what it learned in the recorded run, but the replay begins before that.
         layer = self.memory[before]
         template = regulator or (None if factory_of(layer) else regulator_of(layer))
         makes = factory_of(layer) if template is None else for_each(template)
@@ -163,7 +163,7 @@ class RecordedAgent:
             self.memory[before] = regulation(makes, grader=grader, id=layer.id, slot=layer.slot)
 
     def switch_rules(self, rules: Any) -> None:
-        """Let other rules be in force from the forked call on."""
+        """Apply other rules from the forked call on."""
         self.next_rules = as_snapshot(rules)
         if self.book is None:
             self.memory.append(steering(self._book(())))
@@ -208,7 +208,7 @@ class RecordedAgent:
         )
 
     def _drawn_again(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return a message whose ids are drawn again where the run's own source counted them."""
+        """Return a message with new ids for those counted by the run's own source."""
         numbers = [self._ids.counted(item.get("id")) for item in items]
         is_same = not (self._is_changed or self.tape.diverged or self.tape.forked)
         first = next((number for number in numbers if number is not None), None)
@@ -221,7 +221,7 @@ class RecordedAgent:
         ]
 
     async def live(self, events: Sequence[Any], edited: tuple[int, str] | None = None) -> Run:
-        """Run the turns that begin in some events; `edited` is the place of one, and the text of its message instead."""
+        """Run the turns that begin in some events; `edited` is the index of one, and the new text of its message."""
         clock = RecordedClock()
         counted = self.tape.tokenizer
         if counted is None and self.config.tokenizer is None:
@@ -241,7 +241,7 @@ class RecordedAgent:
                 break
             clock.t_ms = max(clock.t_ms, event.t_ms)
             thread_id = event.where.thread_id
-            with contextlib.suppress(NoeticError):  # a turn that failed is in the run
+            with contextlib.suppress(NoeticError):  # the run records a failed turn
                 match event:
                     case ItemsAppended(origin="seed"):
                         harness.append(thread_id, [thaw(item) for item in event.items])
@@ -288,7 +288,7 @@ def _with_text(items: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
 
 
 class _Switching:
-    """The tape as a model client, which lets other rules be in force once the forked call is reached."""
+    """The tape as a model client that applies other rules once the forked call is reached."""
 
     def __init__(self, agent: RecordedAgent, clock: RecordedClock) -> None:
         self._agent, self._clock = agent, clock
@@ -320,10 +320,10 @@ def run_again(
     edit: Any = None,
     turns: int | Literal["all"] = 0,
 ) -> Run:
-    """Run a recorded run again, to its end or up to the turn of a call `at` which another model answers; see `Replay`."""
+    """Run a recorded run again, to its end or to the turn of a call `at` that another model answers; see `Replay`."""
     is_fork = at is not None
     given_tools = {tool.name: tool for tool in _listed(tuple(tools or ()))}
-    # The rules of a fork are others from its call on only.
+    # A fork applies other rules only from its call on.
     first_rules = None if is_fork else rules
     config = agent_of(run, given_tools, rules=first_rules, layers=layers)
     if is_fork:
@@ -365,7 +365,7 @@ def run_again(
         "stopped": tape.stopped,
         **summary(run, again, views_changed=False),
     }
-    # What the user wrote later is no part of a fork, so that it ends where it was to end.
+    # A fork has no later user messages, so it ends at its intended end.
     recorded = again if is_fork else run
     note_known(again, horizon_of_tape(recorded, again, stopped=tape.stopped, approvals=tape.approvals))
     return again
@@ -392,7 +392,7 @@ def _kept(run: Run, again: Run, rules: Any, *, is_fork: bool) -> list[dict[str, 
     note_counts(run, again, kept)
     for seq, event in enumerate(run.events):
         if isinstance(event, RuleChanged) and rules is None and not is_fork:
-            known = isinstance(run._config, AgentConfig)  # a file has the rules of its end only
+            known = isinstance(run._config, AgentConfig)  # a file only has the rules at its end
             why = "edits during the run are left out" if known else "the rules are those of the end of the run"
             kept.add("rules", why, seq)
     return kept.rows()
@@ -418,7 +418,7 @@ def _edit_layer(tape: Tape, edit: Callable[[Sequence[Any]], Sequence[Any]], edit
         if not tape.reaches(p.ctx.thread_id):
             return None
         if p.ctx.execution_id not in shown:
-            if edited:  # another execution, whose history is its own
+            if edited:  # another execution, with a history of its own
                 return None
             edited.append(True)
             shown[p.ctx.execution_id] = len(p.items), list(await awaited(edit(tuple(p.items))))

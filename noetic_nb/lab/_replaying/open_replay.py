@@ -1,6 +1,6 @@
-"""The points of a run in an open replay: the ledger decided again, the calls planned again, with their horizon.
+"""The points of an open replay: decisions of the ledger made again, calls planned again, and their horizon.
 
-Every recorded point is judged as it was: the past stands, whatever the decisions would have done to it.
+Every recorded point is judged in its recorded context: no decision changes the past.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from noetic_nb.steering._layer import RECALL_BUDGET, rulebook_of
 from noetic_nb.sync import run_sync
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-# What a layer may do beside recalling, storing and choosing of the history.
+# Hooks by which a layer does more than recall, store and project the history.
 _MORE: Final = frozenset({"on_item_append", "before_tool_call", "after_model_call"})
 _OF_REGULATOR: Final = (ev.RegulatorSaw, ev.RegulatorDecided, ev.MemoryTraceSpan, ev.LayerStateChanged)
-# As much of the layers of rules and of a regulator as it takes to share out tokens.
+# Stand-ins for the layers of rules and of a regulator, sufficient for sharing out tokens.
 _RULES: Final = MemoryLayer(id=LAYER_ID, slot=0, scope="execution", budget=RECALL_BUDGET)
 _REGULATOR: Final = MemoryLayer(id=REGULATION_ID, slot=0, scope="resource", budget=BUDGET)
 
 
 class OpenPoints:
-    """The points of a run under other rules, budgets, projection or layers; a regulator changes nothing about them.
+    """The points of a run under other rules, budgets, projection or layers; a regulator does not affect them.
 
-    The arguments and errors are those of `replay`; `layers` are checked by `layers_in`. `run` has the decisions of its
-    regulator as they were recorded, `kept` stays as it was recorded, `places` has the new place of each recorded event,
-    `decided` the places of decisions that were made again by rules.
+    The arguments and errors are those of `replay`; `layers_in` checks `layers`. In `run`, the regulator's decisions are
+    as recorded, `kept` is the unchanged part, `places` maps recorded events to their new indices, and `decided` has the
+    indices of decisions made again by rules.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class OpenPoints:
         self._unknown: dict[bool, Unknown] = {}
 
     def unknown(self, *, regulator: bool) -> Unknown:
-        """Return the parts of the replay that are not known; `regulator` tells whether one is given."""
+        """Return the unknown parts of the replay; `regulator` tells whether a regulator is given."""
         if regulator not in self._unknown:
             self._unknown[regulator] = self._not_known(regulator)
         return self._unknown[regulator]
@@ -141,7 +141,7 @@ class OpenPoints:
 
 
 def _never_made(events: Sequence[ev.RunEvent]) -> Iterator[int]:
-    """Yield the places where the decisions about a call begin that a regulator stopped, so that rules never saw it."""
+    """Yield the indices where the decisions begin about a call that a regulator stopped before rules saw it."""
     stopped: dict[tuple[str, str], int] = {}
     for seq, event in enumerate(events):
         key = event.where.thread_id, event.where.execution_id
@@ -155,7 +155,7 @@ def _never_made(events: Sequence[ev.RunEvent]) -> Iterator[int]:
 
 
 def _described(run: Run) -> list[Mapping[str, Any]]:
-    """Return the layers of a run as its meta data describe them."""
+    """Return the layers of a run as described in its metadata."""
     match run.meta.get("config"):
         case {"memory": list() as layers}:
             return [layer for layer in layers if isinstance(layer, Mapping) and layer.get("scope") in SCOPES]
@@ -163,7 +163,7 @@ def _described(run: Run) -> list[Mapping[str, Any]]:
 
 
 def _do_more(run: Run, changes: PlanChanges) -> bool:
-    """Tell whether a layer that comes or goes does more than recall, store and choose of the history."""
+    """Tell whether an added or removed layer does more than recall, store and project the history."""
     stay = changes.layers or frozenset()
     gone = [layer for layer in _described(run) if layer.get("id") not in stay]
     hooks = {hook for layer in gone for hook in layer.get("hooks", ())}
@@ -174,7 +174,7 @@ def _do_more(run: Run, changes: PlanChanges) -> bool:
 
 
 def _judged_from(events: Sequence[ev.RunEvent], seq: int) -> int:
-    """Return where the decisions about a call begin: rules decide before a regulator does."""
+    """Return the index where the decisions about a call begin: rules decide before a regulator does."""
     where = events[seq].where
     while seq and events[seq - 1].where == where:
         event = events[seq - 1]
@@ -197,7 +197,7 @@ def _enforces(layer: Any) -> bool:
 
 
 def _always(run: Run) -> frozenset[str]:
-    """Return the layers of rules and regulators, which are arguments of their own."""
+    """Return the layers of rules and regulators, which have their own arguments."""
     known = {limit[0] for event in run.events if isinstance(event, ev.RequestPrepared) for limit in event.limits}
     own = {event.layer_id for event in run.events if isinstance(event, ev.RegulatorDecided)} | {LAYER_ID}
     return frozenset(known & own)
@@ -208,7 +208,7 @@ def _judge(model: Any) -> ModelClient | None:
 
 
 class _Routed:
-    """Answers each request with the client of its model's name."""
+    """Answers each request with the client for its model name."""
 
     def __init__(self, clients: Mapping[str, ModelClient]) -> None:
         self._clients = clients
@@ -223,7 +223,7 @@ class _Routed:
 
 
 def checked_run(run: object) -> Run:
-    """Return a run that can be replayed: whole, and without a turn that is being recorded."""
+    """Return a run that can be replayed: complete, and without a turn in progress."""
     run = check_run(run, "A replay needs a run.")
     dropped = run.meta.get("dropped")
     if isinstance(dropped, list) and any(isinstance(part, dict) and "last" in part for part in dropped):

@@ -1,8 +1,8 @@
-"""The plans of a run, made again by the planner of the runtime with the offers of other layers over the recorded log.
+"""The plans of a run, made again by the runtime's planner over the recorded log with other layers' offers.
 
-What recorded layers offered is held to their new allocation as recall does it; a layer that is left out offers nothing, and
-the others share what it leaves. A layer that was not there is begun with each turn, recalls where the agent did, stores at
-the end of each step of the model and completes with the turn; what it does to items as they are logged is not repeated.
+Offers of recorded layers are cut to their new allocation as recall does it; a removed layer offers nothing, and the
+others share its tokens. An added layer is initialised at each turn, recalls when the agent did, stores after each model
+step and completes with the turn; its changes to logged items are not repeated.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ from noetic_nb.runtime._planning.turn_plan import TurnPlan, budgets_event, log_s
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 _POLICY = frozenset(ProjectionPolicy.model_fields)
-# An allocation of less than so many times what a layer offers, or of so few tokens, may have limited it.
+# An allocation below this multiple of a layer's offer, or of few tokens, may have limited the offer.
 _NEAR: Final = 2
 _LITTLE: Final = 256
 
 
 @dataclass(frozen=True)
 class PlanChanges:
-    """The changes to the plans: none by default. `layers` are the ids of those that stay, None for all."""
+    """The changes to the plans, none by default. `layers` are the ids of remaining layers, None for all."""
 
     budgets: Mapping[str, Any] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)
     layers: frozenset[str] | None = None
     others: tuple[MemoryLayer, ...] = ()
-    """Layers that were not there, or in place of recorded ones."""
+    """Layers that are added, or replace recorded ones."""
     offers: Mapping[int, Mapping[str, RecallEntry]] = field(default_factory=dict)
-    """What they offer, by the place of the request."""
+    """Their offers, by the index of the request."""
     chosen: Mapping[int, tuple[ev.LogStretch, ...] | None] = field(default_factory=dict)
-    """What they make of the history, where they are asked; None is all of it."""
+    """Their projections of the history, by request, where they are called; None is the whole history."""
     alone: bool = False
-    """Whether no recorded layer stays: what those made of the history is gone with them."""
+    """Whether no recorded layer remains, so that their projections of the history are gone too."""
 
     def __bool__(self) -> bool:
         return bool(self.budgets or self.policy) or self.layers is not None
 
     def inputs_of(self, inputs: PlanInputs, seq: int) -> PlanInputs:
-        """Return the inputs of the plan for the call at a place of the run: other layers come behind the recorded ones."""
+        """Return the inputs of the plan for the call at an index of the run; other layers follow the recorded ones."""
         if self.layers is None:
             return inputs
         others = self.others if seq in self.offers else ()
-        # A request of a child has what was offered then, also by a layer that is run elsewhere.
+        # A child's request keeps its recorded offers, also those of a layer that runs again elsewhere.
         stay = self.layers if others else self.layers | {layer.id for layer in self.others}
         kept = [limit for limit in inputs.limits if limit[0] in stay]
         chosen = self.chosen_of(seq, RECORDED)
@@ -82,7 +82,7 @@ class PlanChanges:
         )
 
     def chosen_of(self, seq: int, recorded: Any) -> Any:
-        """Return the history as layers project it for the call at a place of the run, `recorded` where that stays."""
+        """Return the layers' projection of the history for the call at an index of the run, or `recorded` if unchanged."""
         if seq in self.chosen:
             return self.chosen[seq]
         return None if self.alone and (not self.others or seq in self.offers) else recorded
@@ -100,7 +100,7 @@ class PlanChanges:
         return inputs.replan(budgets=budgets, **{named[name]: given for name, given in self.policy.items()})
 
     def prepared(self, event: ev.RequestPrepared, plan: TurnPlan, inputs: PlanInputs) -> ev.RequestPrepared:
-        """Return the shared parts of the requests of an execution, as they are now."""
+        """Return the new shared parts of an execution's requests."""
         limits = []
         for layer_id, low, high in inputs.limits:
             given = self.budgets.get(layer_id, (low, high))
@@ -124,14 +124,14 @@ def _limit(layer: MemoryLayer) -> tuple[str, float, float]:
 
 
 def plan_changes(run: Run, budgets: Any, projection: Any, layers: frozenset[str] | None) -> PlanChanges:
-    """Return changes, checked; raises ``INVALID_BUDGET``, ``INVALID_PROJECTION`` or ``UNKNOWN_LAYER_REFERENCE``."""
+    """Return validated changes; raises ``INVALID_BUDGET``, ``INVALID_PROJECTION`` or ``UNKNOWN_LAYER_REFERENCE``."""
     planned = [event for event in run.events if isinstance(event, ev.RequestPrepared)]
     known = {limit[0] for event in planned for limit in event.limits}
     if budgets is not None and not isinstance(budgets, Mapping):
         what = "Budgets must be a mapping of layer ids."
         hint = 'For example: budgets={"facts": 300}; the total is projection={"token_budget": 4_000}.'
         raise NoeticConfigError("INVALID_BUDGET", what, given=budgets, hint=hint)
-    if planned:  # else nothing was planned here, which is said in its place
+    if planned:  # otherwise no request was planned here, which is reported elsewhere
         for layer_id in (*(budgets or {}), *(layers or ())):
             if layer_id not in known:
                 raise NoeticConfigError(
@@ -160,13 +160,13 @@ class Planned(NamedTuple):
     inputs: PlanInputs
     plan: TurnPlan
     is_other: bool
-    """Whether its plan is another than the recorded one."""
+    """Whether its plan differs from the recorded one."""
 
 
 def plan_again(
     run: Run, changes: PlanChanges, kept: Kept, tokenizer: Tokenizer | None = None
 ) -> tuple[dict[int, Any], list[Planned]]:
-    """Plan every call of a run; returns events by the place of those they stand for, and the plans."""
+    """Plan every call of a run; return events by the index of the events they replace, and the plans."""
     index = RequestIndex(tokenizer)
     allocated: dict[tuple[str, str], list[tuple[int, ev.BudgetsAllocated]]] = {}
     prepared: dict[tuple[str, str], tuple[int, ev.RequestPrepared]] = {}
@@ -233,11 +233,11 @@ def unknown_requests(
     doubted: frozenset[str],
     enforcing: frozenset[str],
 ) -> tuple[set[int], set[int]]:
-    """Return the places of requests that are not known, and of those that are known to be others than they were.
+    """Return the indices of unknown requests, and of requests known to differ from the recorded ones.
 
-    A layer that knows its allocation may offer something else under another, unless both are far more than it ever offers.
-    `joined` are layers of rules or a regulator that the run did not have, and that take a share; of `doubted` nobody knows
-    what they would offer; `enforcing` are those of rules and regulators, whose offers do not depend on their share.
+    A layer that reads its allocation may offer something else under another one, unless both are far larger than its
+    offers. `joined` are added layers of rules or a regulator, which take a share; the offers of `doubted` layers are
+    unknown; `enforcing` are the layers of rules and regulators, whose offers do not depend on their share.
     """
     at: set[int] = set()
     after: set[int] = set()
@@ -254,7 +254,7 @@ def unknown_requests(
         stay = [entry for entry in each.inputs.offers if entry.layer_id not in others]
         if (
             any(entry.layer_id in doubted for entry in each.recorded.offers)
-            # Where the others stand among those that stay is not in the run.
+            # The run does not say where the others would be among the remaining layers.
             or (stay and len(stay) < len(each.inputs.offers))
             or any(_offered(entry, each.inputs.tokenizer) > given.get(name, inf) for name, entry in others.items())
             or any(
@@ -289,7 +289,7 @@ class _Turn(NamedTuple):
 
 
 class LayersAlong:
-    """Layers that go along with a recorded run: begun, asked and stored where the agent's were."""
+    """Layers that follow a recorded run: initialised, called and stored when the agent's were."""
 
     def __init__(self, layers: Sequence[MemoryLayer], model: Any, tokenizer: Tokenizer) -> None:
         self.stack = LayerStack(layers)
@@ -297,11 +297,11 @@ class LayersAlong:
         self.model = model
         self.tokenizer = tokenizer
         self.turns: dict[str, _Turn] = {}
-        # What a step of the model has produced so far, with what it took.
+        # The output of a model step so far, with its usage.
         self.answered: dict[str, ModelResponse] = {}
 
     async def take(self, event: ev.RunEvent, index: RequestIndex) -> None:
-        """Read an event that `index` has read already: a turn's begin, answers, the end of a step and of a turn."""
+        """Process an event that `index` has already read: the start of a turn, answers, the end of a step or turn."""
         match event:
             case ev.TurnStarted():
                 await self._begin(event)
@@ -351,7 +351,7 @@ class LayersAlong:
         return {entry.layer_id: entry for entry in found}
 
     async def choose(self, execution_id: str, log: ItemView) -> tuple[ev.LogStretch, ...] | None:
-        """Return the history as the layers project it, or None if that is all of it."""
+        """Return the layers' projection of the history, or None for the whole history."""
         shown = await self.stack.project_history(self.turns[execution_id].ctx, log)
         return None if shown is log else log_stretches(shown, log)
 
@@ -365,9 +365,9 @@ async def offers_of(
     *,
     alone: bool = False,
 ) -> tuple[dict[int, dict[str, RecallEntry]], dict[int, tuple[ev.LogStretch, ...] | None]]:
-    """Return by the place of each request the items that layers offer, and their projection of the history.
+    """Return by the index of each request the layers' offers, and their projections of the history.
 
-    They choose of the history where nothing else did, or where they are `alone`.
+    The layers project the history if no other layer did, or if they are `alone`.
     """
     for layer in layers:
         if layer.hooks.on_item_append is not None:
@@ -379,7 +379,7 @@ async def offers_of(
     last: dict[str, dict[str, RecallEntry]] = {}
     offers: dict[int, dict[str, RecallEntry]] = {}
     projections: dict[int, tuple[ev.LogStretch, ...] | None] = {}
-    # Of a step: how long the log was, and what was chosen of it. What is logged during the step follows as it is.
+    # For each step: the length of the log and the projection at its start. Later items are added unchanged.
     begun: dict[str, tuple[int, tuple[ev.LogStretch, ...] | None]] = {}
     for seq, event in enumerate(tuple(run.events)):
         at = index.take(event)

@@ -1,6 +1,6 @@
-"""The parts of a recorded agent: answers of models, results and schemas of tools, and its configuration, made again from the run.
+"""The parts of a recorded agent, rebuilt from the run: model answers, tool results and schemas, and its configuration.
 
-Code is not in a file. A tool needs none as long as the tape answers; a function or a layer of one's own does.
+Files contain no code. A tool needs none as long as the tape answers; a custom function or layer does.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ _LIMITS: Final[Mapping[str, str]] = {
 
 
 def offered_tools(run: Run) -> dict[str, Tool]:
-    """Return the tools that models were offered in a run, by name; calling one raises."""
+    """Return the tools offered to models in a run, by name; calling one raises."""
     asked = {
         event.tool_name
         for event in run.select(SteeringDecided)
-        # A rule that asks is named; a tool that needs approval asks by itself.
+        # A rule that asks is named; without one, the tool itself needs approval.
         if event.layer_id == "approval" and not event.rule_ids
     }
     found: dict[str, Tool] = {}
@@ -92,7 +92,7 @@ def _tool(offered: OfferedTool, needs_approval: bool) -> Tool:
 
 
 def _model(name: str, schema: Mapping[str, Any], defs: Mapping[str, Any], outer: tuple[str, ...]) -> type[BaseModel]:
-    """Return a class that accepts the same arguments as the JSON Schema of a pydantic class, with the same error messages."""
+    """Return a class that accepts the same arguments as a pydantic class's JSON Schema, with the same error messages."""
     required = schema.get("required", ())
     fields: dict[str, Any] = {}
     for key, inner in schema.get("properties", {}).items():
@@ -107,14 +107,14 @@ def _type(schema: Any, defs: Mapping[str, Any], outer: tuple[str, ...]) -> Any:
     match schema:
         case {"$ref": str() as ref}:
             name = ref.rpartition("/")[2]
-            # One that contains itself is any value inside itself.
+            # A recursive type accepts any value inside itself.
             return Any if name in outer or name not in defs else _type(defs[name], defs, (*outer, name))
         case {"const": value}:
             return Literal[value]
         case {"enum": [*values]}:
             return Literal[tuple(values)]
         case {"anyOf": [*some]}:
-            return Union[tuple([_type(one, defs, outer) for one in some])]  # noqa: UP007  # as many as there are
+            return Union[tuple([_type(one, defs, outer) for one in some])]  # noqa: UP007  # a variable number
         case {"type": "array", "items": items}:
             inner = _type(items, defs, outer)
             return _limited(set[inner] if schema.get("uniqueItems") else list[inner], schema)  # type: ignore[valid-type]
@@ -142,7 +142,7 @@ _RETURNED = frozenset({"ok", "error", "invalid_result"})
 
 @dataclass
 class Tape:
-    """Answers of a run in their order, up to the call `until` of a fork; `model` and `tools` answer all other requests."""
+    """The answers of a run in order, up to the call `until` of a fork; `model` and `tools` answer all other requests."""
 
     run: Run
     model: Any = None
@@ -150,23 +150,23 @@ class Tape:
     until: RecordedRequest | None = None
     tokenizer: Tokenizer | None = None
     diverged: dict[str, str] = field(default_factory=dict)
-    """By thread, where it is no longer the recorded one."""
+    """By thread, the reason why it diverged from the recorded one."""
     stopped: str | None = None
     forked: bool = False
     approvals: list[bool] = field(default_factory=list)
-    """For each approval, whether the same was asked in the recorded run."""
+    """For each approval, whether the recorded run asked the same question."""
 
     def __post_init__(self) -> None:
         self._others: dict[tuple[str, str], list[ModelCalled]] = {}
         self._results: dict[tuple[str, str], list[ToolCalled]] = {}
-        # What people answered who were asked to approve: True, or why not.
+        # Recorded answers to approval questions: True, or the reason of a refusal.
         self._asked: dict[tuple[str, str], list[bool | str]] = {}
         for event in self.run.events:
             if isinstance(event, ModelCalled) and event.purpose != "agent":
                 self._others.setdefault((event.purpose, event.model), []).append(event)
             elif isinstance(event, SteeringDecided) and event.layer_id == "approval":
                 answer = True if event.action == "allow" else event.guidance or False
-                # The text of a response that was to be approved is not in the row.
+                # The row does not contain the text of a response that needed approval.
                 about = "" if event.tool_name is None else _arguments(thaw(event.args or {}))
                 self._asked.setdefault((event.tool_name or RESPONSE, about), []).append(answer)
             elif isinstance(event, ToolCalled) and event.status in _RETURNED:
@@ -177,13 +177,13 @@ class Tape:
                 self._waiting.setdefault(request.where.thread_id, []).append(request)
 
     def begin_turn(self, thread_id: str, turn: int) -> None:
-        """Note that a turn begins; calls of earlier turns that nobody made are where the run went another way."""
+        """Note that a turn begins; earlier turns' unused calls are where the run diverged."""
         waiting = self._waiting.get(thread_id, [])
         if waiting and waiting[0].where.turn < turn:
             self.diverged.setdefault(thread_id, f"turn {waiting[0].where.turn} ended before call {waiting[0].place}")
 
     def left(self) -> dict[str, int | None]:
-        """Return, by thread, the first recorded call that nobody made."""
+        """Return, by thread, the first recorded call that was not made again."""
         return {thread_id: waiting[0].place for thread_id, waiting in self._waiting.items() if waiting}
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
@@ -203,7 +203,7 @@ class Tape:
         return _response(recorded.called)
 
     def reaches(self, thread_id: str) -> bool:
-        """Tell whether the next call of a thread is the one that is forked, or behind it."""
+        """Tell whether the next call of a thread is the forked call, or comes after it."""
         if self.until is None or self.forked:
             return self.forked
         waiting = self._waiting.get(thread_id, [])
@@ -218,7 +218,7 @@ class Tape:
         if self.until is not None:
             return waiting.pop(0) if waiting else None
         asked = contents(request.items, request.instructions)
-        # Children that run side by side may ask in another order, but within one turn.
+        # Parallel children may call in another order, but within one turn.
         for at, recorded in enumerate(waiting):
             if recorded.where.turn != waiting[0].where.turn:
                 break
@@ -239,14 +239,14 @@ class Tape:
         return NoeticError("llm_failed", f"The replay stopped: {why}", hint="Pass model=.")
 
     def approve(self, name: str, args: Mapping[str, Any]) -> bool | str:
-        """Answer as the user answered about this call; a call without a question is answered by whether it was made."""
+        """Answer as the user answered about this call; without a question, answer by whether the call was made."""
         key = name, "" if name == RESPONSE else _arguments(thaw(args))
         asked = self._asked.get(key)
         self.approvals.append(bool(asked))
         return asked.pop(0) if asked else bool(self._results.get(key))
 
     def taped(self, tool: Tool) -> Tool:
-        """Return a tool that gives recorded results, and runs nothing unless it is one of `tools` and the run has diverged."""
+        """Return a tool that gives recorded results; it only runs code if it is in `tools` and the run has diverged."""
 
         async def execute(ctx: Any, **args: Any) -> Any:
             return await self._result(tool.name, args, ctx)
@@ -258,7 +258,7 @@ class Tape:
         is_past = not (self.forked or ctx.thread_id in self.diverged)
         known = self._results.get((name, _arguments(args)), [])
         if known and (is_past or live is None):
-            # The last one again where the call is made more often than it was.
+            # Repeat the last result if the call is made more often than in the recording.
             event = known.pop(0) if len(known) > 1 else known[0]
             if event.status == "ok":
                 return event.output
@@ -305,7 +305,7 @@ _MADE_WITH: Final = "Make its configuration and say run.made_with(config)."
 def agent_of(
     run: Run, tools: Mapping[str, Tool], *, rules: Any = None, layers: Sequence[Any] | None = None
 ) -> AgentConfig:
-    """Return the agent of a run, from this process or its bundle; `tools`, `rules` and `layers` stand for recorded ones."""
+    """Return the agent of a run, from this process or its bundle; `tools`, `rules` and `layers` replace recorded ones."""
     if run.meta.get("config") is None and not run.select(ViewAssembled):
         raise NoeticConfigError(
             "OPEN_LOOP_ONLY",
@@ -341,7 +341,7 @@ def agent_of(
 
 
 def _needed(run: Run, config: Mapping[str, Any], rules: Any, layers: Sequence[Any] | None) -> Iterator[Any]:
-    """Return the layers that are not replaced: a replaced rule or layer may refer to objects that are not available."""
+    """Return the layers that are not replaced: a replaced rule or layer may refer to unavailable objects."""
     entries = config.get("memory", ())
     ids = _ids(run, len(entries))
     wanted = None if layers is None or ids is None else {layer for layer in layers if isinstance(layer, str)}
@@ -367,7 +367,7 @@ def _references(data: Any, key: str = "") -> Iterator[str]:
         ref = data.get("$ref")
         if isinstance(ref, str) and ref.partition(":")[0] in _KINDS:
             yield ref
-        elif key != "params":  # data of the user's own
+        elif key != "params":  # the user's own data
             for name, inner in data.items():
                 yield from _references(inner, name)
     elif isinstance(data, list | tuple):

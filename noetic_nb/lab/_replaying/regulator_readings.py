@@ -1,6 +1,6 @@
-"""A run read once for many regulators: the decisions of each at every moment, and the run that it would make.
+"""A run read once for many regulators: the decisions of each at every moment, and the run that would result.
 
-No model is called and no tool is run; a regulator that is passed in learns nothing; time is the run's.
+No model or tool is called; a regulator that is passed in does not learn; the clock is the run's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["RecordedReply", "RegulatorReadings", "StopPoint", "first_stop", "rep
 
 
 class Stops(NamedTuple):
-    """The failed runs of a bank that are stopped, and the good ones."""
+    """The failed and the good runs of a bank that are stopped."""
 
     failed: Count
     good: Count
@@ -54,7 +54,7 @@ def _said(found: Count, kind: str) -> str:
 
 
 class RegulatorBank:
-    """Labelled runs on which regulators that differ in predicates are tried; a run without a label does not count."""
+    """Labelled runs for trying regulators with different predicates; runs without a label do not count."""
 
     def __init__(self, runs: Run | Iterable[Run], outcome: Outcome = "outcome") -> None:
         found = runs_in(runs)
@@ -63,11 +63,11 @@ class RegulatorBank:
         self._runs = [RegulatorReadings(run) for run, _ in kept]
         self._labels = [label for _, label in kept]
         self._clusters = clusters_of([run for run, _ in kept])
-        # Of the last regulator: its memory is worked out once.
+        # The last regulator with its template, which is computed once.
         self._template: tuple[Regulator, RegulatorTemplate] | None = None
 
     def stops(self, regulator: Regulator, settings: Settings) -> Stops:
-        """Return the runs that would be stopped by a regulator with the memory of another one, and other settings."""
+        """Return the runs that would be stopped by a regulator with another one's memory and other settings."""
         if self._template is None or self._template[0] is not regulator:
             self._template = regulator, RegulatorTemplate.of(regulator)
         template = self._template[1].with_settings(settings)
@@ -81,7 +81,7 @@ class RegulatorBank:
 
 @dataclass(slots=True)
 class _SharedReading:
-    """The events that one regulator reads from the run, shared by all that read alike."""
+    """The events that a regulator reads from the run, shared by all regulators that read the same."""
 
     template: RegulatorTemplate
     tape: DecisionTape | None = None
@@ -90,9 +90,9 @@ class _SharedReading:
 
 
 def _with_events(run: Run, given: Iterable[RunEvent], instead: Mapping[int, RunEvent | tuple[RunEvent, ...]]) -> Run:
-    """Return a run like another of some events, with others at some places: one each, several, or none."""
+    """Return a run made of some events, with replacements at some indices: one event, several, or none."""
     events: list[RunEvent] = list(given)
-    # From the end, so that places in front stay what they are.
+    # From the end, so that earlier indices stay valid.
     for place in sorted(instead, reverse=True):
         event = instead[place]
         events[place : place + 1] = map(settled, event if isinstance(event, tuple) else (event,))
@@ -103,15 +103,15 @@ def _with_events(run: Run, given: Iterable[RunEvent], instead: Mapping[int, RunE
 class RegulatorReadings:
     """The reading of one run, shared by regulators that differ in their predicates.
 
-    Events are fed once for all regulators that read alike (topics, turns, learning); a predicate that the last regulator had in
-    the same place is not evaluated again. Rules, plans and layers do not depend on a regulator: they are worked out once.
+    Events are fed once for all regulators with the same reading (topics, turns, learning). A predicate that the last
+    regulator had at the same position is not evaluated again. Rules, plans and layers are computed once.
 
     Parameters
     ----------
     run : Run
-        Any run that has all of its turns. Where a regulator decided in it, the moments are those of its decisions.
+        A run with all of its turns. If a regulator decided in it, the moments are those of its decisions.
     rules, budgets, projection, layers, model, tokenizer
-        What else is another than it was, as in `replay`.
+        The other changes, as for `replay`.
 
     Raises
     ------
@@ -146,7 +146,7 @@ class RegulatorReadings:
         counter = asked_tokenizer(tokenizer)
         listed = None if layers is None else layers_in(layers)
         self._of_layer: Regulator | None = None
-        # What enforces is evaluated as rules and a regulator are, and offers what it did.
+        # Enforcing layers are evaluated like rules and a regulator, and their offers are unchanged.
         for layer in [layer for layer in listed or () if not isinstance(layer, str)]:
             book, regulator = rulebook_of(layer), regulator_of(layer)
             rules = book if rules is None and book is not None else rules
@@ -174,19 +174,19 @@ class RegulatorReadings:
         Raises
         ------
         NoeticConfigError
-            ``NO_REGULATOR`` where there was none, or the run does not say how it was set up.
+            ``NO_REGULATOR`` if there was none, or the run lacks its settings.
         """
         return self._as_recorded()[0].template
 
     def decide(self, regulator: Regulator | RegulatorTemplate) -> list[Redecided]:
         """Return every decision of a regulator, in the order of the run.
 
-        Where nothing decided in the run, what was `recorded` is a decision to go on.
+        If no regulator decided in the run, the `recorded` decisions are to continue.
 
         Raises
         ------
         NoeticConfigError
-            ``INVALID_REGULATOR`` if it is none.
+            ``INVALID_REGULATOR`` if it is not a regulator.
         """
         template = RegulatorTemplate.of(regulator)
         return self._tape(self._reading(template)).decide_under(template.settings)
@@ -196,12 +196,12 @@ class RegulatorReadings:
         return next((moment for moment in self.decide(regulator) if moment.stops), None)
 
     def replay(self, regulator: Regulator | RegulatorTemplate | None = None) -> Run:
-        """Return the run as `replay` gives it: under a regulator, or under the recorded one.
+        """Return the run as `replay` does, under a regulator or under the recorded one.
 
         Raises
         ------
         NoeticConfigError
-            ``INVALID_REGULATOR`` if it is none, and what `replay` raises for the other changes.
+            ``INVALID_REGULATOR`` if it is not a regulator, and the errors of `replay` for the other changes.
         """
         given = self._of_layer if regulator is None else regulator
         template = None if given is None else RegulatorTemplate.of(given)
@@ -234,7 +234,7 @@ class RegulatorReadings:
         about["changed"] = [name for name in names if others[name] is not None]
         about["kept"] = kept.rows()
         events = tuple(into.events)
-        # All else in the summary is the same under every regulator.
+        # The rest of the summary is the same under every regulator.
         about["decisions"]["after"] = actions_of(events)
         about["regulator"]["after"] = kinds_of(events)
         note_known(into, horizon(self.run, events, points.unknown(regulator=template is not None)))
@@ -284,7 +284,7 @@ class RegulatorReadings:
     def _added(self, reading: _SharedReading, points: OpenPoints) -> tuple[list[RunEvent], DecisionsAdded]:
         if reading.added is None:
             fed = fed_events(points.run.events, reading.template)
-            if reading.tape is None:  # other rules or plans are nothing to a regulator
+            if reading.tape is None:  # other rules or plans do not affect a regulator
                 reading.tape = _read(fed, reading.template)
             reading.added = fed, DecisionsAdded(fed, reading.tape)
         return reading.added
@@ -298,20 +298,20 @@ def _read(fed: Iterable[RunEvent], template: RegulatorTemplate) -> DecisionTape:
 
 
 class StopPoint(NamedTuple):
-    """Where a run would have been stopped, and why."""
+    """The point where a run would have been stopped, and the reason."""
 
     turn: int
     """Number of the turn in its thread."""
     position: int
-    """Place of the decision in the replayed run: ``run.events[position]``."""
+    """Index of the decision in the replayed run: ``run.events[position]``."""
     decision: Mapping[str, Any]
-    """The circuit break in its plain form, with its ``reason``."""
+    """The circuit break as plain data, with its ``reason``."""
     suggestion: str
-    """The text the user would have got instead."""
+    """The text that the user would have received instead."""
 
 
 def _cut(into: Run, decided: RegulatorDecided, t_ms: float) -> None:
-    """Complete the turn as the harness would have: aborted, with the suggestion in place of a reply."""
+    """End the turn as the harness would have: aborted, with the suggestion in place of a reply."""
     thread_id = decided.where.thread_id
     turn = next(turn for turn in reversed(into.turns) if turn.where.thread_id == thread_id)
     into.append(
@@ -336,7 +336,7 @@ def _cut(into: Run, decided: RegulatorDecided, t_ms: float) -> None:
 def _settings(regulator: Regulator) -> dict[str, Any]:
     try:
         return {"regulator": {"settings": regulator.settings.to_dict()}}
-    except ValueError:  # a scorer of one's own without a name
+    except ValueError:  # an unnamed custom scorer
         return {}
 
 
@@ -345,34 +345,34 @@ def replay_regulator(
 ) -> Run:
     """Replay a recorded run through a regulator and record its decisions.
 
-    A turn's start, each tool call that ran, the final reply and each grade are decision points, as in a live harness.
+    Decision points are the start of a turn, each executed tool call, the final reply and each grade, as in a live harness.
 
     Parameters
     ----------
     run : Run
-        Any run; it is not changed. What another regulator observed and decided in it is left out, except the user's
-        corrections, which are repeated.
+        Any run; it is not changed. Observations and decisions of another regulator in it are left out, except for the
+        user's corrections, which are repeated.
     regulator : Regulator
-        The template. Each thread has a fresh task with its settings, each resource a copy of what it has learned.
+        The template. Each thread has a new task with its settings, each resource a copy of its learned state.
     grader : callable, optional
-        From a reply (a `RecordedReply`, which is text) to its quality, 0 to 1, or None. Without it the recorded grades count;
-        with it only the grader's.
+        Grades a reply (a `RecordedReply`, which is text) with its quality, 0 to 1, or None. Without it the recorded
+        grades count; with it only the grader's.
     stop : bool
-        Cut a thread where its turn would have been stopped: the turn ends as ``"aborted"`` with the suggestion as its text, and
-        what was recorded later in that thread is left out. By default everything is kept and only marked.
+        Cut a thread at the turn that would have been stopped: the turn ends as ``"aborted"`` with the suggestion as its
+        text, and later events of that thread are left out. By default everything is kept and only marked.
     layer_id : str
-        Recorded as the layer that regulates.
+        The layer id under which the decisions are recorded.
 
     Returns
     -------
     Run
-        The recorded events with ``RegulatorSaw`` and ``RegulatorDecided`` where they would have been. ``stops`` is True if a
-        circuit break ends a turn; one that comes between turns (a late grade) stops the next.
+        The recorded events with ``RegulatorSaw`` and ``RegulatorDecided`` at the corresponding points. ``stops`` is
+        True if a circuit break ends a turn; one between turns (a late grade) stops the next.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_REGULATOR`` if it is not a `Regulator`, ``INVALID_GRADE`` if the grader returns anything else than a number.
+        ``INVALID_REGULATOR`` if it is not a `Regulator`, ``INVALID_GRADE`` if the grader returns anything but a number.
 
     Examples
     --------
@@ -397,7 +397,7 @@ def replay_regulator(
                 _cut(into, decided, event.t_ms)
                 stopped.add(event.where.thread_id)
                 break
-    # Where nothing was planned, a regulator takes nothing from anybody.
+    # Without planned requests, a regulator takes no tokens from layers.
     unknown = (
         OpenPoints(run).unknown(regulator=True)
         if run.select(ViewAssembled)
@@ -408,7 +408,7 @@ def replay_regulator(
 
 
 def first_stop(run: Run) -> StopPoint | None:
-    """Return where a run is first stopped by a regulator; None if it never is.
+    """Return the point where a regulator first stops a run; None if it never does.
 
     Parameters
     ----------

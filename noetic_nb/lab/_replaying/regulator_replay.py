@@ -1,6 +1,6 @@
-"""The decisions of a regulator in a recorded run: made again where it decided, and made where none was there.
+"""The decisions of a regulator in a recorded run: repeated at recorded decisions, or made where there were none.
 
-A run is fed once; of every moment the evidence of predicates is kept, so that other settings need no second feeding.
+A run is fed once. The predicates' evidence is kept for every moment, so that other settings need no second feeding.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from noetic_nb.regulator._state import Person
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecided
 from noetic_nb.runs._regulation.recorded_regulator import LAYER_KIND, RegulatorFeed, as_recorded, checked_regulator
 
-# What nearly every decision is.
+# The most frequent decision.
 _GO_ON: Final = freeze(decisions.to_dict(decisions.CONTINUE))
 
 
 @dataclass(frozen=True, slots=True)
 class RegulatorTemplate:
-    """Settings and memory of a regulator as it is now, made once for all replayed runs; later learning does not reach it."""
+    """Settings and memory of a regulator at this moment, made once for all replayed runs; later learning has no effect."""
 
     person: Person
     settings: Settings
     learned: str
-    """What the person has taught it, as text."""
+    """What the user has taught it, as text."""
     thresholds: Mapping[str, Any]
     """The numbers in force, as a decision records them."""
     cost_cap: int | None
 
     @classmethod
     def of(cls, regulator: Any) -> Self:
-        """Return the template of a regulator, or a template itself; raises `NoeticConfigError` ``INVALID_REGULATOR``."""
+        """Return the template of a regulator, or a given template; raises `NoeticConfigError` ``INVALID_REGULATOR``."""
         if isinstance(regulator, cls):
             return regulator
         person = checked_regulator(regulator).person.copy()
-        # Of a copy, as a regulator lays its settings upon its person.
+        # A copy, because creating a regulator applies its settings to the person.
         learned = Regulator(person.copy(), RELEASE_SETTINGS).export_json("everything")
         return cls(person, regulator.settings, learned, freeze(regulator.thresholds), regulator.cost_cap_tokens())
 
@@ -59,13 +59,13 @@ class RegulatorTemplate:
         return Regulator(self.person.copy(), self.settings)
 
     def reads_as(self, other: RegulatorTemplate) -> bool:
-        """Tell whether both regulators read the same from a run: they differ in predicates only."""
+        """Tell whether both regulators read the same from a run, that is, differ only in predicates."""
         return self.learned == other.learned and self.settings.reads_as(other.settings)
 
 
 def fed_events(events: Iterable[RunEvent], template: RegulatorTemplate) -> list[RunEvent]:
-    """Return events with those a regulator reads, and a decision to go on at every moment at which it would decide."""
-    # Without predicates, as each is asked when it is known under which numbers.
+    """Return events plus those that a regulator reads, with a decision to continue at every decision point."""
+    # Without predicates, because their numbers are not yet known at this point.
     bare = Regulator(template.person.copy(), replace(template.settings, predicates=()))
     fed: list[RunEvent] = []
     RegulatorFeed(bare, None, fed, LAYER_KIND).read(events)
@@ -73,11 +73,11 @@ def fed_events(events: Iterable[RunEvent], template: RegulatorTemplate) -> list[
 
 
 class DecisionsAgain:
-    """The moments at which a regulator decided in a run, and the denials of its layer that carry out its decisions."""
+    """The moments at which a regulator decided in a run, and its layer's denials that carry out its decisions."""
 
     def __init__(self, events: Iterable[RunEvent], tape: DecisionTape) -> None:
         self._tape, self._events = tape, tuple(events)
-        # By the place of a denial, that of the decision behind it.
+        # For each denial, the index of the decision behind it.
         self._behind: dict[int, int] = {}
         last: dict[str, int] = {}
         for seq, event in enumerate(self._events):
@@ -88,11 +88,11 @@ class DecisionsAgain:
                     last[event.layer_id] = seq
                 case SteeringDecided(hook="before_tool_call") if event.layer_id in last:
                     self._behind[seq] = last[event.layer_id]
-        # The cap on tokens under recorded numbers, by the identity of these.
+        # The token cap under recorded numbers, by the identity of these numbers.
         self._caps: dict[int, tuple[Any, int | None]] = {}
 
     def under(self, template: RegulatorTemplate | None, kept: Kept) -> dict[int, RunEvent | None]:
-        """Return decisions by the place of those they stand for, None for a deny that would not have been."""
+        """Return decisions by the index of those they replace; None removes a denial."""
         moments = self._tape.decide({}) if template is None else self._tape.decide_under(template.settings)
         # By thread, the break that stops each later turn.
         held: dict[str, RegulatorDecided] = {}
@@ -143,7 +143,7 @@ class DecisionsAgain:
         return known[1]
 
     def denials(self, made: Mapping[int, RunEvent | None]) -> dict[int, SteeringDecided]:
-        """Return the denies that would have followed decisions of `under`, by the place of the call made all the same."""
+        """Return the denials that would follow from decisions of `under`, by the index of the call that was made."""
         waiting: dict[tuple[str, str], Any] = {}
         found: dict[int, SteeringDecided] = {}
         for seq, event in enumerate(self._events):
@@ -169,11 +169,11 @@ class DecisionsAgain:
 
 
 class DecisionsAdded:
-    """The moments at which a regulator that was not there would have decided, in the `fed_events` of a run."""
+    """The moments at which an added regulator would have decided, in the `fed_events` of a run."""
 
     def __init__(self, events: Iterable[RunEvent], tape: DecisionTape) -> None:
         self._tape = tape
-        # Each with its place, and whether a turn is there to be stopped.
+        # Each with its index, and whether there is a turn to stop.
         self._moments: list[tuple[RegulatorDecided, int, bool]] = []
         running: set[str] = set()
         for seq, event in enumerate(events):
@@ -184,13 +184,13 @@ class DecisionsAdded:
                     running.discard(event.where.thread_id)
                 case RegulatorDecided():
                     self._moments.append((event, seq, event.where.thread_id in running))
-        # The decisions of the last regulator in their plain form: most are those of the next.
+        # The last regulator's decisions as plain data; most of them recur with the next regulator.
         self._plain: list[tuple[Any, Any]] = [(decisions.CONTINUE, _GO_ON)] * len(self._moments)
 
     def under(self, template: RegulatorTemplate) -> dict[int, RegulatorDecided]:
-        """Return the decisions of a regulator by their place in the events; it takes the same from events as the tape."""
+        """Return the decisions of a regulator by their index in the events; it reads the same as the tape."""
         found: dict[int, RegulatorDecided] = {}
-        # By thread, a break that came between turns: the next one is stopped.
+        # By thread, a break between turns, which stops the next turn.
         latched: dict[str, decisions.CircuitBreak] = {}
         thresholds, cost_cap = template.thresholds, template.cost_cap
         moments = self._tape.decide_under(template.settings)

@@ -1,8 +1,8 @@
 """The report of a replay: the equal parts, the differences, and the horizon.
 
-A recording has the answers to what was sent. Where the model or a tool would have received something else, or a turn would
-have been stopped, its answers are to another question; so is all that follows in the thread, and in threads that share a
-memory.
+A recording has the answers to the requests that were sent. If the model or a tool would have received other input, or a
+turn would have been stopped, the recorded answer is unusable, and so is the rest of the thread and of threads that
+share a memory.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from noetic_nb.runs._turns import TurnSummary
 
 
 class Kept:
-    """Counts by part and reason, with the first places in the run."""
+    """Counts by part and reason, with the first positions in the run."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, str], list[int | None]] = {}
 
     def add(self, what: str, why: str, seq: int | None = None) -> None:
-        """Take note of something that stays."""
+        """Record a part that stays equal."""
         self._places.setdefault((what, why), []).append(seq)
 
     def places(self, *whats: str) -> list[int | None]:
-        """Return the places where parts stay equal; None for parts that are equal everywhere."""
+        """Return the positions where parts stay equal; None for parts that are equal everywhere."""
         return [place for (what, _), places in self._places.items() if what in whats for place in places]
 
     def copy(self) -> Kept:
-        """Return another one that begins with these."""
+        """Return a copy that further counts can be added to."""
         other = Kept()
         other._places = {key: list(places) for key, places in self._places.items()}
         return other
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row for each reason, as JSON data."""
+        """Return one row per reason, as JSON data."""
         return [
             {"what": what, "why": why, "count": len(places), "first": places[0]}
             for (what, why), places in self._places.items()
@@ -50,7 +50,7 @@ class Kept:
 
 
 def note_counts(run: Run, again: Run, kept: Kept) -> None:
-    """Take note of requests that were counted by something else than those of a run that was really run again."""
+    """Record requests whose tokens were counted with another tokenizer than those of the run that ran again."""
     before, after = ({event.tokenizer for event in each.select(ev.RequestPrepared)} for each in (run, again))
     for name in sorted(before - after) if after else ():
         kept.add("tokens", f"counted with {name!r} in the recorded run, and not here: pass tokenizer=")
@@ -64,16 +64,16 @@ def sent_tokens(view: ev.ViewAssembled) -> int:
 
 
 def tokens_of(turn: TurnSummary) -> int | None:
-    """Return the tokens that a turn took, in and out; None if nobody counted them."""
+    """Return a turn's input and output tokens; None if they are unknown."""
     if turn.input_tokens is None or turn.output_tokens is None:
         return None
     return turn.input_tokens + turn.output_tokens
 
 
 def drops_of(view: ev.ViewAssembled) -> int:
-    """Return how many items of a request were left out; the latest user message is always sent."""
+    """Return the number of items left out of a request; the latest user message is always sent."""
     stretches = sum([stop - start for start, stop, _ in view.hidden])
-    # What is below the window has no fates of its own.
+    # Items before the window are listed without individual outcomes.
     left = view.window[0] - len([at for at in view.kept if at < view.window[0]])
     named = [fate for fate in view.fates if fate.reason != "forced"]
     below = sum([1 for fate in named if fate.origin == "history" and fate.position < view.window[0]])
@@ -81,13 +81,13 @@ def drops_of(view: ev.ViewAssembled) -> int:
 
 
 def costs_of(events: Iterable[ev.RunEvent]) -> float | None:
-    """Return the cost of the model calls, US dollars; None if the price of one is not known."""
+    """Return the cost of the model calls in US dollars; None if a price is unknown."""
     costs = [event.cost for event in events if isinstance(event, ev.ModelCalled) and event.status == "ok"]
     return None if any(cost is None for cost in costs) else sum([cost or 0.0 for cost in costs])
 
 
 def summary(before: Run, after: Run, *, views_changed: bool) -> dict[str, Any]:
-    """Return the difference as JSON data; None if nobody knows a number, such as the cost of other requests."""
+    """Return the difference as JSON data; None for unknown numbers, such as the cost of changed requests."""
     old, new = tuple(before.events), tuple(after.events)
     return {
         name: {"before": count(old), "after": None if name == "cost" and views_changed else count(new)}
@@ -96,7 +96,7 @@ def summary(before: Run, after: Run, *, views_changed: bool) -> dict[str, Any]:
 
 
 def note_known(run: Run, points: Mapping[str, KnownUntil]) -> None:
-    """Note the horizon of a replayed run, and the counts up to it as ``after_known`` in its summary."""
+    """Record the horizon of a replayed run, and the counts up to it as ``after_known`` in its summary."""
     about = run.meta["replay"]
     about["known_until"] = {thread_id: point._asdict() for thread_id, point in points.items()}
     about["known"] = said_of(points)
@@ -107,7 +107,7 @@ def note_known(run: Run, points: Mapping[str, KnownUntil]) -> None:
 
 
 def known_part(run: Run) -> Run:
-    """Return a replayed run up to where it is known, with the counts up to there; the run itself where that is its end."""
+    """Return the known part of a replayed run with its counts; the run itself if it is known to its end."""
     points = run.known_until
     if not points:
         return run
@@ -120,12 +120,12 @@ def known_part(run: Run) -> Run:
 
 
 def actions_of(events: Iterable[ev.RunEvent]) -> dict[str, int]:
-    """Return how often rules decided what, by action."""
+    """Return the number of rule decisions by action."""
     return dict(sorted(Counter(event.action for event in events if isinstance(event, ev.SteeringDecided)).items()))
 
 
 def kinds_of(events: Iterable[ev.RunEvent]) -> dict[str, int]:
-    """Return how often a regulator decided what, by kind, and how many of them stopped a turn."""
+    """Return the number of regulator decisions by kind, and how many of them stopped a turn."""
     decided = [event for event in events if isinstance(event, ev.RegulatorDecided)]
     kinds = Counter(str(event.decision.get("kind")) for event in decided)
     return {**dict(sorted(kinds.items())), "stops": sum([event.stops for event in decided])}
@@ -153,7 +153,7 @@ _COUNTED: Final[Mapping[str, Callable[[Sequence[ev.RunEvent]], Any]]] = {
     "cost": costs_of,
 }
 _DECISIONS: Final = (ev.SteeringDecided, ev.RegulatorDecided, ev.RegulatorSaw, ev.QualityGiven)
-# They are about what happens, and are nothing that happens.
+# Diagnostics, which do not affect the run.
 _NOTES: Final = (ev.MemoryTraceSpan, ev.LayerStateChanged, ev.WarningRaised, ev.ErrorRaised, ev.ToolProgress)
 _NOT_SHARED: Final = frozenset({"execution", "thread"})
 
@@ -169,18 +169,18 @@ def contents(items: Iterable[Item | None], instructions: str | None) -> tuple[An
 
 @dataclass(frozen=True)
 class Unknown:
-    """The events of a replay that are not known (`at`), and requests that are others, whose answers are not (`after`)."""
+    """The unknown events of a replay (`at`), and the changed requests whose answers are unknown (`after`)."""
 
     at: frozenset[int] = frozenset()
     after: frozenset[int] = frozenset()
     is_given: bool = False
-    """Whether rules or a regulator were given: they are enforced, also where the recorded ones only watched."""
+    """Whether rules or a regulator were given: they are enforced, even if the recorded ones only observed."""
     scope: str = "thread"
-    """The widest scope of memory in play."""
+    """The widest scope of the memories involved."""
 
 
 def horizon(run: Run, events: Sequence[ev.RunEvent], unknown: Unknown) -> dict[str, KnownUntil]:
-    """Return, by thread, the first point that is not known of a run replayed over its recording, whose `events` are others."""
+    """Return, by thread, the first unknown point of a run replayed over its recording into other `events`."""
     walk = _Walk(run, events, unknown)
     walk.go()
     if unknown.scope not in _NOT_SHARED:
@@ -189,7 +189,7 @@ def horizon(run: Run, events: Sequence[ev.RunEvent], unknown: Unknown) -> dict[s
 
 
 def horizon_of_tape(run: Run, again: Run, *, stopped: str | None, approvals: Sequence[bool]) -> dict[str, KnownUntil]:
-    """Return, by thread, the first point that is not known of a run that was really run `again` on its tape."""
+    """Return, by thread, the first unknown point of a run that was really run `again` on its tape."""
     events = tuple(again.events)
     walk = _Walk(run, events, Unknown())
     answers = iter(approvals)
@@ -215,13 +215,13 @@ class _Walk:
     events: Sequence[ev.RunEvent]
     unknown: Unknown
     points: dict[str, KnownUntil] = field(default_factory=dict)
-    # Threads whose next event is not known, each with the layer whose own denial carries the decision out, if any.
+    # Threads whose next event is unknown, each with the layer whose own denial carries out the decision, if any.
     _next: dict[str, str | None] = field(default_factory=dict)
-    # Threads whose next answer of a model is not known.
+    # Threads whose next model answer is unknown.
     _answer: set[str] = field(default_factory=set)
 
     def go(self) -> None:
-        """Read both runs side by side."""
+        """Compare both runs side by side."""
         old, new = tuple(self.run.events), self.events
         ends = {point.seq: thread_id for thread_id, point in self.run.known_until.items()}
         at, after = self.unknown.at, self.unknown.after
@@ -232,7 +232,7 @@ class _Walk:
                 mark += 1
             if not self._next and not self._answer:
                 stop = min(marks[mark], len(old), i + len(new) - j)
-                while i < stop and old[i] is new[j]:  # as most events are
+                while i < stop and old[i] is new[j]:  # the usual case
                     i, j = i + 1, j + 1
                 if j == len(new):
                     break
@@ -272,7 +272,7 @@ class _Walk:
             self._end(thread_id, place)
 
     def _decided(self, old: Sequence[ev.RunEvent], i: int, j: int) -> tuple[int, int]:
-        """Compare the decisions between two events that are no decisions."""
+        """Compare the decisions between two other events."""
         new = self.events
         i_end, j_end = _decisions_end(old, i), _decisions_end(new, j)
         effects: dict[str, list[Any]] = {}
@@ -299,7 +299,7 @@ class _Walk:
         return i_end, j_end
 
     def share(self, scope: str) -> None:
-        """End the threads that share a memory with one that has ended, at their next event."""
+        """End the threads that share a memory with an ended one, at their next event."""
         owners = {
             event.where.thread_id: "" if scope == "global" else event.resource_id or event.where.thread_id
             for event in self.run.events
@@ -327,7 +327,7 @@ def _decisions_end(events: Sequence[ev.RunEvent], place: int) -> int:
 
 
 def _effect(event: ev.RunEvent) -> Any:
-    """Return the effect of a decision on the input of the model and tools, or None if there is none."""
+    """Return a decision's effect on the input of the model and tools, or None."""
     match event:
         case ev.SteeringDecided(outcome="late" | "late_fault") | ev.SteeringDecided(action="allow"):
             return None
@@ -341,7 +341,7 @@ def _effect(event: ev.RunEvent) -> Any:
 
 
 def _is_about(event: ev.RunEvent, effect: Any) -> bool:
-    """Tell whether a decision is about the same call or moment as one of some effect."""
+    """Tell whether a decision is about the same call or moment as one with some effect."""
     if isinstance(event, ev.SteeringDecided):
         return bool(effect[:3] == (event.hook, event.tool_name, event.args))
     return isinstance(event, ev.RegulatorDecided) and bool(effect[0] == event.at)

@@ -1,4 +1,4 @@
-"""A recorded run under another configuration, or gone on with: one replay, whose parts are recorded, given or asked."""
+"""Replay a recorded run under another configuration, or continue it; each part is recorded, given or live."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Port: TypeAlias = Literal["recorded", "given", "asked"]
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """A recorded run and a port for each part that it needed: `replay` and `fork` are settings of it.
+    """A recorded run and a port for each part that it needs; `replay` and `fork` are settings of it.
 
-    A port is *recorded* (the run answers), *given* (another part, evaluated) or *asked* (a live one). In the open form every
-    recorded point is judged as it was: the past stands, whatever the decisions would have done to it. In the closed form the
-    agent runs again and goes on from the first point that differs; with `at` it does so from that call on.
+    A port is *recorded* (the run answers), *given* (another part, evaluated) or *asked* (a live one). In the open form
+    every recorded point is judged in its recorded context, and no decision changes the past. In the closed form the
+    agent runs again and continues live from the first difference, or with `at` from that call on.
     """
 
     run: Run
@@ -62,7 +62,7 @@ class Replay:
 
     @property
     def ports(self) -> dict[str, Port]:
-        """Return, by part, where its answers come from; the clock shows the times of the run, and ids are drawn as in it."""
+        """Return the source of each part's answers; the clock shows the run's times, and ids continue the run's."""
         live: Port = "given" if self.mode == "open" else "asked"
         layers = [part for part in (self.layers, self.budgets, self.projection) if part is not None]
         given = {
@@ -81,7 +81,7 @@ class Replay:
         changes: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.mode == "open":
             return RegulatorReadings(self.run, **changes).replay(self.regulator)
-        from noetic_nb.lab._replaying.live_replay import run_again  # with the runtime, which most replays never need
+        from noetic_nb.lab._replaying.live_replay import run_again  # imports the runtime
 
         more = {"tools": self.tools, "at": self.at, "edit": self.edit, "turns": self.turns}
         return run_again(self.run, **changes, regulator=self.regulator, **more)
@@ -100,47 +100,47 @@ def replay(
     mode: Literal["open", "closed"] = "open",
     tokenizer: str | Tokenizer | None = None,
 ) -> Run:
-    """Work a recorded run out again, with nothing changed or under another configuration.
+    """Replay a recorded run, unchanged or under another configuration.
 
     See docs/behaviour/lab.md, "Tape", "Counterfactuals".
 
     Parameters
     ----------
     run : Run
-        Any run that has all of its turns; it is not changed.
+        A run with all of its turns; it is not changed.
     rules : RuleBook or iterable of rules, optional
-        In place of those that the run was made with.
+        Replaces the rules of the run.
     budgets : mapping, optional
-        By layer id, what `MemoryLayer` takes as its budget, or a pair of the least and the most tokens.
+        By layer id, a budget as for `MemoryLayer`, or a pair of minimum and maximum tokens.
     projection : ProjectionPolicy or mapping, optional
-        A whole policy, or those of its fields that are to be others: ``{"token_budget": 4_000}``.
+        A complete policy, or a mapping of the changed fields: ``{"token_budget": 4_000}``.
     layers : iterable of str or MemoryLayer, optional
-        Layers in place of the recorded ones; a text names a recorded layer that stays. Rules and regulator stay where they
-        are not among them. Open: a layer recalls and stores over the recorded log, behind the recorded ones.
+        Replaces the recorded layers; a text names a recorded layer to keep. Rules and regulator stay even if not
+        listed. Open: a layer recalls and stores over the recorded log, after the recorded layers.
     regulator : Regulator, optional
-        In place of the recorded one; a template, which learns nothing.
+        Replaces the recorded one; a template, which does not learn.
     model : ModelClient or mapping, optional
-        Open: answers for judges, such as a `CassetteModel`. Closed: goes on where the run is no longer the recorded one.
+        Open: answers for judges, such as a `CassetteModel`. Closed: answers once the run has diverged.
     tools : iterable of tools, optional
-        Closed: what runs then. Without, a call has its recorded result where the same call was recorded.
+        Closed: the tools to run then. Without them, a call has the recorded result of an equal call.
     mode : {"open", "closed"}
-        Judge every recorded point, or go on from the first that differs.
+        Judge every recorded point, or continue live from the first difference.
     tokenizer : str, TokenCalibration or callable, optional
-        What the run was counted with, where its name alone does not say so.
+        The tokenizer of the run, if it is not identified by its name.
 
     Returns
     -------
     Run
-        ``meta["replay"]`` has ``of``, ``mode``, ``changed``, ``kept`` (what could not be worked out and stays as it was
-        recorded, and why), ``stopped`` (why a closed replay ended early) and, before and after, ``decisions``, ``regulator``,
-        ``calls``, ``tokens``, ``drops`` and ``cost`` (US dollars). `Run.known_until` has by thread how far it is known to be
-        what would have happened; ``after_known`` counts up to there, and ``known`` says so in one sentence.
+        ``meta["replay"]`` has ``of``, ``mode``, ``changed``, ``kept`` (parts that could not be computed again, with the
+        reason), ``stopped`` (why a closed replay ended early) and, before and after, ``decisions``, ``regulator``,
+        ``calls``, ``tokens``, ``drops`` and ``cost`` (US dollars). `Run.known_until` has by thread how far the replay
+        is known to be accurate; ``after_known`` counts up to there, and ``known`` summarises it in one sentence.
 
     Raises
     ------
     NoeticConfigError
-        ``RUN_INCOMPLETE``, ``RUN_NOT_ENDED``, ``INVALID_RUN``; ``NOT_RECORDED`` for budgets, projection or layers of a run
-        that has no plans; ``OPEN_LOOP_ONLY``; ``INVALID_MODE``; what rules, budgets and projections raise.
+        ``RUN_INCOMPLETE``, ``RUN_NOT_ENDED``, ``INVALID_RUN``; ``NOT_RECORDED`` for budgets, projection or layers of a
+        run without plans; ``OPEN_LOOP_ONLY``; ``INVALID_MODE``; and the errors of rules, budgets and projections.
 
     Examples
     --------
@@ -177,47 +177,47 @@ def fork(
     turns: int | Literal["all"] = 0,
     tokenizer: str | Tokenizer | None = None,
 ) -> Run:
-    """Go on from a model call of a recorded run, with something else.
+    """Continue a recorded run from a model call, with changes.
 
-    What was before the call is run again on the tape, so that layers, rules and regulator know of it. The fork ends with the
-    turn of the call, as what the user wrote later was written to another answer; `turns` lets it follow all the same. See
+    The part before the call runs again on the tape, so that layers, rules and regulator have its state. The fork ends
+    with the turn of the call, because later user messages answered something else; `turns` can include them. See
     docs/behaviour/lab.md, "Counterfactuals".
 
     Parameters
     ----------
     run : Run
-        A run of this runtime that has all of its turns; it is not changed.
+        A run of this runtime with all of its turns; it is not changed.
     at : int or ModelCalled
-        Place among the agent's model calls of the run, negative from the end, or the event.
+        Index among the agent's model calls of the run, negative from the end, or the event.
     model : ModelClient or mapping
-        Answers this call and all that follow.
+        Answers this call and all later ones.
     edit : str or callable, optional
-        A text takes the place of the latest message of the user; a function gets the history as the call was sent it and
-        returns what is sent instead, from this call on.
+        A text replaces the latest user message; a function gets the history that was sent with the call and returns its
+        replacement, from this call on.
     rules : RuleBook or iterable of rules, optional
-        In force from this call on.
+        The rules from this call on.
     layers : iterable of str or MemoryLayer, optional
-        The agent's layers, from the beginning; a text names a recorded one that stays.
+        The agent's layers, from the beginning; a text names a recorded layer to keep.
     tools : iterable of tools, optional
-        What runs from this call on. Without, a call has its recorded result where the same call was recorded.
+        The tools from this call on. Without them, a call has the recorded result of an equal call.
     thread_id : str, optional
-        Count the calls of this thread only.
+        Count only the calls of this thread.
     turns : int or "all"
-        How many of the user's later messages in this thread follow, as they were written. Grades and corrections do not: they
-        were about other answers.
+        The number of the user's later messages in this thread to include, as written. Grades and corrections are left
+        out, because they were about other answers.
     tokenizer : str, TokenCalibration or callable, optional
-        What the run was counted with, where its name alone does not say so.
+        The tokenizer of the run, if it is not identified by its name.
 
     Returns
     -------
     Run
-        What was before and what follows, with ``meta["replay"]`` as of `replay`.
+        The part before the call and its continuation, with ``meta["replay"]`` as for `replay`.
 
     Raises
     ------
     NoeticConfigError
-        ``UNKNOWN_CALL``, ``MODEL_NEEDED``, ``OPEN_LOOP_ONLY``, ``NO_AGENT``, ``INVALID_EDIT``, ``INVALID_COUNT``, and what
-        `replay` raises.
+        ``UNKNOWN_CALL``, ``MODEL_NEEDED``, ``OPEN_LOOP_ONLY``, ``NO_AGENT``, ``INVALID_EDIT``, ``INVALID_COUNT``, and
+        the errors of `replay`.
 
     Examples
     --------

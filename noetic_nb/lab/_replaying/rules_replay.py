@@ -1,4 +1,4 @@
-"""The decisions of a run's rules, and of other rules, at every recorded call and response, with the ledger they read."""
+"""The decisions of a run's own or other rules at every recorded call and response, with the ledger that they read."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from noetic_nb.steering._layer import policy_of, rulebook_of
 from noetic_nb.steering._ledger import ThreadHistory, appended, decision_entry, rows_of
 from noetic_nb.steering._rulebook.rulebook import RuleChange
 
-# What the layer keeps where nothing else is said.
+# The steering layer's default.
 MAX_ENTRIES: Final = 100
 _POINTS: Final = frozenset({"before_tool_call", "after_model_call"})
 
 
 def _owner(event: ev.TurnStarted, scope: str) -> str:
-    """Return the owner of a layer's memory that outlives a turn."""
+    """Return the owner of layer memory that outlives a turn."""
     if scope == "global":
         return ""
     thread_id = event.where.thread_id
@@ -42,13 +42,13 @@ def _owner(event: ev.TurnStarted, scope: str) -> str:
 
 
 def _with_state(call: RecordedCall, state: Any) -> RecordedCall:
-    """Return a call at which rules find this state, which they may write into."""
+    """Return a call at which rules find a copy of this state, which they may modify."""
     params: Any = call.params
     return replace(call, params=params._replace(state=state))
 
 
 def _states(events: Sequence[ev.RunEvent]) -> dict[int, Any]:
-    """Return the state of steering as it was before each of its recorded decisions, by their places; each a copy of its own."""
+    """Return the steering state before each of its recorded decisions, by event index; each is a separate copy."""
     now: dict[tuple[str, str], Any] = {}
     before: dict[tuple[str, str], Any] = {}
     found: dict[int, Any] = {}
@@ -125,7 +125,7 @@ def _entry(event: ev.SteeringDecided) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RulesInForce:
-    """The `versions` of rules by the place of the run where they begin, None for unknown ones, and the policy of their layer."""
+    """The `versions` of rules by the index at which they begin, None for unknown ones, and their layer's policy."""
 
     versions: tuple[tuple[int, RuleSnapshot | None], ...]
     policy: Policy
@@ -142,7 +142,7 @@ class RulesInForce:
 
 
 def recorded_rules(run: Run) -> RulesInForce | None:
-    """Return the rules of a run: those of its agent in this process, or of its bundle; None if it does not have them."""
+    """Return the rules of a run, from its agent in this process or from its bundle; None if there are none."""
     edits = [(seq, event) for seq, event in enumerate(run.events) if isinstance(event, ev.RuleChanged)]
     for layer in getattr(run._config, "memory", ()):
         book = rulebook_of(layer)
@@ -178,7 +178,7 @@ def _options(config: Any) -> dict[str, Any]:
 def _versions(
     book: RuleBook, edits: Iterable[tuple[int, ev.RuleChanged]]
 ) -> tuple[tuple[int, RuleSnapshot | None], ...]:
-    """Walk back from the rules as they are now, one change after the other."""
+    """Undo recorded changes one by one, starting from the current rules."""
     places = {event.version: seq for seq, event in edits}
     if not places:
         return ((0, book.snapshot),)
@@ -196,30 +196,30 @@ def _versions(
 
 
 def _before(rules: tuple[Any, ...], change: RuleChange) -> tuple[Any, ...] | None:
-    """Return the rules before a change; None if their order is not known, which decides the first denial."""
+    """Return the rules before a change; None if their order, which decides the first denial, is unknown."""
     if change.old is None:
         return tuple([rule for rule in rules if rule.id != change.rule_id])
     if change.new is None and change.change == "undo":
-        return (*rules, change.old)  # what is taken back had been added last
+        return (*rules, change.old)  # a removed rule had been added last
     if change.new is None or change.change == "move" or change.old == change.new:
         return None
     return tuple([change.old if rule.id == change.rule_id else rule for rule in rules])
 
 
-# What the machine did and not the rules: a clock, an end of the program, a layer that never began.
+# Caused by the machine, not by the rules: timeouts, cancellation, or a layer that was never initialised.
 _NOT_OF_RULES: Final = frozenset({"timeout", "cancelled", "uninitialised", "disabled"})
 
 
 @dataclass(slots=True)
 class LedgerReplay:
-    """Decisions in the place of recorded ones, by their place, and added ones, by that of the call or response."""
+    """Decisions that replace recorded ones, by index, and added decisions, by the index of the call or response."""
 
     instead: dict[int, ev.SteeringDecided] = field(default_factory=dict)
     added: dict[int, ev.SteeringDecided] = field(default_factory=dict)
 
 
 def ledger_of(run: Run, rules: Any, judge: ModelClient | None, kept: Kept) -> LedgerReplay:
-    """Evaluate other rules, or those of the run as far as it has them, at every recorded call and response."""
+    """Evaluate other rules, or those of the run if available, at every recorded call and response."""
     known = recorded_rules(run)
     events = tuple(run.events)
     is_new = rules is not None
@@ -237,7 +237,7 @@ def ledger_of(run: Run, rules: Any, judge: ModelClient | None, kept: Kept) -> Le
     if known.scope != "execution":
         calls = _with_earlier(events, calls, known.scope)
     found = LedgerReplay()
-    # A rule that raises is a row, whatever the policy: there is no turn here that it could end.
+    # A rule that raises is a row whatever the policy, because there is no turn here to end.
     policy = replace(known.policy, on_error="deny") if known.policy.on_error == "raise" else known.policy
     groups: dict[int, tuple[RuleSnapshot, list[tuple[RecordedCall, int | None]]]] = {}
     for call in calls:
@@ -253,7 +253,7 @@ def ledger_of(run: Run, rules: Any, judge: ModelClient | None, kept: Kept) -> Le
         elif snapshot is not None:
             groups.setdefault(id(snapshot), (snapshot, []))[1].append((call, place))
     evaluated = {place for _, members in groups.values() for _, place in members}
-    # A late verdict of a judge is about a decision that has a row of its own.
+    # A judge's late verdict is about a decision with a row of its own.
     stay = [
         place
         for place in places
@@ -265,7 +265,7 @@ def ledger_of(run: Run, rules: Any, judge: ModelClient | None, kept: Kept) -> Le
     for snapshot, members in groups.values():
         asked = [call for call, _ in members]
         ledger: Callable[[], WrittenLedger] | None = None
-        # Of all forms of rules only a function can read the ledger.
+        # Only rules with a function can read the ledger.
         if any(rule.enabled and rule.predicate is not None for rule in snapshot):
             if is_new:
                 lasted = {
@@ -293,7 +293,7 @@ def ledger_of(run: Run, rules: Any, judge: ModelClient | None, kept: Kept) -> Le
 def _not_again(
     events: Sequence[ev.RunEvent], call: RecordedCall, recorded: Any, rules: RuleSnapshot | None, is_new: bool
 ) -> str | None:
-    """Return why a decision stays as it is."""
+    """Return why a decision is not made again."""
     if rules is None:
         return "rules of an earlier version, which the run does not have"
     if recorded is not None and recorded.outcome in _NOT_OF_RULES and not is_new:
@@ -304,7 +304,7 @@ def _not_again(
 
 
 def _is_continued(events: Sequence[ev.RunEvent], seq: int) -> bool:
-    """Tell whether a response goes on with one that was cut off, and rules saw both as one."""
+    """Tell whether a response continues a truncated one, and rules saw both as one."""
     key = events[seq].where.thread_id, events[seq].where.execution_id
     for at in range(seq - 1, -1, -1):
         event = events[at]
@@ -332,12 +332,12 @@ def _decided(call: RecordedCall, result: TrialResult, recorded: Any) -> ev.Steer
     now: ev.SteeringDecided = structs.replace(
         recorded, action=decision.action.value, guidance=decision.guidance, rule_ids=decision.rule_ids, outcome=outcome
     )
-    # Nobody acted on a decision that is not the recorded one.
+    # Only recorded decisions were enforced.
     return now if now.action == recorded.action else structs.replace(now, enforced=False)
 
 
 def _with_earlier(events: Sequence[ev.RunEvent], calls: Iterable[RecordedCall], scope: str) -> tuple[RecordedCall, ...]:
-    """Let the history of each call begin with the calls of earlier turns, as a layer of a wider scope remembers them."""
+    """Prepend the calls of earlier turns to the history of each call, as a layer of a wider scope remembers them."""
     earlier: dict[str, str] = {}
     at_start: dict[tuple[str, int], str] = {}
     owners: dict[tuple[str, int], str] = {}

@@ -1,1 +1,1 @@
-"""Rules as formulas: the calls that pass, proved or refuted by a solver for all calls of typed tools."""
+"""Rules as formulas: a solver proves or refutes claims about all calls of typed tools that pass."""

@@ -1,4 +1,4 @@
-"""The syntax tree of a condition. The library that evaluates conditions shows none, and its own parser has accepted the text."""
+"""The syntax tree of a condition, which the CEL library does not expose; its own parser has accepted the text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from noetic_nb.steering._predicates.cel_names import cel_tokens
 
 _RELATIONS: Final = ("==", "!=", "<", "<=", ">", ">=", "in")
-# Loosest first; all of them group to the left.
+# Lowest precedence first; all of them are left-associative.
 _LEVELS: Final = (("||",), ("&&",), _RELATIONS, ("+", "-"), ("*", "/", "%"))
 _MACROS: Final = frozenset({"all", "exists", "exists_one", "map", "filter"})
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
@@ -17,7 +17,7 @@ Kind: TypeAlias = Literal["literal", "name", "field", "index", "call", "method",
 
 
 class Node(NamedTuple):
-    """A part of an expression: its kind, its value (a literal, a name, an operator), and its parts, the one in front first."""
+    """A part of an expression: its kind, its value (a literal, a name, an operator), and its parts, from left to right."""
 
     kind: Kind
     value: Any = None
@@ -25,7 +25,7 @@ class Node(NamedTuple):
 
 
 class UnknownSyntax(Exception):
-    """An expression has a part that is not read here."""
+    """An expression contains syntax that is not supported here."""
 
 
 class _Parser:
@@ -115,7 +115,7 @@ class _Parser:
         kind, value = self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
         self._at += 1
         if kind in ("string", "number"):
-            cel: Any = importlib.import_module("cel")  # which knows its own escapes
+            cel: Any = importlib.import_module("cel")  # unescapes string literals
             return Node("literal", cel.compile(value).execute({}))
         if kind != "ident":
             raise UnknownSyntax(value)
@@ -134,5 +134,5 @@ class _Parser:
 
 
 def parse(text: str) -> Node:
-    """Return the syntax tree of an expression that compiles; raises `UnknownSyntax` for one that is not read here."""
+    """Return the syntax tree of an expression that compiles; raises `UnknownSyntax` for unsupported syntax."""
     return _Parser(text).whole()

@@ -1,6 +1,6 @@
 """Conditions and rules as formulas over the values of one call.
 
-A part that no formula is made of may be anything: what then holds, holds whatever that part is.
+A part that cannot be translated may have any value, so a proof holds for every value of it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TEXTS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 
 class Truth(NamedTuple):
-    """When a condition is true, and when it is false; where it is neither, it cannot be evaluated."""
+    """When a condition is true, and when it is false; in all other cases it cannot be evaluated."""
 
     true: Any
     false: Any
@@ -69,7 +69,7 @@ class Truth(NamedTuple):
 
 
 def _both(ones: Value, others: Value, combine: Callable[[Option, Option], Truth | None]) -> Value:
-    """Return the value of two values; `combine` returns None if the operation is not there for two kinds."""
+    """Return the value of an operation on two values; `combine` returns None for kinds that do not support it."""
     true, false = [], []
     for one, other in itertools.product(ones, others):
         guard = all_of(one.guard, other.guard)
@@ -106,7 +106,7 @@ def _ordered(compare: Callable[[Any, Any], Any], one: Option, other: Option) -> 
 
 
 class Reader:
-    """Reads the conditions of one call; `outside` has the parts it could not read."""
+    """Reads the conditions of one call; `outside` lists the parts that could not be read."""
 
     def __init__(self, world: World, tool: str, args: MapValue, schema: Mapping[str, Any]) -> None:
         self.world, self.tool, self.args, self.schema = world, tool, args, schema
@@ -119,7 +119,7 @@ class Reader:
             return self._anything("an expression that is not read", source)
 
     def _anything(self, what: str, part: object) -> Truth:
-        """Return the truth of a part that is not read: the same wherever it stands, as the call is the same."""
+        """Return the truth of an unread part; equal parts have the same truth, because the call is the same."""
         self.outside.append(what)
         known, holds = self.world.free(f"{part} is known"), self.world.free(f"{part} holds")
         return Truth(all_of(known, holds), all_of(known, negated(holds)))
@@ -147,7 +147,7 @@ class Reader:
         end = len(self.outside)
         right = self._truth(node.parts[1])
         if z3.is_true(right[ends]):
-            # It ends the matter whatever stands in front of it, which may even fail.
+            # This operand decides the result, even if an earlier one is unreadable or fails.
             del self.outside[start:end]
             return right
         both, one = (all_of, any_of) if ends else (any_of, all_of)
@@ -275,7 +275,7 @@ class Reader:
             equal = self._of(_both((one._replace(guard=TRUE),), item, _equal))
             found.append(all_of(members.has(at), equal.true))
         if not z3.is_false(members.has_rest):
-            # Of the rest nothing is known, but that the same value is in it or not.
+            # The rest is unknown, except that it consistently contains the value or not.
             name = f"the rest of {members.rest} has {one.kind} {one.payload}"
             found.append(all_of(members.has_rest, self.world.free(name)))
         return _when(any_of(*found))
@@ -336,7 +336,7 @@ class Reader:
         return merged(found)
 
     def _least_trusted(self, leaves: Iterable[tuple[Any, Option]]) -> Iterator[tuple[Any, Any]]:
-        """Yield the texts that the origin of the least trusted, the first of them, may have; of nothing, the user's."""
+        """Yield the possible origin texts of the least trusted value; without values, the user's."""
         texts = [
             (AUTHORS.index(kind), all_of(is_there, is_kind), its)
             for is_there, leaf in leaves
@@ -354,7 +354,7 @@ class Reader:
         return self.world.origin(leaf.payload) if is_followed else self.world.author_of_rest(leaf.payload)
 
     def leaves(self, value: Value) -> Iterator[tuple[Any, Option]]:
-        """Yield the members of a value all the way down, each with when it is there; ``other`` for what is not followed."""
+        """Yield all nested members of a value with their conditions of presence; ``other`` for members beyond the depth."""
         for guard, kind, payload in value:
             if kind == "list":
                 for at, item in enumerate(payload.items):
@@ -373,7 +373,7 @@ class Reader:
                 yield guard, Option(TRUE, kind, payload)
 
     def blocked(self, rule: SteeringRule) -> Any:
-        """Return when a rule keeps the call from being made, also where it cannot be evaluated."""
+        """Return when a rule blocks the call, including when it cannot be evaluated."""
         before = len(self.outside)
         found = self._blocked(rule)
         words = {"is Python", "asks a model"}
@@ -402,12 +402,12 @@ class Reader:
 
     @staticmethod
     def passing(broken: Any, blocked: Mapping[str, Any]) -> Any:
-        """Return when a call is as described and no rule keeps it from being made."""
+        """Return when a call is as described and no rule blocks it."""
         return all_of(broken, negated(any_of(*blocked.values())))
 
     @staticmethod
     def differs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Any:
-        """Return when the rules of one book keep a call from being made and those of the other do not."""
+        """Return when the rules of one book block a call and those of the other do not."""
         return z3.Xor(any_of(*old.values()), any_of(*new.values()))
 
     def _sequence(self, rule: SteeringRule, sequence: SequenceRule) -> Any:
@@ -466,7 +466,7 @@ class Reader:
 
 
 def _argument(value: Value, path: str) -> Value:
-    """Return an argument by its name or path, of every member where a list is on the way, as the rule finds it."""
+    """Return an argument by its name or path; for a list on the path, that of every member, as the rule does."""
     found: list[Option] = []
     nothing: list[Any] = []
     for guard, kind, payload in value:

@@ -1,4 +1,4 @@
-"""Claims about all calls that rules let pass, and the calls on which two rule books differ: by a solver, never by trying."""
+"""Claims about all calls that rules let pass, and calls on which two rule books differ, decided by a solver."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from noetic_nb.steering import SteeringRule
 from noetic_nb.steering._evaluation.evaluate import Policy, RuleSnapshot
 from noetic_nb.steering._evaluation.rule_reading import unknown_targets
 
-# For all that is asked about one tool; most of it takes some 50 ms.
+# The limit for all queries about one tool; most take about 50 ms.
 TIMEOUT_MS: Final = 10_000
-# A call of the solver that the rules see in another way is rare, and the next one is another.
+# The solver rarely finds a call that the rules judge differently; the next call usually differs.
 TRIES: Final = 4
 
 ProofStatus: TypeAlias = Literal["proved", "counterexample", "undecided"]
@@ -36,7 +36,7 @@ class Proof:
 
     status: ProofStatus
     call: BeforeToolCallParams | None
-    """As rules see it, with the calls before it, and its origins; None unless the status is ``"counterexample"``."""
+    """As rules see it, with earlier calls and origins; None unless the status is ``"counterexample"``."""
     because: str
 
 
@@ -74,15 +74,15 @@ class _Question:
         self.reader = formulas.Reader(self.world, tool, self._args, self.schema)
 
     def blocked(self, rules: RuleSnapshot) -> dict[str, Any]:
-        """Return when each rule keeps the call from being made."""
+        """Return when each rule blocks the call."""
         return {rule.id: self.reader.blocked(rule) for rule in rules.applicable("before_tool_call", self.tool)}
 
     def broken(self, truth: Any) -> Any:
-        """Return when a claim is not true of the call: it is false, or cannot be evaluated."""
+        """Return when a claim is violated: it is false, or cannot be evaluated."""
         return self._z3.Not(truth.true)
 
     def core(self, wanted: Any, unless: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-        """Tell whether a call can be as is wanted and not blocked: "sat", "unsat" with the rules that keep it, "unknown"."""
+        """Tell whether a call satisfies `wanted` unblocked: "sat", "unsat" with the rules that block it, or "unknown"."""
         solver = self._solver(wanted)
         for name, blocked in unless.items():
             solver.assert_and_track(self._z3.Not(blocked), name)
@@ -96,7 +96,7 @@ class _Question:
         return solver
 
     def calls(self, wanted: Any) -> Iterator[BeforeToolCallParams]:
-        """Yield some calls that are as is wanted, the easiest to read first."""
+        """Yield some calls that satisfy `wanted`, the most readable first."""
         for level in self.world.levels():
             solver = self._solver(wanted, *level)
             for _ in range(TRIES):
@@ -136,7 +136,7 @@ def _known_tools(tools: Any) -> dict[str, Any]:
 
 
 def prove(rules: Any, claim: str, *, tools: Any) -> Proof:
-    """Prove that a claim is true of every call that rules let pass, or find a call of which it is not.
+    """Prove that a claim is true of every call that rules let pass, or find a counterexample.
 
     Parameters
     ----------
@@ -145,14 +145,14 @@ def prove(rules: Any, claim: str, *, tools: Any) -> Proof:
     claim : str
         A condition in CEL over ``tool`` and ``origin``.
     tools : iterable of callable, Tool, ToolSpec or str, or mapping of str to JSON Schema
-        What the agent has. Arguments that are not required may be missing.
+        The agent's tools. Arguments that are not required may be missing.
 
     Returns
     -------
     Proof
-        ``status`` is ``"proved"``, ``"counterexample"`` or ``"undecided"``; ``because`` names the rules that keep all other
-        calls from passing, the fault of the counterexample, or what could not be read. A call that a person is asked about does
-        not pass. Each value is taken to have one author.
+        ``status`` is ``"proved"``, ``"counterexample"`` or ``"undecided"``; ``because`` names the rules that block all
+        other calls, the fault of the counterexample, or the unreadable part. A call that needs approval does not pass.
+        Each value is assumed to have one author.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def prove(rules: Any, claim: str, *, tools: Any) -> Proof:
     known = _known_tools(tools)
     names = [*known, *[name for schema in known.values() for name in (schema or {}).get("properties", ())]]
     for target in unknown_targets(wanted, known):
-        # Of a tool that this agent does not have a claim is true; one that is misspelled would be proved of nothing.
+        # A claim about a tool that the agent lacks is true, but for a misspelt tool that would be misleading.
         if nearest(target.name, names):
             what = f"The claim names what none of the tools has. {target.why}"
             raise NoeticConfigError(target.code.upper(), what, given=target.name, hint=target.fix)
@@ -205,7 +205,7 @@ def _as_rule(claim: Any) -> SteeringRule:
 
 
 def _about(tool: str, schema: Any, rules: RuleSnapshot, wanted: RuleSnapshot, claim: str) -> Proof:
-    """Return the answer about one tool; of a proof the rules that it needs."""
+    """Return the answer for one tool; a proof lists the rules that it needs."""
     question = _Question(tool, schema)
     blocked = question.blocked(rules)
     outside = tuple(dict.fromkeys(question.reader.outside))
@@ -247,12 +247,12 @@ def difference(old: Any, new: Any, *, tools: Any) -> Difference | None:
     old, new : RuleBook or iterable of rules
         As for `prove`.
     tools : iterable of callable, Tool, ToolSpec or str, or mapping of str to JSON Schema
-        What the agent has.
+        The agent's tools.
 
     Raises
     ------
     NoeticConfigError
-        ``UNDECIDED`` where no difference is found and a rule could not be read; else as `prove`.
+        ``UNDECIDED`` if no difference is found and a rule could not be read; otherwise as for `prove`.
 
     References
     ----------

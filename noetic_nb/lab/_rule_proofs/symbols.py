@@ -1,4 +1,4 @@
-"""The arguments of a call as a solver has them: every value that their schema lets them have, at once."""
+"""The arguments of a call as solver terms: all values that their schema allows, at once."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from noetic_nb.items._origins import trusted_source
 from noetic_nb.items._value_search import hidden_character
 
 Kind: TypeAlias = Literal["null", "bool", "int", "double", "text", "list", "map", "other", "error"]
-"""``other`` is a list or an object so deep in data without a schema that nothing is known of it."""
+"""``other`` is a list or object too deep in data without a schema to be modelled."""
 
-# So many members of a list are followed one by one; of the others a list may have, nothing is assumed.
+# The number of list members that are modelled; nothing is assumed about further ones.
 MEMBERS: Final = 3
-# Data without a schema is followed so deep.
+# The modelled depth of data without a schema.
 DEEPEST: Final = 3
-# The solver's characters end here.
+# The last character that the solver supports.
 MAX_CHARACTER: Final = 0x2FFFF
 _TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
 
@@ -29,7 +29,7 @@ FALSE: Final = z3.BoolVal(False)
 
 
 class Outside(Exception):
-    """A rule has a part that no formula is made of: ``a regular expression``."""
+    """A rule has a part that cannot be translated, such as ``a regular expression``."""
 
 
 def all_of(*guards: Any) -> Any:
@@ -51,7 +51,7 @@ def negated(guard: Any) -> Any:
 
 
 class Option(NamedTuple):
-    """One kind of value, and when it is that."""
+    """One kind of value, and the condition under which the value has it."""
 
     guard: Any
     kind: Kind
@@ -59,7 +59,7 @@ class Option(NamedTuple):
 
 
 Value: TypeAlias = tuple[Option, ...]
-"""Of the options exactly one holds."""
+"""Exactly one of the options holds."""
 
 ERROR: Final[Value] = (Option(TRUE, "error"),)
 
@@ -76,21 +76,21 @@ class ListValue:
     length: Any
     items: tuple[Value, ...]
     rest: str | None = None
-    """None if `items` are all it has."""
+    """None if `items` are all its members."""
 
     def has(self, at: int) -> Any:
-        """Return when there is a member at a place."""
+        """Return when there is a member at an index."""
         return z3.simplify(self.length > at)
 
     @property
     def has_rest(self) -> Any:
-        """When there are members that are not followed."""
+        """When there are further members that are not modelled."""
         return FALSE if self.rest is None else self.has(len(self.items))
 
 
 @dataclass(slots=True)
 class MapValue:
-    """An object, whose properties are made when they are looked at."""
+    """An object whose properties are made on access."""
 
     world: World
     name: str
@@ -114,7 +114,7 @@ class MapValue:
         return self.world.free(f"{self.name} has more") if self.is_open else FALSE
 
     def get(self, key: str) -> tuple[Any, Value]:
-        """Return when a property is there, and its value."""
+        """Return when a property is present, and its value."""
         found = self.made.get(key)
         if found is None:
             if key not in self.properties and not self.is_open:
@@ -130,11 +130,11 @@ class MapValue:
 
 
 AUTHORS: Final = ("user", "system", "layer", "tool", "model", "a layer", "a tool")
-"""Kinds of authors, the most trusted first; the last two have no name."""
+"""Kinds of authors, the most trusted first; the last two are unnamed."""
 
 
 class Author(NamedTuple):
-    """The first author of a value: a number for its kind, and a name, which counts for layers and tools only."""
+    """The first author of a value: a number for its kind, and a name, used only for layers and tools."""
 
     kind: Any
     name: Any
@@ -154,7 +154,7 @@ _PRINTED: Final = z3.Star(z3.Range(" ", "~"))
 
 
 class World:
-    """The values of one call and all that is known of them. Each value has one author: its origin is a function of the value."""
+    """The values of one call and all known facts. Each value has one author: its origin is a function of the value."""
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
@@ -162,16 +162,16 @@ class World:
         """True of every call."""
         self.plain: list[list[Any]] = [[], []]
         self.origins: list[tuple[Any, Any]] = []
-        """Values whose origins were asked for, and these origins."""
+        """Values whose origins were requested, and these origins."""
         self.vouched: list[tuple[str, Any, Any]] = []
-        """What is known of trusted tools: the tool or its field, the origin of a value, and whether it vouches for the value."""
+        """Facts about trusted tools: the tool or its field, the origin of a value, and whether it vouches for the value."""
         self.names_of_authors = {"notes", "search"}
-        """Names of tools and layers that are easy to read."""
+        """Readable names of tools and layers."""
         self._named: list[Author] = []
         self.made: dict[str, Any] = {}
-        """How often each tool was called before, by its name."""
+        """The number of earlier calls of each tool, by its name."""
         self.succeeded: dict[str, Any] = {}
-        """Whether a call of it had succeeded."""
+        """Whether one of these succeeded."""
         self.names: dict[str, str] = {}
         """The names of these tools as rules write them."""
         self._images: dict[tuple[str, str], list[tuple[Any, Any]]] = {}
@@ -179,17 +179,17 @@ class World:
         self.facts.append(self.calls >= 0)
 
     def levels(self) -> tuple[list[Any], ...]:
-        """Return conditions of calls that are easy to read, the strictest first, and none."""
+        """Return conditions for readable calls, from the strictest to none."""
         names = [text(name) for name in sorted(self.names_of_authors)]
         known = [z3.Or(*[author.name == name for name in names]) for author in self._named]
         return [*known, *self.plain[0], *self.plain[1]], self.plain[1], []
 
     def free(self, name: str) -> Any:
-        """Return a condition of which nothing is known."""
+        """Return an unconstrained condition."""
         return z3.Bool(name)
 
     def _image(self, function: str, sort: Any, term: Any) -> tuple[Any, bool]:
-        """Return the value of a function of which only that is known, and whether it is new: of equal values it is equal."""
+        """Return the value of an uninterpreted function (equal values give equal results), and whether it is new."""
         known = self._images.setdefault((function, str(term.sort())), [])
         for other, image in known:
             if other.eq(term):
@@ -214,7 +214,7 @@ class World:
         return found
 
     def author_of_rest(self, name: str) -> Author:
-        """Return the author of the least trusted of the values that are not followed."""
+        """Return the author of the least trusted value that is not modelled."""
         found = Author(z3.Int(f"author of {name}"), z3.String(f"name of the author of {name}"))
         self._note(found)
         return found
@@ -224,7 +224,7 @@ class World:
         self._named.append(author)
 
     def vouches(self, entry: str, term: Any) -> Any:
-        """Return when a tool, or a field of its results, vouches for a value: it may, where the tool wrote it."""
+        """Return when a tool, or a field of its results, vouches for a value; possible only if the tool wrote it."""
         author = self.origin(term)
         found, is_new = self._image(f"{entry} vouches", z3.BoolSort(), term)
         if is_new:
@@ -238,7 +238,7 @@ class World:
         return found
 
     def is_hidden(self, term: Any) -> Any:
-        """Return when a text holds a character that nobody sees."""
+        """Return when a text contains an invisible character."""
         if z3.is_string_value(term):
             return z3.BoolVal(hidden_character(plain_text(term)) is not None)
         found, is_new = self._image("hidden", z3.BoolSort(), term)
@@ -248,7 +248,7 @@ class World:
         return found
 
     def size(self, term: Any) -> Any:
-        """Return the length of a text as conditions have it: in bytes."""
+        """Return the length of a text in bytes, as conditions measure it."""
         if z3.is_string_value(term):
             return z3.IntVal(len(plain_text(term).encode()))
         found, is_new = self._image("bytes", z3.IntSort(), term)
@@ -260,8 +260,8 @@ class World:
         return found
 
     def past(self, tool: str) -> tuple[Any, Any]:
-        """Return how often a tool was called before, and whether a call of it had succeeded."""
-        # As rules compare names: one that looks the same is the same.
+        """Return the number of earlier calls of a tool, and whether one of them succeeded."""
+        # Rules compare names by skeleton: names that look the same are the same.
         name = skeleton(tool)
         if name not in self.made:
             self.names[name] = tool
@@ -272,7 +272,7 @@ class World:
         return self.made[name], self.succeeded[name]
 
     def value(self, schema: Any, name: str, depth: int = 0) -> Value:
-        """Return every value that a schema allows, under a name of its own."""
+        """Return all values that a schema allows, under a name of their own."""
         shapes = list(self._shapes(schema, depth))
         which = z3.Int(f"{name} is")
         if len(shapes) > 1:
@@ -284,11 +284,11 @@ class World:
         return tuple(found)
 
     def _shapes(self, schema: Any, depth: int) -> Iterator[tuple[str, Mapping[str, Any], int]]:
-        """Yield the types that a schema allows, each with its part of the schema, and how deep that lies."""
+        """Yield the types that a schema allows, each with its subschema and its depth."""
         schema = schema if isinstance(schema, Mapping) else {}
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            # Definitions may name themselves.
+            # Definitions may be recursive.
             named = self._definitions.get(reference.rpartition("/")[2])
             yield from [("other", {}, 0)] if depth > DEEPEST else self._shapes(named, depth + 1)
             return
@@ -354,7 +354,7 @@ class World:
         for level in self.plain:
             level.append(length <= MEMBERS)
         items = schema.get("items")
-        # Members of which nothing is known are looked at no further: there are as many as all types of all members.
+        # Members without a schema are not modelled further: options multiply with every member.
         inner = depth if isinstance(items, Mapping) and items else DEEPEST + 1
         return Option(
             guard,
@@ -377,7 +377,7 @@ def _real(number: float) -> Any:
 
 
 def _is_named(term: Any, name: str) -> Any:
-    """Return when a tool has a name: those of layers' functions are written with another sign where they are sent."""
+    """Return when a tool has a name; names of layers' functions are sent with another separator."""
     if not {"_", "/"} & set(name):
         return term == text(name)
     signs = [z3.Union(z3.Re("_"), z3.Re("/")) if sign in "_/" else z3.Re(text(sign)) for sign in name]
@@ -387,14 +387,14 @@ def _is_named(term: Any, name: str) -> Any:
 def text(value: str) -> Any:
     if any(ord(sign) > MAX_CHARACTER for sign in value):
         raise Outside("a character above U+2FFFF")
-    # It reads escapes, so a backslash has to be one.
+    # The solver interprets escapes, so backslashes must be escaped.
     return z3.StringVal(
         "".join([sign if " " <= sign <= "~" and sign != "\\" else f"\\u{{{ord(sign):x}}}" for sign in value])
     )
 
 
 def plain_text(term: Any) -> str:
-    """Return a text of the solver's as ours."""
+    """Return a solver's text as a Python text."""
     parts = term.as_string().split("\\u{")
     found = [parts[0]]
     for part in parts[1:]:

@@ -1,4 +1,4 @@
-"""A solver's answer as a call: its arguments, the calls before it, and texts in which its values stand."""
+"""A solver's model as a call: its arguments, earlier calls, and texts that contain its values."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MOST_CALLS: Final = 10_000
 
 
 class NoWitness(Exception):
-    """The solver's values are no call that can be made."""
+    """The solver's values do not form a possible call."""
 
 
 def call_of(world: World, model: Any, tool: str, schema: Any, args: MapValue) -> BeforeToolCallParams:
-    """Return the call that a model of the solver describes; raises `NoWitness` where it describes none."""
+    """Return the call that a solver's model describes; raises `NoWitness` if it describes none."""
     values = _object(model, args)
     provenance = _provenance(world, model, schema if isinstance(schema, Mapping) else None)
     ctx = ExecutionContext(execution_id="proof", thread_id="proof", clock=SystemClock())
@@ -72,7 +72,7 @@ def _scalar(term: Any) -> Any:
         return float(term.as_fraction())
     if z3.is_bool(term):
         return z3.is_true(term)
-    raise NoWitness  # an irrational number, say
+    raise NoWitness  # such as an irrational number
 
 
 def _object(model: Any, found: MapValue) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _object(model: Any, found: MapValue) -> dict[str, Any]:
 
 
 def _history(world: World, model: Any) -> tuple[PastCall, ...]:
-    """Return the calls before: of each tool as many as were made, the last of them with success where one had it."""
+    """Return the earlier calls: as many per tool as the model says, the last with success if one succeeded."""
     names = {name: _number(model, made) for name, made in world.made.items()}
     others = _number(model, world.calls) - sum(names.values())
     if sum(names.values()) + others > _MOST_CALLS:
@@ -94,7 +94,7 @@ def _history(world: World, model: Any) -> tuple[PastCall, ...]:
 
 
 def _provenance(world: World, model: Any, schema: Mapping[str, Any] | None) -> Provenance:
-    """Return texts in which each value stands once, written by its author."""
+    """Return texts that contain each value once, written by its author."""
     log, before, beside = OriginIndex(), OriginIndex(), OriginIndex()
     written: set[tuple[str, str]] = set()
     for term, author in world.origins:
@@ -121,7 +121,7 @@ def _provenance(world: World, model: Any, schema: Mapping[str, Any] | None) -> P
                     {one.name.removeprefix(f"{name}."): value} | ({one.key: one.value} if one.key else {})
                     for one in sources
                 ]
-                # A tool that was given a value vouches for none; a field does where the value is all of it.
+                # A tool that was given a value does not vouch for it; a field does if the value is its whole content.
                 is_trusted = bool(known) or not any(entry == name for entry, _, _ in world.vouched)
                 text = json.dumps(items) if items else value
                 log.add(text, Origin("tool", name), args=None if is_trusted else value)

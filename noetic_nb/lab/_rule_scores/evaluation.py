@@ -1,7 +1,7 @@
-"""The number of attacks or failed runs that a rule book stops, and of good runs that it stops.
+"""The numbers of attacked, failed and good runs that a rule book stops.
 
-A run is stopped when one of its calls or responses is denied. The past stands as it was: after the first deny the recorded run
-goes on, so that a later deny of the same run is no second one.
+A run is stopped if one of its calls or responses is denied. The recording is not changed: it continues after the first
+denial, so a later denial of the same run is not counted again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-# The first faults tell what is wrong; `errors` has all of them.
+# The first faults are enough to see the problem; `errors` has all of them.
 _MOST_FAULTS: Final = 10
 _MOST_TEXT: Final = 200
 LINES: Final = {
@@ -49,15 +49,15 @@ class _Judged:
 
     run: Run
     kind: str | None
-    """The line of the table that it belongs to; None if an attack that failed left nothing solved."""
+    """The row of the table that it belongs to; None for a failed attack on an unsolved task."""
     denied_by: frozenset[str]
     succeeded: int
-    """Tool calls that had succeeded."""
+    """The number of tool calls that succeeded."""
     rejected: tuple[frozenset[str], ...]
-    """Of those, the rules that deny one, for each that is denied."""
+    """The rules that deny a successful tool call, for each such call."""
     cluster: Cluster | None
     known: tuple[frozenset[str], tuple[frozenset[str], ...]]
-    """`denied_by` and `rejected` up to the first decision of each thread that has another effect than the recorded one."""
+    """`denied_by` and `rejected` up to each thread's first decision whose effect differs from the recording."""
 
 
 @with_card(shown="as HTML")
@@ -68,29 +68,29 @@ class Evaluation:
     Attributes
     ----------
     caught : Count
-        Runs stopped of those in which an attack succeeded; of the failed runs where none was attacked.
+        Stopped runs among those with a successful attack; without attacked runs, among the failed runs.
     blocked : Count
-        Runs stopped of those that were solved and not attacked.
+        Stopped runs among those that were solved and not attacked.
     false_rejections : Count
-        Tool calls denied of those that had succeeded in these runs.
+        Denied tool calls among those that had succeeded in these runs.
     failed : Count
-        Runs stopped of those that failed and were not attacked.
+        Stopped runs among those that failed and were not attacked.
     attacked_solved : Count
-        Runs stopped of those that were attacked in vain and solved.
+        Stopped runs among those that were solved despite an attack.
     attacker_tasks : Count
-        Runs stopped of those in which the attacker's task was the user's, and was solved: a rule that knows nothing of the task
-        stops them.
+        Stopped runs among those in which the attacker's task was given by the user and solved; rules that do not know
+        the task stop them.
     unlabelled : Count
-        Runs stopped of those without a label.
+        Stopped runs among those without a label.
     errors : tuple of str
-        Faults of rules, each once: such a rule denies or allows by policy and not by what it says.
+        Distinct faults of rules; a faulty rule denies or allows by policy, not by its condition.
     skipped : tuple of str
-        Rules that were not evaluated, as their judge was not there.
+        Rules that were not evaluated because their judge was missing.
     known : mapping of str to int
-        The count of each line up to the first decision of each thread that has another effect than the recorded one: there the
-        agent goes another way, and later denials are those of the old way.
+        The count of each line up to each thread's first decision whose effect differs from the recording. Beyond it the
+        agent would behave differently, so later denials are uncertain.
     judged : tuple
-        Each run and what the rules do to it, in order.
+        Each run and its result under the rules, in order.
     """
 
     caught: Count
@@ -107,30 +107,30 @@ class Evaluation:
     _rules: tuple[str, ...]
 
     def stopped(self) -> tuple[str, ...]:
-        """Return the ids of the runs that are stopped."""
+        """Return the ids of the stopped runs."""
         return tuple([judged.run.run_id for judged in self.judged if judged.denied_by])
 
     def stops(self) -> tuple[bool, ...]:
-        """Return for each run, in order, whether it is stopped: ids may stand twice."""
+        """Return for each run, in order, whether it is stopped; ids may occur twice."""
         return tuple([bool(judged.denied_by) for judged in self.judged])
 
     def hits(self, line: str, judged: _Judged, *, known: bool = False) -> list[int]:
-        """Return 1 for each run or call of a line that is stopped, and 0 for each that is not, of one run.
+        """Return 1 for each stopped run or call of a line and 0 for each other one, for a single run.
 
-        With `known`, what is stopped behind the known part of the run counts as not stopped.
+        With `known`, stops after the known part of the run do not count.
         """
-        # Where nothing was attacked, the runs to be caught are those that failed.
+        # Without attacks, the failed runs should be caught.
         return _hits("failed" if line == "caught" and self.caught is self.failed else line, judged, None, known)
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return one row for each rule, suite and model.
+        """Return one row per rule, suite and model.
 
         Returns
         -------
         pandas.DataFrame
             ``rule, suite, model, runs`` and for each line of the evaluation its count, ``_of``, ``_rate``, ``_low`` and
-            ``_high``, and ``_clusters``. A run counts for each rule that denies in it. Behind them, with ``_known``, the counts
-            up to the first decision of each thread that has another effect than the recorded one.
+            ``_high``, and ``_clusters``. A run counts for each rule that denies in it. Then, with ``_known``, the
+            counts up to each thread's first decision whose effect differs from the recording.
         """
         import pandas
 
@@ -166,7 +166,7 @@ class Evaluation:
         return f"{len(self.judged)} runs under {rules} rule{'' if rules == 1 else 's'}"
 
     def _counts(self) -> dict[str, Count]:
-        """Return the counts, by their names in words; failed runs once where no run was attacked."""
+        """Return the counts by name; failed runs only once if no run was attacked."""
         counts: dict[str, Count] = {}
         for name, text in LINES.items():
             count: Count = getattr(self, name)
@@ -175,7 +175,7 @@ class Evaluation:
         return counts
 
     def _later(self) -> dict[str, str]:
-        """Return the lines that count something behind the known part of a run, with their words."""
+        """Return the lines with counts after the known part of a run, with their names."""
         return {name: text for name, text in LINES.items() if self.known[name] != getattr(self, name).n}
 
     def _notes(self) -> list[str]:
@@ -201,7 +201,7 @@ def _columns(lines: Mapping[str, Count]) -> dict[str, Any]:
 
 
 def _hits(line: str, judged: _Judged, rule: str | None, known: bool) -> list[int]:
-    """Return 1 for each run or call of a line that rules, or one of them, stop, and 0 for each other, of one run."""
+    """Return 1 for each run or call of a line that rules, or one of them, stop, and 0 for others, for a single run."""
     stopped, rejected = judged.known if known else (judged.denied_by, judged.rejected)
     if line == "false_rejections":
         denied = sum(rule is None or rule in names for names in rejected)
@@ -235,7 +235,7 @@ def kind_of(run: Run, good: bool | None) -> str | None:
 
 
 class Evaluator:
-    """Runs with their labels, ready for one rule book after another; options are those of `evaluate`."""
+    """Runs with their labels, prepared for several rule books; options are those of `evaluate`."""
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ class Evaluator:
         results = self._trials.results(snapshot, stop=stop, work=work)
         left = iter(results)
         done = len(self._runs)
-        if work.cut:  # of the run in which it was interrupted, nobody knows whether it would have been stopped
+        if work.cut:  # whether the interrupted run would have been stopped is unknown
             done = bisect_right(list(accumulate(map(len, self._calls))), len(results))
             if not done:
                 raise KeyboardInterrupt
@@ -274,7 +274,7 @@ class Evaluator:
         )
         lines = _lines(judged)
         known = _known(judged)
-        # Where nothing was attacked, what a rule is there to catch are the runs that failed.
+        # Without attacks, the failed runs should be caught.
         if not lines["caught"].of:
             lines["caught"], known["caught"] = lines["failed"], known["failed"]
         return Evaluation(
@@ -303,7 +303,7 @@ def _judge(
     ends = run.known_until
     are_known = known_calls(calls, recorded, [result.decision for result in results])
     for call, result, is_known in zip(calls, results, are_known, strict=True):
-        if ends and call.where.thread_id in ends:  # of a run that is a replay itself
+        if ends and call.where.thread_id in ends:  # for a run that is itself a replay
             is_known = is_known and call.seq < ends[call.where.thread_id].seq
         names = frozenset(result.decision.rule_ids) if result.decision.action is SteeringAction.DENY else None
         if names is not None:
@@ -337,19 +337,19 @@ def evaluate(
     rulebook : RuleBook, RuleSnapshot, SteeringRule or iterable of rules
         The rules.
     runs : Run or iterable of Run
-        What was recorded. An attack is known by ``meta["attack"]`` and ``meta["attack_succeeded"]``.
+        Recorded runs. Attacks are marked by ``meta["attack"]`` and ``meta["attack_succeeded"]``.
     outcome : str or callable
         A key of ``run.meta`` or a function of a run: True good, False failed, None unknown.
     judge : ModelClient, optional
-        Answers for judges, such as a `CassetteModel`; without it they are skipped, and named.
+        Answers for judges, such as a `CassetteModel`; without it, judges are skipped and named.
     by : str or callable
-        Runs that belong together, for the intervals: ``"task"`` (attacked runs of AgentDojo by user task and by injection task);
-        ``"run"`` where each run is a task of its own; or a function of a run. There is no interval where the task is not known.
+        The grouping of runs for the intervals: ``"task"`` (attacked AgentDojo runs by user task and injection task);
+        ``"run"`` if each run is its own task; or a function of a run. If the task is unknown there is no interval.
     progress : bool or callable
-        Called with how many calls are evaluated, of how many; by default a line of text in a terminal or notebook if it takes
-        long. False shows nothing.
+        Called with the numbers of evaluated and of all calls; by default a line of text in a terminal or notebook if it
+        takes long. False shows nothing.
     on_unknown : {"error", "warn"}
-        What it means that a rule names a tool or an argument that none of the runs has: a misspelt rule denies nothing.
+        How to treat a rule about a tool or argument that none of the runs has: a misspelt rule denies nothing.
 
     Returns
     -------
@@ -365,7 +365,7 @@ def evaluate(
     Warns
     -----
     Interrupted
-        If it is interrupted: the evaluation is that of the runs that were finished.
+        If it is interrupted: the evaluation covers the finished runs.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Simple rules that recorded calls suggest, and a draft against one: one tool, one condition, each readable as one sentence.
+"""Simple rules suggested by recorded calls, or drafted against one call: one tool, one condition, one readable sentence.
 
-Names, values and limits are taken from the calls of the runs to fit on; which calls a rule denies is said of all. The conditions
-are computed here and not by the engine of rules, a hundred times as fast: names are compared as they are, where rules also hold
-tools that look alike. What is chosen is evaluated again, by the engine.
+Names, values and limits come from the calls of the runs to fit on; denied calls are listed for all runs. The conditions
+are computed here, a hundred times as fast as by the rule engine, but names are compared exactly, not by look-alikes.
+The engine evaluates the chosen rules again.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ def draft_rule(run: Run, decision_or_call: DecisionOrCall = None, *, seq: int | 
     Parameters
     ----------
     run : Run
-        Any run, an imported one as well.
+        Any run, including imported ones.
     decision_or_call : SteeringDecided, ToolCalled or int
         As for `Run.cause`.
     seq : int, optional
-        In place of it: the ``seq`` of a decision or call.
+        Instead of that: the ``seq`` of a decision or call.
 
     Returns
     -------
     SteeringRule
-        To be read by a person, and put into a rule book. Where several rules deny equally few calls, one about the author of
-        an argument comes first, then a limit, the values of the call, the order of calls, and a ban of the tool last.
+        For a person to review and add to a rule book. Of rules that deny equally few calls, one about the author of an
+        argument comes first, then a limit, the values of the call, the order of calls, and last a ban of the tool.
 
     Raises
     ------
     NoeticConfigError
-        ``UNKNOWN_CALL``, ``UNKNOWN_DECISION`` where the run has none such; ``UNKNOWN_CALL`` for a call that no rule can see:
-        one of an unknown tool, with arguments that did not fit, or a response. ``MISSING_PACKAGE`` where a condition is drafted
-        without the package for it.
+        ``UNKNOWN_CALL`` or ``UNKNOWN_DECISION`` if the run has no such call or decision; ``UNKNOWN_CALL`` for a call
+        that no rule can see: of an unknown tool, with arguments that did not fit, or a response. ``MISSING_PACKAGE`` if
+        a condition is drafted without the package for it.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def draft_rule(run: Run, decision_or_call: DecisionOrCall = None, *, seq: int | 
         except NoeticConfigError as exc:
             if exc.code != "RULE_DOES_NOT_COMPILE":
                 raise
-            continue  # a number that conditions do not have
+            continue  # a number that conditions cannot express
         if result.error is None and result.decision.action is SteeringAction.DENY:
             return rule
     hint = "Write the rule by hand."
@@ -96,19 +96,19 @@ MAX_VALUES: Final = 8
 MIN_TASKS: Final = 2
 MAX_VALUE_LENGTH: Final = 40
 LIMITS: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
-# How a call ends that was never made, as in sequence rules.
+# Statuses of calls that were not executed, as in sequence rules.
 _NOT_MADE: Final = frozenset({"denied", "guided", "invalid_args", "unknown"})
 
 
 class TriedCall(NamedTuple):
-    """One recorded tool call, with the values that candidates ask of it."""
+    """One recorded tool call, with the values that candidates need."""
 
     run: int
-    """The place of its run."""
+    """The index of its run."""
     params: BeforeToolCallParams
     args: Mapping[str, Any]
     made: Mapping[str, int]
-    """How often each tool had been called before."""
+    """The number of earlier calls of each tool."""
     succeeded: frozenset[str]
     previous: str | None
     is_ok: bool
@@ -117,7 +117,7 @@ class TriedCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A rule about a tool, and the places of the calls that it denies."""
+    """A rule about a tool, and the indices of the calls that it denies."""
 
     rule: SteeringRule
     tool: str
@@ -154,7 +154,7 @@ def describe_rule(rule: SteeringRule) -> str:
 def rule_candidates(
     calls: Sequence[TriedCall], tasks: Sequence[Hashable], fitted: Container[int], good: Container[int]
 ) -> Iterator[Candidate]:
-    """Yield simple rules of the runs in `fitted` that allow the calls of `good` ones, the least strict first."""
+    """Yield simple rules from the runs in `fitted` that allow the calls of `good` ones, the least strict first."""
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, call in enumerate(calls):
         places[call.params.tool_name].append(place)
@@ -164,13 +164,13 @@ def rule_candidates(
         if seen:
             usual = [call for call in seen if call.run in good]
             found += [(tool, *rule) for rule in _rules_of(tool, seen, usual, tasks)]
-    # A ban says least about what went wrong: where another rule denies as much, that one is chosen.
+    # A ban explains the least: if another rule denies as much, that one is chosen.
     for tool, rule, violates in sorted(found, key=lambda each: _is_ban(each[1])):
         yield Candidate(rule, tool, frozenset([place for place in places[tool] if violates(calls[place])]))
 
 
 def rules_against(calls: Sequence[TriedCall], place: int) -> list[SteeringRule]:
-    """Return the simple rules that deny one call of a run, those first that deny the fewest others of its tool."""
+    """Return the simple rules that deny one call of a run, ordered by how few others of its tool they deny."""
     wrong = calls[place]
     tool = wrong.params.tool_name
     seen = [call for call in calls if call.params.tool_name == tool]
@@ -190,7 +190,7 @@ def _rank(rule: SteeringRule) -> int:
 
 
 def _same(tool: str, call: TriedCall) -> Iterator[tuple[SteeringRule, _Test]]:
-    """Yield the rule that forbids the values of one call; secrets are not written into a rule."""
+    """Yield the rule that forbids the values of one call; secrets are never written into a rule."""
     args = {
         name: value for name, value in call.args.items() if _is_plain(value) and redact({name: value}) == {name: value}
     }
@@ -212,7 +212,7 @@ def _is_ban(rule: SteeringRule) -> bool:
 def _rules_of(
     tool: str, seen: Sequence[TriedCall], usual: Sequence[TriedCall], tasks: Sequence[Hashable]
 ) -> Iterator[tuple[SteeringRule, _Test]]:
-    """Yield rules about one tool: its arguments, then the calls before."""
+    """Yield rules about one tool: its arguments, then earlier calls."""
     for arg in sorted({name for call in seen for name in call.args}):
         yield from _writers(tool, arg, usual)
         values = [value for call in seen if (value := call.args.get(arg)) is not None]
@@ -224,7 +224,7 @@ def _rules_of(
 
 
 def _orders(tool: str, seen: Sequence[TriedCall]) -> Iterator[tuple[SteeringRule, _Test]]:
-    """Yield rules about the calls before: how many, which ones, which one last."""
+    """Yield rules about earlier calls: their number, the required ones, and the last one."""
     before = sorted({name for call in seen for name in call.made} - {tool})
     for other in before:
         yield sequence_rule("never_after", tool, others=other), _test("after", other)
@@ -239,7 +239,7 @@ def _orders(tool: str, seen: Sequence[TriedCall]) -> Iterator[tuple[SteeringRule
 
 
 def _writers(tool: str, arg: str, usual: Sequence[TriedCall]) -> Iterator[tuple[SteeringRule, _Test]]:
-    """Yield rules about the author of an argument; trusted are the fields of results that good runs took it from."""
+    """Yield rules about the author of an argument; they trust the result fields from which good runs took it."""
     title = f"only-from-user-{arg}-of-{tool}"
     fields: Counter[str] = Counter()
     for call in usual:
@@ -259,7 +259,7 @@ def _writers(tool: str, arg: str, usual: Sequence[TriedCall]) -> Iterator[tuple[
 
 
 def _trust(origin: Origin) -> str | None:
-    """Return whom to trust with a value of this origin, or None if that would be anybody."""
+    """Return the source to trust for values of this origin, or None if that would be any source."""
     match origin.kind:
         case "tool":
             return None if origin.field is None else f"{origin.name}.{origin.field}"
@@ -286,13 +286,13 @@ def _ranges(tool: str, arg: str, values: Iterable[float]) -> Iterator[tuple[Stee
 def _sets(
     tool: str, arg: str, values: Iterable[Any], usual: Iterable[TriedCall], tasks: Sequence[Hashable]
 ) -> Iterator[tuple[SteeringRule, _Test]]:
-    """Yield rules about a value that is one of a few: only those of good runs, and all but one."""
+    """Yield rules about a value from a small set: only the values of good runs, and all but one."""
     known = {_key(value): json.dumps(value) for value in values}
     allowed: defaultdict[tuple[str, Any], set[Hashable]] = defaultdict(set)
     for call in usual:
         if call.args.get(arg) is not None:
             allowed[_key(call.args[arg])].add(tasks[call.run])
-    # A value that belongs to one task is a name or a number of something, and the next task has another.
+    # A value that only one task uses identifies an object of that task, so other tasks have other values.
     if len(known) > MAX_VALUES or not allowed or min(map(len, allowed.values())) < MIN_TASKS:
         return
     title = f"{arg}-of-{tool}"
@@ -310,7 +310,7 @@ def _sets(
 
 
 def _condition(tool: str, name: str, when: str, words: str) -> SteeringRule:
-    # Braces in a guidance are places to fill in.
+    # Braces in a guidance are placeholders.
     guidance = f"{tool} {words}".replace("{", "(").replace("}", ")")
     return SteeringRule(id=name, applies_to="before_tool_call", tools=tool, when=when, guidance=guidance)
 
@@ -332,7 +332,7 @@ _TESTS: Final[Mapping[str, Callable[..., bool]]] = {
     "value": lambda arg, key, call: call.args.get(arg) is not None and _key(call.args[arg]) == key,
     "values": lambda keys, call: all(name in call.args and _key(call.args[name]) == key for name, key in keys.items()),
 }
-"""The conditions of rules, each of the call last: where it holds, the rule denies."""
+"""The conditions of rules; the last call is the one to decide, which is denied if the condition holds."""
 
 
 def _test(name: str, *args: Any) -> _Test:
@@ -348,7 +348,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _key(value: Any) -> tuple[str, Any]:
-    """Return the key by which values are equal in a condition: True is not 1, and 1 is 1.0."""
+    """Return the key by which conditions compare values: True is not 1, and 1 equals 1.0."""
     if _is_number(value):
         return ("number", value)
     return (type(value).__name__, value if isinstance(value, str | bool) else repr(value))

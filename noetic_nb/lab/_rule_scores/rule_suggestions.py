@@ -1,7 +1,7 @@
-"""Rules that recorded runs suggest: chosen on one half of the tasks, scored on the other, never applied.
+"""Rules suggested by recorded runs: chosen on one half of the tasks, scored on the other, never applied.
 
-A rule that is found by looking through hundreds fits its runs by luck. So every figure is of tasks that it was not chosen on, and
-the test counts tasks, as runs of one task resemble each other.
+A rule found among hundreds may fit its runs by luck. So every figure is about tasks that it was not chosen on, and the
+test counts tasks, because runs of one task resemble each other.
 
 References
 ----------
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 ALPHA: Final = 0.05
 PERMUTATIONS: Final = 9_999
-# Of a table of drawn labels, 16 MB.
+# Limits a table of drawn labels to 16 MB.
 MAX_CELLS: Final = 2_000_000
-# A rule that catches a single run, or runs of a single task, is an accident.
+# A rule that catches a single run, or runs of a single task, is a coincidence.
 MIN_GAIN: Final = 2
 MAX_SCORED: Final = 8
 
@@ -52,29 +52,29 @@ class Suggestion:
     Attributes
     ----------
     rule : SteeringRule
-        To be read, and put into a rule book by a person.
+        For a person to review and add to a rule book.
     caught : Count
-        Runs stopped of those with a successful attack; of the failed runs where none was attacked.
+        Stopped runs among those with a successful attack; without attacked runs, among the failed runs.
     blocked : Count
-        Runs stopped of those that were solved and not attacked.
+        Stopped runs among those that were solved and not attacked.
     false_rejections : Count
-        Calls denied of those that had succeeded in these runs.
+        Denied calls among those that had succeeded in these runs.
     attacker_tasks : Count
-        Runs stopped of those in which a user asked for the attacker's task, and it was solved.
+        Stopped runs among those in which a user asked for the attacker's task, and it was solved.
     own_calls : int
-        Calls of the rule's own tool that had succeeded in solved runs: only these can be denied in vain.
+        Successful calls of the rule's own tool in solved runs: only these can be denied wrongly.
     own_upper : float
-        The upper end of the interval of the share of these that the rule denies; not a number where there are none.
+        The upper end of the interval for the share of these that the rule denies; NaN if there are none.
     ban : Count
-        Runs that a ban of the whole tool stops, of those that `caught` counts.
+        Runs that a ban of the whole tool stops, among those that `caught` counts.
     like_ban : bool
-        Whether the ban denies as few calls in vain as was allowed: these runs cannot tell the rule from a ban.
+        Whether the ban also stays within the allowed false rejections: these runs cannot tell the rule from a ban.
     p : float
-        Chance of as large a difference between the two without any, corrected for the rules that were scored.
+        The p-value of the difference between the two, corrected for the number of scored rules.
     runs : tuple of str
         Ids of all runs that it would have stopped.
     text : str
-        The rule and its figures in a sentence.
+        The rule and its figures in one sentence.
     """
 
     rule: SteeringRule
@@ -105,13 +105,13 @@ class Suggestions(tuple[Suggestion, ...]):
     Attributes
     ----------
     tried : int
-        Rules that were looked at on the first half of the tasks.
+        The number of rules tried on the first half of the tasks.
     fitted : int
-        Of those, the rules that caught more than chance would there, within the bound.
+        The number of these that caught more than chance there, within the bound.
     refuted : tuple of Suggestion
         Rules chosen on the first half that failed on the other.
     reason : str
-        Why nothing was found; empty if something was.
+        Why no rule was found; empty if there is one.
     """
 
     tried: int
@@ -133,7 +133,7 @@ class Suggestions(tuple[Suggestion, ...]):
         return self
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return one row for each rule that was scored, also those that failed.
+        """Return one row per scored rule, including those that failed.
 
         Returns
         -------
@@ -175,7 +175,7 @@ class Suggestions(tuple[Suggestion, ...]):
 
 @dataclass(frozen=True, slots=True)
 class _Half:
-    """Runs to be told apart, by task: a row a task and class, with its share of the others."""
+    """Runs to be separated, by task: one row per task and class, with its proportion of the other runs."""
 
     bad: frozenset[int]
     good: frozenset[int]
@@ -190,7 +190,7 @@ class _Half:
         self.units.extend(self.members)
 
     def shares(self, stopped: frozenset[int]) -> list[float]:
-        """Return the share of the runs that are stopped, for each task and class."""
+        """Return the proportion of stopped runs for each task and class."""
         return [sum(place in stopped for place in runs) / len(runs) for runs in self.members.values()]
 
     def chances(self, stopped: Sequence[frozenset[int]], seed: int) -> list[float]:
@@ -205,7 +205,7 @@ class _Half:
         for at, runs in enumerate(self.members.values()):
             by_stratum[self.strata[runs[0]]].append(at)
         shares = np.asarray([self.shares(each) for each in stopped]).T
-        # Sums of the same shares in another order differ by rounding.
+        # Summing the same values in another order gives rounding differences.
         observed = is_bad @ shares - 1e-9
         as_good = np.ones(len(stopped))
         for drawn in _batches(PERMUTATIONS, MAX_CELLS // len(self.units)):
@@ -231,31 +231,31 @@ def suggest(
     seed: int = 0,
     progress: Progress = True,
 ) -> Suggestions:
-    """Return simple rules that would have stopped attacks, or failed runs, and spared the runs that went well.
+    """Return simple rules that would have stopped attacks, or failed runs, while sparing successful runs.
 
-    Tried are, for each tool, how often and after what it may be called, who may have written an argument, and its value or
+    For each tool, the rules concern the number and order of its calls, the author of an argument, and its value or
     range. See docs/behaviour/lab.md, "Suggested rules".
 
     Parameters
     ----------
     runs : Run or iterable of Run
-        What was recorded. Where attacks succeeded (``meta["attack_succeeded"]``) they are what is to be caught, else failed runs.
+        Recorded runs. Successful attacks (``meta["attack_succeeded"]``) are to be caught; without any, failed runs.
     outcome : str or callable
         A key of ``run.meta`` or a function of a run: True good, False failed, None unknown.
     max_false_rejections : float, share
-        Most of the calls that had succeeded in solved runs without an attack that one rule may deny; of each rule alone.
+        The largest share of successful calls in solved runs without an attack that a single rule may deny.
     by : str or callable
-        ``"task"``, ``"run"``, or a function of a run that names its group: halves are made of whole groups.
+        ``"task"``, ``"run"``, or a function of a run that returns its group: halves consist of whole groups.
     seed : int
-        Of the split and of the test.
+        The seed of the split and of the test.
     progress : bool or callable
-        Called with how many rules are tried, of how many (None: unknown), and then with how many are scored; by default a line of
-        text in a terminal or notebook if it takes long. False shows nothing.
+        Called with the numbers of tried and of all rules (None: unknown), then with the number of scored rules; by
+        default a line of text in a terminal or notebook if it takes long. False shows nothing.
 
     Returns
     -------
     Suggestions
-        A tuple of `Suggestion`; empty, with a `reason`, where nothing was found. Nothing is applied.
+        A tuple of `Suggestion`; if none was found it is empty, with a `reason`. No rule is applied.
 
     Raises
     ------
@@ -266,7 +266,7 @@ def suggest(
     Warns
     -----
     Interrupted
-        If it is interrupted while it scores the rules that it chose: the others are left out.
+        If scoring of the chosen rules is interrupted: the unscored ones are left out.
 
     Examples
     --------
@@ -311,7 +311,7 @@ def suggest(
 
 
 def _classes(runs: Sequence[Run], labels: Sequence[bool | None]) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the places of the runs to catch and of those to spare."""
+    """Return the indices of the runs to catch and of those to spare."""
     kinds = [kind_of(run, label) for run, label in zip(runs, labels, strict=True)]
     caught = "caught" if "caught" in kinds else "failed"
     bad = frozenset([place for place, kind in enumerate(kinds) if kind == caught])
@@ -329,12 +329,12 @@ def _classes(runs: Sequence[Run], labels: Sequence[bool | None]) -> tuple[frozen
 def _first_half(
     groups: Sequence[Hashable], strata: Sequence[Hashable], bad: frozenset[int], good: frozenset[int], seed: int
 ) -> frozenset[int]:
-    """Return the places of the runs of half of the tasks."""
+    """Return the indices of the runs of half of the tasks."""
     if len(set(groups)) < 2:
         what = "Rules are chosen on some tasks and scored on others; these runs belong to one task."
         hint = "Add runs of other tasks, or say what a task is: by=lambda run: ..."
         raise NoeticConfigError("TOO_FEW_TASKS", what, given=groups[0], hint=hint)
-    from noetic_nb.lab._detection.fitting import folds_of  # loads numpy
+    from noetic_nb.lab._detection.fitting import folds_of  # imports numpy
 
     solved = {groups[place] for place in good}
     kinds = [(stratum, group in solved) for stratum, group in zip(strata, groups, strict=True)]
@@ -368,7 +368,7 @@ def _stopped(candidate: Candidate, calls: Sequence[TriedCall]) -> frozenset[int]
 
 
 def _chosen(useful: Sequence[Candidate], calls: Sequence[TriedCall], half: _Half) -> list[Candidate]:
-    """Return the candidates with the best ratio of caught to stopped runs, in order, as long as they catch something new."""
+    """Return the candidates with the best ratio of caught to stopped runs, in order, as long as they catch more runs."""
     stopped = {id(each): _stopped(each, calls) for each in useful}
     chosen: list[Candidate] = []
     caught: frozenset[int] = frozenset()
@@ -390,7 +390,7 @@ def _chosen(useful: Sequence[Candidate], calls: Sequence[TriedCall], half: _Half
 
 @dataclass(frozen=True, slots=True)
 class _Judging:
-    """Rules that were chosen on one half, and the runs of the other half on which they are scored."""
+    """Rules chosen on one half, and the runs of the other half on which they are scored."""
 
     chosen: Sequence[Candidate]
     calls: Sequence[TriedCall]
@@ -461,7 +461,7 @@ class _Judging:
 
 
 def _holm(chances: Sequence[float], of: int) -> list[float]:
-    """Correct chances for how many rules were chosen [2]_, also where only some of them were scored."""
+    """Correct p-values for the number of chosen rules [2]_, even if only some of them were scored."""
     corrected, highest = [nan] * len(chances), 0.0
     for rank, place in enumerate(sorted(range(len(chances)), key=chances.__getitem__)):
         highest = max(highest, min(1.0, (of - rank) * chances[place]))

@@ -1,7 +1,7 @@
-"""Counts and means with intervals that know which runs belong together.
+"""Counts and means with intervals that account for clusters of runs.
 
-Runs of one task resemble each other, so that many runs of few tasks say little. Every interval here is made from the spread
-between clusters of runs: one cluster per task, or, where user tasks are crossed with injection tasks, both ways at once.
+Runs of one task resemble each other, so many runs of few tasks are weak evidence. Every interval here uses the spread
+between clusters of runs: one cluster per task, or two-way clusters if user tasks are crossed with injection tasks.
 
 References
 ----------
@@ -25,42 +25,42 @@ if TYPE_CHECKING:
     import pandas
 
 TARGET = 0.8
-"""The power that `detectable` is for."""
+"""The power that `detectable` refers to."""
 
 
 def power(
     difference: float, *, share: float, tasks: int | Iterable[int], trials: int | Iterable[int], icc: float = 0.2
 ) -> pandas.DataFrame:
-    """Plan a comparison of two agents, or rule books, on the same tasks: how often would it show a difference?
+    """Return the power of a comparison of two agents, or rule books, on the same tasks.
 
     Parameters
     ----------
     difference : float
-        Between the shares of the two, such as 0.1 for 50 % against 60 %.
+        Between the two success rates, such as 0.1 for 50 % against 60 %.
     share : float
-        Of the first, 0 to 1: how many of its runs succeed.
+        The success rate of the first, 0 to 1.
     tasks, trials : int or iterable of int
-        Numbers to plan with; every pair of them has a row.
+        Numbers to plan with; every pair has a row.
     icc : float
-        Correlation of outcomes within a task, 0 to 1. Tasks are as hard for one agent as for the other.
+        Correlation of outcomes within a task, 0 to 1. A task is assumed equally hard for both agents.
 
     Returns
     -------
     pandas.DataFrame
-        ``tasks, trials, runs`` (of each of the two), ``power`` (the chance that the 95 % interval of the difference leaves out 0)
-        and ``detectable`` (the smallest difference with a power of 80 %, not a number if there is none).
+        ``tasks, trials, runs`` (of each of the two), ``power`` (the probability that the 95 % interval of the
+        difference excludes 0) and ``detectable`` (the smallest difference with a power of 80 %, NaN if there is none).
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_SHARE`` for shares outside of 0 to 1, or a difference that leads there or is 0; ``INVALID_COUNT`` for fewer
-        than two tasks or one trial.
+        ``INVALID_SHARE`` for a share outside 0 to 1, or a difference that is 0 or leads there; ``INVALID_COUNT`` for
+        fewer than two tasks or one trial.
 
     Notes
     -----
-    The variance of the mean difference of a task is ((1 - icc) / trials) (v1 + v2) + icc (sqrt(v1) - sqrt(v2))^2, with the
-    variance v = p (1 - p) of each side: chance averages out over trials, and the difficulty of the task cancels [1]_. The power
-    is that of a t test over tasks.
+    The variance of a task's mean difference is ((1 - icc) / trials) (v1 + v2) + icc (sqrt(v1) - sqrt(v2))^2, with the
+    variance v = p (1 - p) of each side: noise averages out over trials, and the difficulty of the task cancels [1]_.
+    The power is that of a t-test over tasks.
 
     References
     ----------
@@ -104,7 +104,7 @@ def _chance(difference: float, share: float, tasks: int, trials: int, icc: float
 
 
 def _detectable(sign: int, share: float, tasks: int, trials: int, icc: float) -> float:
-    """Return the smallest difference in a direction with the power that is aimed at, by bisection."""
+    """Return the smallest difference in a direction with the target power, by bisection."""
     low, high = 0.0, 1 - share if sign > 0 else share
     if high <= 0 or _chance(sign * high, share, tasks, trials, icc) < TARGET:
         return float("nan")
@@ -115,34 +115,34 @@ def _detectable(sign: int, share: float, tasks: int, trials: int, icc: float) ->
 
 
 CONFIDENCE: Final = 0.95
-"""Every interval covers this share."""
+"""The coverage of every interval."""
 FEW: Final = 10
 """Intervals of fewer clusters are marked."""
 NO_TASKS: Final = 'no interval, as runs do not name their task: pass by="run" or a function of a run'
 
 
 class Cluster(NamedTuple):
-    """The task of a run, and the attacker's task where it was attacked."""
+    """The task of a run, and the attacker's task if it was attacked."""
 
     task: Hashable
     injection: Hashable = None
 
 
 class Count(NamedTuple):
-    """A number of runs or calls of so many, with the share and its 95 % interval.
+    """A number of runs or calls out of a total, with the share and its 95 % interval.
 
-    The interval is Wilson's [1]_ for as many independent trials as the spread between clusters leaves (the design effect of
-    Kish, at least 1 [2]_), with the quantile of Student's t for that number of clusters.
+    The interval is Wilson's [1]_ for the effective number of independent trials (Kish's design effect, at least 1
+    [2]_), with the quantile of Student's t for the number of clusters.
 
     Attributes
     ----------
     n, of : int
-        Runs or calls that count, and all.
+        The counted runs or calls, and the total.
     rate, low, high : float
-        The share and the ends of its interval; not a number if there is none.
+        The share and the ends of its interval; NaN without any runs.
     clusters : int or None
-        Clusters that the interval was made from, at most the smaller number of the two where user tasks and injection tasks are
-        crossed; their effective number where that is below ten. None if the task of a run is not known.
+        The number of clusters behind the interval; if user tasks and injection tasks are crossed, at most the smaller
+        of the two numbers; below ten, their effective number. None if the task of a run is unknown.
 
     References
     ----------
@@ -179,7 +179,7 @@ class Spread(NamedTuple):
     clusters: int
     """As in `Count`."""
     size: float
-    """The design effect where all values of a cluster agree: the mean size of the cluster of a run."""
+    """The design effect if all values of a cluster agree: the mean size of the cluster of a run."""
 
 
 def _one_way(residuals: Sequence[float], labels: Sequence[Hashable]) -> Spread:
@@ -193,7 +193,7 @@ def _one_way(residuals: Sequence[float], labels: Sequence[Hashable]) -> Spread:
 
 
 def spread_of(residuals: Sequence[float], clusters: Sequence[Cluster]) -> Spread:
-    """Return the variance of a sum of residuals over clusters; two-way where tasks are crossed with injections [1]_."""
+    """Return the variance of a sum of residuals over clusters; two-way if tasks are crossed with injections [1]_."""
     by_task = _one_way(residuals, [cluster.task for cluster in clusters])
     injections = {cluster.injection for cluster in clusters}
     if None in injections or len(injections) < 2:
@@ -227,7 +227,7 @@ def counted(hits: Sequence[bool | int], clusters: Sequence[Cluster | None], *, q
     scale = 1 + z * z / trials
     middle = (rate + z * z / (2 * trials)) / scale
     half = z * sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials)) / scale
-    # At the ends the interval begins at the share itself; rounding would put it a hair beyond.
+    # At 0 and 1 the interval begins at the share itself; rounding could put it slightly beyond.
     low, high = min(rate, max(0.0, middle - half)), max(rate, min(1.0, middle + half))
     return Count(n, of, rate, low, high, spread.clusters)
 
@@ -235,7 +235,7 @@ def counted(hits: Sequence[bool | int], clusters: Sequence[Cluster | None], *, q
 def mean_interval(
     values: Sequence[float], clusters: Sequence[Cluster | None], *, quantile: float | None = None
 ) -> tuple[float, float]:
-    """Return the 95 % interval of a mean, of a share for values of 0 and 1; not a number for one task, or unknown ones."""
+    """Return the 95 % interval of a mean (a share for values of 0 and 1); NaN for one task, or unknown ones."""
     if all(value in (0, 1) for value in values):
         count = counted([int(value) for value in values], clusters, quantile=quantile)
         return count.low, count.high
@@ -245,7 +245,7 @@ def mean_interval(
 def student_interval(
     values: Sequence[float], clusters: Sequence[Cluster | None], *, quantile: float | None = None
 ) -> tuple[float, float]:
-    """Return the 95 % interval of a mean of values that may be of any size and sign, such as differences."""
+    """Return the 95 % interval of a mean of values of any size and sign, such as differences."""
     known = [cluster for cluster in clusters if cluster is not None]
     if len(known) < len(values):
         return nan, nan
@@ -259,7 +259,7 @@ def student_interval(
 
 @cache
 def student(freedom: int, confidence: float = CONFIDENCE) -> float:
-    """Return the quantile of Student's t that belongs to a two-sided confidence [2]_."""
+    """Return the quantile of Student's t for a two-sided confidence [2]_."""
     low, high = 0.0, 1e6
     while high - low > 1e-9 * (1 + low):
         middle = (low + high) / 2

@@ -13,12 +13,12 @@ from noetic_nb.runs._labelled import outcome_of
 
 
 def domain_of(run: Run) -> str:
-    """Return the domain of a run, the suite where it has none."""
+    """Return the domain of a run, or its suite if it has none."""
     return str(run.meta.get("domain") or run.meta.get("suite") or "unnamed")
 
 
 def labelled(runs: Run | Iterable[Run], outcome: Outcome) -> tuple[list[Run], list[bool], int]:
-    """Return the runs that somebody judged, whether each failed, and how many nobody judged."""
+    """Return the labelled runs, whether each failed, and the number of unlabelled runs."""
     found = runs_in(runs)
     labels = labels_of(found, outcome, both=True)
     kept = [(run, not label) for run, label in zip(found, labels, strict=True) if label is not None]
@@ -36,11 +36,11 @@ Outcome: TypeAlias = str | Callable[[Run], bool | None]
 """The name of a label or of a key of ``run.meta``, or a function of a run: True good, False failed, None unknown."""
 
 By: TypeAlias = str | Callable[[Run], Hashable]
-"""``"task"``; ``"run"``, where each run is a task of its own; or a function of a run that names its group."""
+"""``"task"``; ``"run"`` if each run is its own task; or a function of a run that returns its group."""
 
 
 def runs_in(runs: Run | Iterable[Run]) -> tuple[Run, ...]:
-    """Return some runs, one at least, as a tuple."""
+    """Return some runs as a tuple; at least one is required."""
     found: tuple[Any, ...] = tuple(runs) if isinstance(runs, Iterable) and not isinstance(runs, Run) else (runs,)
     for run in found:
         check_run(run, "An experiment is made on runs.")
@@ -51,7 +51,7 @@ def runs_in(runs: Run | Iterable[Run]) -> tuple[Run, ...]:
 
 
 def labels_of(runs: Sequence[Run], outcome: Outcome, *, both: bool = False) -> list[bool | None]:
-    """Return the label of each run, or None if it is unknown; with `both` there must be good runs and failed ones."""
+    """Return the label of each run, or None if it is unknown; with `both` there must be good and failed runs."""
     labels = [_label(run, outcome) for run in runs]
     known = {label for label in labels if label is not None}
     if not known:
@@ -81,7 +81,7 @@ def _label(run: Run, outcome: Outcome) -> bool | None:
             hint = "The function gets a run and returns True, False or None (unknown)."
             what = f"The outcome of {run.run_id} raised {type(exc).__name__}: {exc}"
             raise NoeticConfigError("INVALID_OUTCOME", what, given=outcome, hint=hint) from exc
-    # Booleans of numpy and pandas are what a function of a table returns.
+    # Functions of a table return the booleans of NumPy and pandas.
     if type(label).__name__ in ("bool_", "bool") and not isinstance(label, bool):
         label = bool(label)
     if label is None or isinstance(label, bool):
@@ -96,7 +96,7 @@ def _label(run: Run, outcome: Outcome) -> bool | None:
 
 
 def groups_of(runs: Sequence[Run], by: By = "task") -> list[Hashable]:
-    """Return the group of each run; a task is named by source, domain, suite and id, as two domains may number theirs alike."""
+    """Return each run's group; tasks are named by source, domain, suite and id, because domains may share ids."""
     groups = []
     for run, cluster in zip(runs, clusters_of(runs, by), strict=True):
         if cluster is None:
@@ -108,7 +108,7 @@ def groups_of(runs: Sequence[Run], by: By = "task") -> list[Hashable]:
 
 
 def clusters_of(runs: Sequence[Run], by: By = "task") -> list[Cluster | None]:
-    """Return the cluster of each run (user task and injection task), for intervals; None if nothing says the task."""
+    """Return the cluster of each run (user task and injection task) for intervals; None if its task is unknown."""
     if by == "task":
         return [_cluster(run) for run in runs]
     if by == "run":

@@ -1,1 +1,1 @@
-"""Many configurations on many recorded runs: spaces, work on several processors, tables with intervals."""
+"""Many configurations on many recorded runs: spaces, parallel processes, tables with intervals."""

@@ -1,4 +1,4 @@
-"""Configurations measured on runs: the work of a worker, the file of finished rows, and the cost limit of a live model."""
+"""Configurations measured on runs: the work of a worker, the file of finished rows, and the cost limit of live models."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from noetic_nb.runs._regulation.recorded_decisions import with_thresholds
 
 
 def is_live(model: Any) -> bool:
-    """Tell whether a model, or one of several, may cost something: all do that are neither a script nor a tape."""
+    """Tell whether a model, or one of several, may incur costs: all do except scripts and tapes."""
     if isinstance(model, Mapping):
         return any(is_live(one) for one in model.values())
     if model is None or isinstance(model, ScriptedModel):
@@ -42,7 +42,7 @@ def is_live(model: Any) -> bool:
 
 
 class Ceiling:
-    """A most of US dollars, of tokens, or of both, as in ``{"usd": dollars, "tokens": tokens}``."""
+    """A limit in US dollars, tokens, or both, as in ``{"usd": dollars, "tokens": tokens}``."""
 
     def __init__(self, max_cost: Any) -> None:
         hint = 'Give max_cost=5.0 (US dollars) or max_cost={"usd": 5.0, "tokens": 2_000_000}.'
@@ -61,13 +61,13 @@ class Ceiling:
         self._lock = threading.Lock()
 
     def metered(self, model: Any) -> Any:
-        """Return a model, or several, of which every answer is counted."""
+        """Return a model, or several, with every answer counted."""
         if isinstance(model, Mapping):
             return {name: self.metered(one) for name, one in model.items()}
         return _Metered(model, self) if is_live(model) else model
 
     def ask(self) -> None:
-        """Refuse a request where the ceiling is reached."""
+        """Refuse a request if the ceiling is reached."""
         with self._lock:
             over_usd = self.usd is not None and self.spent_usd >= self.usd
             over_tokens = self.tokens is not None and self.spent_tokens >= self.tokens
@@ -122,39 +122,39 @@ class Job:
     """Arguments of `replay`, or of `apply`, that are the same in every configuration."""
     apply: Callable[..., Run] | None = None
     ceiling: Ceiling | None = None
-    """What a live model may cost; None without one."""
+    """The limit for live models; None without one."""
 
 
 @dataclass(slots=True)
 class Measured:
-    """One configuration: by metric its value on each run, or None if it has none or failed."""
+    """The result of one configuration: its value of each metric on each run, None if unavailable or failed."""
 
     place: int
     values: dict[str, list[float | None]]
     failures: list[tuple[int, str | None, str]] = field(default_factory=list)
-    """Place of the run, metric (None if the run could not be made) and what went wrong."""
+    """Index of the run, metric (None if the run could not be made) and the error."""
     known: dict[str, list[float | None]] = field(default_factory=dict)
-    """The values of the runs as far as they are known, by metric; empty if all are known to their ends."""
+    """By metric, the values of the known parts of runs; empty if all are known to their ends."""
     partly: int = 0
-    """How many of the runs are known to some point only."""
+    """The number of runs that are only known up to some point."""
     is_cut: bool = False
-    """Whether the ceiling was reached before it was finished, so that it does not count."""
+    """Whether the ceiling was reached before it finished, so that it does not count."""
 
 
 class Measurements:
-    """The runs of a job, each read once for all configurations that differ in their regulator only."""
+    """The runs of a job, each read once for all configurations that differ only in their regulator."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        # By the place of a run, what it was last read with: other rules, budgets and so on are another reading.
+        # By index of the run, its last reading; other rules, budgets and so on need another one.
         self._readings: dict[int, tuple[tuple[int, ...], RegulatorReadings | Exception]] = {}
         self._templates = _Templates()
 
     def at(self, place: int) -> Measured:
-        """Measure one configuration on every run; an exception on a run is kept as its failure."""
+        """Measure one configuration on every run; an exception on a run is recorded as its failure."""
         job = self._job
         found = Measured(place, {name: [] for name in job.metrics})
-        # By metric and place of the run, the value of its known part.
+        # By metric and index of the run, the value of its known part.
         known: dict[str, dict[int, float | None]] = {name: {} for name in job.metrics}
         for at in range(len(job.runs)):
             if job.ceiling is not None and job.ceiling.reached:
@@ -207,7 +207,7 @@ class Measurements:
     def _fixed(self) -> dict[str, Any]:
         given = dict(self._job.fixed)
         if given.get("model") is not None and self._job.ceiling is None:
-            # A script is used up by reading it: each run has a fresh one.
+            # Reading a script uses it up, so each run gets a copy.
             given["model"] = copy.deepcopy(given["model"])
         return given
 
@@ -215,7 +215,7 @@ class Measurements:
         key = tuple([id(value) for value in rest.values()])
         known = self._readings.get(at)
         if known is None or known[0] != key:
-            # One reading a run: thresholds vary fastest where memory matters.
+            # One reading per run: thresholds vary fastest if memory matters.
             given = {name: value for name, value in self._fixed().items() if name == "model"}
             try:
                 known = key, RegulatorReadings(self._job.runs[at], **given, **rest)
@@ -228,7 +228,7 @@ class Measurements:
 
 
 class _Templates:
-    """Regulators of one configuration: those of most runs are the same."""
+    """Regulators of one configuration; most runs share the same one."""
 
     def __init__(self) -> None:
         self._place = -1
@@ -236,7 +236,7 @@ class _Templates:
         self._made: list[tuple[Settings, RegulatorTemplate]] = []
 
     def under(self, base: Regulator, thresholds: Mapping[str, Any], place: int) -> RegulatorTemplate:
-        """Return a regulator with the thresholds of the configuration at a place."""
+        """Return a regulator with the thresholds of the configuration for the run at an index."""
         if place != self._place:
             self._place, self._made = place, []
         template = self._of(base)
@@ -251,7 +251,7 @@ class _Templates:
 
     def _of(self, base: Regulator) -> RegulatorTemplate:
         known = self._known.get(id(base))
-        if known is None:  # kept beside its template, as its id may not become another's
+        if known is None:  # kept beside its template, so that its id is not reused
             known = self._known[id(base)] = base, RegulatorTemplate.of(base)
         return known[1]
 
@@ -259,7 +259,7 @@ class _Templates:
 def _known(metric: Callable[[Run], Any], part: Run) -> float | None:
     try:
         return _number(metric(part))
-    except Exception:  # it needs the end of a run, which is not known
+    except Exception:  # it needs the unknown end of a run
         return None
 
 
@@ -267,7 +267,7 @@ def _number(value: Any) -> float | None:
     if value is None:
         return None
     if hasattr(value, "item") and not isinstance(value, Real):
-        value = value.item()  # of numpy
+        value = value.item()  # a NumPy value
     if not isinstance(value, Real):
         raise TypeError(f"a metric returns a number or None, and not {type(value).__name__}")
     number = float(value)
@@ -291,7 +291,7 @@ def _content(path: Path) -> bytes:
 
 
 class ResumeFile:
-    """A file of finished rows of the sweep with this `digest`; a line that is not whole does not count, and is written over."""
+    """A file of finished rows of the sweep with this `digest`; an incomplete line is ignored and overwritten."""
 
     def __init__(self, path: str | PathLike[str], digest: str) -> None:
         self.path = Path(path)
@@ -365,7 +365,7 @@ def _line(data: dict[str, Any]) -> bytes:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """Return the content of a line; None for one that was not written to its end."""
+    """Return the content of a line; None for an incomplete one."""
     sum_, _, text = line.rstrip(b"\n").partition(b" ")
     try:
         if not line.endswith(b"\n") or int(sum_, 16) != zlib.crc32(text):

@@ -22,9 +22,9 @@ from noetic_nb.runs._regulation.recorded_decisions import with_thresholds
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steering._evaluation.evaluate import RuleSnapshot
 
-# Letters of a digest in a table: 48 bits, so that one clash is expected among some ten million values.
+# Hex digits of a digest in a table: 48 bits, so that a collision is expected among about ten million values.
 SHOWN: Final = 12
-# Words of a plain value before its digest stands for it.
+# Longer plain values are replaced by their digest.
 LONGEST: Final = 60
 
 
@@ -34,9 +34,9 @@ def digest_of(*parts: Any) -> str:
 
 
 def data_digest(runs: Iterable[Run]) -> str:
-    """Return a digest of the contents and origin of runs; the time of reading does not count."""
+    """Return a digest of the contents and origin of runs; the time of reading does not matter."""
     total = hashlib.sha256()
-    # Many runs are of one agent; an agent kept here keeps its id.
+    # Many runs share an agent; keeping the agent here keeps its id valid.
     made: dict[int, tuple[Any, str]] = {}
     for run in runs:
         agent = run._config
@@ -51,7 +51,7 @@ def data_digest(runs: Iterable[Run]) -> str:
 
 
 def labels_in(values: Iterable[Any]) -> list[Any]:
-    """Return the labels of some values; two different ones never share theirs."""
+    """Return the labels of some values; different values never share a label."""
     found: list[Any] = []
     for value in values:
         label = label_of(value)
@@ -75,7 +75,7 @@ def label_of(value: Any) -> Any:
     if isinstance(value, Regulator):
         try:
             kept: Any = value.settings.to_dict()
-        except ValueError:  # a scorer of one's own without a name
+        except ValueError:  # an unnamed custom scorer
             kept = repr(value.settings)
         return f"regulator {digest_of(thaw(value.thresholds), kept)}"
     if isinstance(value, list | tuple) and value and all(isinstance(one, SteeringRule) for one in value):
@@ -91,7 +91,7 @@ def label_of(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return f"[{', '.join(str(label_of(one)) for one in value)}]"
     shown = repr(value)
-    # The address of an object is another one in every process.
+    # The address of an object differs in every process.
     named = getattr(value, "id", None) or getattr(value, "name", None)
     return (f"{type(value).__name__} {named}" if named else type(value).__name__) if " at 0x" in shown else shown
 
@@ -102,7 +102,7 @@ def _of_rule(rule: SteeringRule) -> Any:
 
 
 def code_of(function: Any) -> Any:
-    """Return a function as data: its code and the values that it closes over."""
+    """Return a function as data: its code and the values of its closure."""
     inner = getattr(function, "func", None)
     if inner is not None and hasattr(function, "keywords"):
         return [code_of(inner), *map(_plain, function.args), *map(_plain, sorted(function.keywords.items()))]
@@ -130,13 +130,13 @@ def _plain(value: Any) -> Any:
 REPLAYED: Final = ("rules", "budgets", "projection", "layers", "regulator")
 """Names that are arguments of `replay`."""
 
-# A grid of more is a mistake, or wants a sample.
+# A larger grid is a mistake, or should be sampled.
 MAX_CONFIGURATIONS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Configurations in their order, with the labels that a table has for them."""
+    """Configurations in order, with their labels for a table."""
 
     names: tuple[str, ...]
     values: tuple[tuple[Any, ...], ...]
@@ -156,11 +156,12 @@ def _wrong(what: str, given: Any, hint: str, code: str = "INVALID_SPACE") -> Noe
 def configurations(
     space: Any, *, n: int | None = None, seed: int = 0, regulator: Regulator | None = None, free: bool = False
 ) -> Space:
-    """Return the configurations of a space: all of a grid, or `n` that are drawn, without repeating one of a grid.
+    """Return the configurations of a space: all of a grid, or `n` random ones, without repetition for a grid.
 
-    With `n` a name may also have a distribution with ``rvs`` or a range ``{"low": number, "high": number}``, whole where both
-    are. Dotted names mean thresholds of `regulator` where the space has none; `free` allows any name. Raises `NoeticConfigError`
-    ``INVALID_SPACE``, ``UNKNOWN_NAME``, ``INVALID_N``, ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD`` or ``INVALID_THRESHOLD``.
+    With `n`, a name may also have a distribution with ``rvs`` or a range ``{"low": number, "high": number}``, of
+    integers if both are. Dotted names are thresholds of `regulator` if the space has none; `free` allows any name.
+    Raises ``INVALID_SPACE``, ``UNKNOWN_NAME``, ``INVALID_N``, ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD`` or
+    ``INVALID_THRESHOLD``.
     """
     hint = 'For example: {"cost_cap.tokens_out": [500, 1_000]}.'
     if not isinstance(space, Mapping):
@@ -170,7 +171,7 @@ def configurations(
     names = tuple(space)
     for name in names:
         _check_name(name, free)
-    # A book may be edited while the sweep runs; its rules as they are now also reach other processes.
+    # A book may be edited during the sweep; its current rules can also be sent to other processes.
     given = {name: _rules_now(values) if name == "rules" and not free else values for name, values in space.items()}
     kinds = [_values(name, given[name], n) for name in names]
     if any(isinstance(one, _Drawn) for one in kinds):
@@ -299,7 +300,7 @@ def _grid(lists: list[list[Any]], n: int | None, seed: int) -> list[list[Any]]:
 
 
 def _at(lists: list[list[Any]], place: int) -> list[Any]:
-    # The last name changes first, as in nested loops.
+    # The last name varies fastest, as in nested loops.
     row = []
     for values in reversed(lists):
         place, at = divmod(place, len(values))
@@ -319,7 +320,7 @@ def _check_thresholds(names: tuple[str, ...], rows: list[list[Any]], regulator: 
 
 
 def thresholds_in(configuration: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Return the thresholds of a configuration, by predicate, and the rest of it."""
+    """Return the thresholds of a configuration, by predicate, and its other values."""
     found: dict[str, dict[str, Any]] = {}
     rest: dict[str, Any] = {}
     for name, value in configuration.items():

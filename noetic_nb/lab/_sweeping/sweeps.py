@@ -1,4 +1,4 @@
-"""Many configurations on many recorded runs, on as many processors as there are; and the rows that no other row beats.
+"""Many configurations on many recorded runs, in parallel processes; and the rows that no other row dominates.
 
 References
 ----------
@@ -42,20 +42,20 @@ def pareto(
     Parameters
     ----------
     frame : pandas.DataFrame
-        Such as that of `sweep`.
+        Such as from `sweep`.
     maximise, minimise : str or iterable of str
-        Columns of which more, or less, is better.
+        Columns to maximise and to minimise.
 
     Returns
     -------
     pandas.DataFrame
-        Rows in their order, with their index and ``attrs``. Rows that are equal in every named column stay together; a row
-        without a number in one of them is left out, and counted in ``attrs["left_out"]``.
+        Rows in their order, with their index and ``attrs``. Rows that are equal in every named column are all kept; a
+        row with a missing number in one of them is left out, and counted in ``attrs["left_out"]``.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_FRAME``, ``UNKNOWN_COLUMN``, or ``INVALID_OBJECTIVES`` for none, for one both ways, or for no numbers.
+        ``INVALID_FRAME``, ``UNKNOWN_COLUMN``, or ``INVALID_OBJECTIVES`` for no columns, one in both lists, or no numbers.
 
     References
     ----------
@@ -106,16 +106,16 @@ def _listed(names: Any) -> list[Any]:
 
 
 SAMPLES: Final = 1_000
-"""Draws of the correction for the number of configurations."""
+"""Draws for the correction for the number of configurations."""
 
 
 def corrected_quantile(
     values: Sequence[Sequence[float | None]], clusters: Sequence[Cluster | None], seed: int
 ) -> float:
-    """Return the quantile with which the intervals of all configurations hold together, in place of that of Student's t.
+    """Return the quantile for simultaneous intervals of all configurations, which replaces that of Student's t.
 
-    Clusters get random weights; in each draw the mean counts that strays farthest, in its own standard errors (maxT [1]_).
-    Configurations that stop the same runs stray together, so that many of them cost little.
+    Clusters get random weights. In each draw, the mean with the largest deviation in its own standard errors counts
+    (maxT [1]_). Configurations that stop the same runs deviate together, so many of them widen the intervals little.
     """
     import numpy
 
@@ -142,7 +142,7 @@ def corrected_quantile(
         return student(of - 1)
     weights = numpy.random.default_rng(seed).standard_normal((totals.shape[1], SAMPLES))
     strays = numpy.abs(totals[kept] @ weights / errors[kept, None]).max(axis=0)
-    # Few clusters stray farther than a normal distribution says, by as much as Student's t does.
+    # With few clusters the normal distribution is too narrow, by as much as Student's t is wider.
     return float(numpy.quantile(strays, CONFIDENCE)) * student(of - 1) / student(100_000)
 
 
@@ -153,7 +153,7 @@ def ends_of(metric: str, *, is_only: bool, corrected: bool = False) -> tuple[str
 
 
 def table(job: Job, rows: Mapping[int, Measured], clusters: Sequence[Cluster | None], seed: int) -> pandas.DataFrame:
-    """Return one row for each finished configuration, in the order of the space."""
+    """Return one row per finished configuration, in the order of the space."""
     import pandas
 
     is_only = len(job.metrics) == 1
@@ -200,7 +200,7 @@ def table(job: Job, rows: Mapping[int, Measured], clusters: Sequence[Cluster | N
 
 
 def _mean(values: Sequence[float]) -> float:
-    # The exact sum, whatever the order.
+    # An exact sum, independent of the order.
     return fsum(values) / len(values) if values else nan
 
 
@@ -228,59 +228,59 @@ def sweep(
     Parameters
     ----------
     space : mapping of str to values
-        By name a list of values: `rules`, `budgets`, `projection`, `layers`, `regulator` of `replay`, thresholds such as
-        ``"cost_cap.tokens_out"``, or with `apply` any names. Every combination is tried; see `n`.
+        By name a list of values: `rules`, `budgets`, `projection`, `layers`, `regulator` of `replay`, thresholds such
+        as ``"cost_cap.tokens_out"``, or with `apply` any names. Every combination is tried; see `n`.
     runs : Run or iterable of Run
-        What was recorded.
+        Recorded runs.
     metrics : mapping of str to callable
-        By name a function of a replayed run: a number, or None if it has none.
+        By name a function of a replayed run that returns a number, or None if there is none.
     n : int, optional
-        Draw that many configurations, none of a grid twice. Then values may also be a distribution with ``rvs``, or a range
-        ``{"low": 0.1, "high": 0.9}``.
+        Draw this many configurations, without repetition for a grid. Values may then also be a distribution with
+        ``rvs``, or a range ``{"low": 0.1, "high": 0.9}``.
     n_jobs : int
-        How many work at once, -1 for all processors. An active ``joblib.parallel_config`` says where: processes (the
-        default), threads, Dask or Ray.
+        The number of parallel workers, -1 for one per processor. An active ``joblib.parallel_config`` selects processes
+        (the default), threads, Dask or Ray.
     seed : int
-        Of the draws and of the corrected intervals.
+        The seed of the draws and of the corrected intervals.
     resume : str or path, optional
-        A file that keeps finished rows; a sweep that was interrupted goes on with it.
+        A file that stores finished rows; an interrupted sweep continues from it.
     max_cost : float or mapping, optional
-        What live models may cost: US dollars, or ``{"usd": 5.0, "tokens": 2_000_000}``.
+        The cost limit of live models: US dollars, or ``{"usd": 5.0, "tokens": 2_000_000}``.
     regulator : Regulator, optional
-        Whose thresholds are varied, where the space has none; the recorded one by default.
+        The regulator whose thresholds vary, if the space has none; the recorded one by default.
     apply : callable, optional
-        Makes a run from a run and a configuration in place of `replay`: ``apply(run, **configuration)``, with ``model=``
-        where one is given.
+        Makes a run from a run and a configuration instead of `replay`: ``apply(run, **configuration)``, with ``model=``
+        if one is given.
     model : ModelClient or mapping, optional
-        Of `replay` or `apply`; a live one needs `max_cost`, and is asked by threads of this process.
+        For `replay` or `apply`; a live one needs `max_cost`, and is called from threads of this process.
     mode : {"open", "closed"}
-        Of `replay`.
+        As for `replay`.
     by : str or callable
-        Runs that belong together, for the intervals: ``"task"``; ``"run"`` where each run is a task of its own; or a function
-        of a run. There is no interval where the task of a run is not known.
+        The grouping of runs for the intervals: ``"task"``; ``"run"`` if each run is its own task; or a function of a
+        run. If the task of a run is unknown there is no interval.
     progress : bool or callable
-        Called with how many configurations are finished, of how many; by default a line of text in a terminal or notebook if
-        it takes long. False shows nothing.
+        Called with the numbers of finished and of all configurations; by default a line of text in a terminal or
+        notebook if it takes long. False shows nothing.
 
     Returns
     -------
     pandas.DataFrame
-        One row a configuration: its values, for each metric the mean over runs, its 95 % interval (``low, high``) and the
-        interval that holds for the best of all rows as well (``low_corrected, high_corrected``; with several metrics
-        ``<metric>_low`` and so on, and ``<metric>_n``), ``n`` runs of which every metric is a number, ``failed``
-        runs, ``nan`` runs without a number, ``seed``, ``digest``. Where replays are known to some point only,
-        ``<metric>_known`` is the mean over the runs up to there, and ``attrs["known"]`` says of how many. ``attrs`` has
-        ``seed``, ``space``, ``configurations``, ``versions``, ``data``, ``backend``, ``interval``, ``failures`` (the first)
-        and ``stopped`` (why rows are missing, or None).
+        One row per configuration: its values; for each metric the mean over runs, its 95 % interval (``low, high``) and
+        a wider interval that also holds for the best of all rows (``low_corrected, high_corrected``; with several
+        metrics ``<metric>_low`` and so on, and ``<metric>_n``); ``n``, the runs with a number for every metric;
+        ``failed`` runs, ``nan`` runs without a number, ``seed``, ``digest``. If replays are only known up to some
+        point, ``<metric>_known`` is the mean over the known parts, and ``attrs["known"]`` has their number. ``attrs``
+        has ``seed``, ``space``, ``configurations``, ``versions``, ``data``, ``backend``, ``interval``, ``failures``
+        (the first) and ``stopped`` (why rows are missing, or None).
 
     Raises
     ------
     NoeticConfigError
         ``INVALID_SPACE``, ``UNKNOWN_NAME``, ``INVALID_N``, ``NO_RUNS``, ``INVALID_RUN``, ``SWAPPED_ARGUMENTS``,
-        ``INVALID_METRICS``, ``INVALID_N_JOBS``, ``NOT_PICKLABLE``, ``COST_CEILING``, ``OTHER_SWEEP``, ``INVALID_GROUP``, and
-        what `replay` raises where it raises on every run of every configuration.
+        ``INVALID_METRICS``, ``INVALID_N_JOBS``, ``NOT_PICKLABLE``, ``COST_CEILING``, ``OTHER_SWEEP``,
+        ``INVALID_GROUP``, and the error of `replay` if it raises on every run of every configuration.
     NoeticError
-        ``worker_died`` where workers die before one has finished anything, ``storage_failed``.
+        ``worker_died`` if workers die before any work is finished, ``storage_failed``.
 
     Examples
     --------
@@ -318,7 +318,7 @@ def sweep(
     digest = digest_of(data, points.names, points.labels, about, made_by, measures, seed, versions["noetic_nb"])
     job = Job(digest, points, found, dict(metrics), fixed, apply, ceiling if live else None)
     workers = Workers(n_jobs, in_threads=live)
-    # It says itself what it has when it is interrupted, and how it goes on.
+    # An interrupted sweep itself reports its state and how to continue, so `keeps` is False.
     with (
         Work("sweep", "configurations", progress, of=len(points), keeps=False) as work,
         nullcontext() if resume is None else ResumeFile(resume, job.digest) as file,
@@ -370,7 +370,7 @@ def _fill(
     rows: dict[int, Measured], job: Job, workers: Workers, file: ResumeFile | None, ceiling: Ceiling | None, work: Work
 ) -> str | None:
     """Add the missing values; return why some are still missing."""
-    # Configurations that differ in their regulator only stand together, as they share one reading of a run.
+    # Configurations that differ only in their regulator are adjacent, because they share one reading of a run.
     rest = [at for at, name in enumerate(job.space.names) if name in REPLAYED and name != "regulator"]
     left = [place for place in range(len(job.space)) if place not in rows]
     left.sort(key=lambda place: [str(job.space.labels[place][at]) for at in rest])
@@ -398,7 +398,7 @@ def _fill(
 
 
 def _names(model: Any) -> Any:
-    """Return which kinds of models answer: their state changes with every answer."""
+    """Return the classes of the models that answer: their state changes with every answer."""
     return (
         {name: _names(one) for name, one in model.items()} if isinstance(model, Mapping) else type(model).__qualname__
     )
@@ -422,7 +422,7 @@ def _raise_where_all_failed(job: Job, rows: Mapping[int, Measured]) -> None:
 
 
 def _raise_where_a_metric_failed(job: Job, rows: Mapping[int, Measured]) -> None:
-    """Refuse a table in which a metric is nothing but failures."""
+    """Refuse a table in which a metric failed on every run."""
     failures = [failure for row in rows.values() for failure in row.failures]
     made = len(rows) * len(job.runs) - sum([metric is None for _, metric, _ in failures])
     for name in job.metrics:
@@ -437,7 +437,7 @@ def _raise_where_a_metric_failed(job: Job, rows: Mapping[int, Measured]) -> None
 
 
 def _first_failures(job: Job, failures: Sequence[tuple[int, int, str | None, str]]) -> list[dict[str, Any]]:
-    """Return the first failure of each metric, and of replays, with how many there were."""
+    """Return the first failure of each metric, and of replays, with the number of failures."""
     first: dict[str | None, dict[str, Any]] = {}
     for place, at, metric, what in sorted(failures, key=lambda one: one[:2]):
         known = first.setdefault(

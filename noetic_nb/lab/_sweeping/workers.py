@@ -1,4 +1,4 @@
-"""Chunks of configurations on several processors, through joblib: processes, threads, Dask or Ray."""
+"""Chunks of configurations in parallel, through joblib: processes, threads, Dask or Ray."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab._sweeping.measured_runs import Job, Measured, Measurements
 
-# Chunks a worker: enough that none waits long for the last, and that an interrupt loses little.
+# Chunks per worker: enough for an even load, and so that an interrupt loses little work.
 CHUNKS: Final = 4
-# A chunk is not longer than this, as finished work is kept chunk by chunk.
+# Finished work is stored chunk by chunk, so chunks are limited.
 LONGEST: Final = 32
-# What joblib raises where a worker dies: of processes, of Dask (also where it had the runs), of Ray.
+# Exceptions of joblib for a dead worker: of processes, of Dask (also if it held the runs), of Ray.
 _DIED: Final = frozenset({"BrokenExecutor", "KilledWorker", "FutureCancelledError", "RayActorError"})
 
-# What the worker of a thread has read, so that the next chunk needs no second reading; of one sweep at a time.
+# The runs read by a thread's worker, so that the next chunk need not read them again; for one sweep at a time.
 _own: Final = threading.local()
 
 
@@ -35,7 +35,7 @@ def _packed(job: Job) -> Any:
     import numpy
 
     try:
-        # A run alone leaves behind what it was made with, by which its rules are decided again and its agent runs again.
+        # Pickling a run drops its agent and bundle, which are needed to evaluate its rules and run its agent again.
         made = [(run._config, run.bundle if run._config is None else None) for run in job.runs]
         data = cloudpickle.dumps((job, made))
     except Exception as exc:
@@ -49,7 +49,7 @@ def _packed(job: Job) -> Any:
 def _unpacked(payload: Any) -> Job:
     import cloudpickle
 
-    if not hasattr(payload, "tobytes"):  # a reference of Ray
+    if not hasattr(payload, "tobytes"):  # a Ray reference
         import ray
 
         payload = ray.get(payload)
@@ -62,7 +62,7 @@ def _unpacked(payload: Any) -> Job:
 
 
 class Workers:
-    """The active backend of joblib; `in_threads` works in this process whatever is active, to count one cost of a model."""
+    """The active joblib backend; `in_threads` always works in this process, so that a model's cost is counted once."""
 
     def __init__(self, n_jobs: int, *, in_threads: bool = False) -> None:
         import joblib
@@ -85,7 +85,7 @@ class Workers:
         self.name = "sequential" if self.count == 1 and not kind.startswith("dask") else kind
 
     def measured(self, job: Job, places: Sequence[int]) -> Generator[list[Measured], None, None]:
-        """Yield the configurations at some places, chunk by chunk as they are finished."""
+        """Yield the configurations at some indices, chunk by chunk as they are finished."""
         left = list(places)
         if not left:
             return
@@ -105,7 +105,7 @@ class Workers:
             except Exception as exc:
                 if _DIED.isdisjoint([cls.__name__ for cls in type(exc).__mro__]):
                     raise
-                # Others may have taken its memory or its machine; whoever dies at once does so of the work itself.
+                # A worker that dies later may lack memory or its machine; one that dies at once fails because of the work.
                 if len(left) == before:
                     raise NoeticError(
                         "worker_died",
@@ -118,14 +118,14 @@ class Workers:
     def _sent(self, packed: Any) -> Any:
         if self.name != "ray":
             return packed
-        import ray  # which would otherwise send it with every chunk
+        import ray  # without `put`, Ray would send it with every chunk
 
         return ray.put(packed)
 
     def _chunks(self, payload: Any, digest: str, places: Sequence[int]) -> Iterator[list[Measured]]:
         from joblib import Parallel, delayed
 
-        # What a live model was paid for is kept at once.
+        # Answers of a live model cost money, so they are stored at once.
         longest = 1 if self._backend is not None else LONGEST
         size = min(longest, max(1, ceil(len(places) / (CHUNKS * self.count))))
         work = [delayed(_work)(payload, digest, places[at : at + size]) for at in range(0, len(places), size)]
@@ -133,16 +133,16 @@ class Workers:
         if self._hands_over:
             done = Parallel(return_as="generator_unordered", **options)(work)
             try:
-                # Not `yield from`, which would close it outside of what follows.
+                # `yield from` would close the generator outside this `try`.
                 while (chunk := next(done, None)) is not None:
                     yield chunk
             finally:
-                # Who ends a sweep early knows that some of it is not done.
+                # A caller that ends a sweep early expects unfinished work.
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", message=r"\d+ tasks (which were still|have been successfully)")
                     done.close()
             return
-        # Some backends give nothing back before all is done: then a round at a time, by the same workers.
+        # Some backends return nothing before all is done, so the work is given in rounds to the same workers.
         with Parallel(**options) as parallel:
             for at in range(0, len(work), self.count):
                 yield from parallel(work[at : at + self.count])
