@@ -1,4 +1,4 @@
-"""Copies of the Python values that a tool is about to get: the holder of the originals cannot change the judged ones."""
+"""Copies the Python values that a tool is about to receive, so that nobody can change them after they were judged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SEQUENCES: Final = frozenset({list, tuple, set, frozenset, deque})
 
 
 def copied(value: T) -> T:
-    """Return a value with copies of its containers, models and dataclasses, all the way down; other objects stay the same."""
+    """Return a deep copy of containers, models and dataclasses in a value; other objects are shared."""
     return value if type(value) in _FIXED else _copy(value, {}, 0)
 
 
@@ -72,19 +72,19 @@ def _copy(value: Any, memo: dict[int, Any], depth: int) -> Any:
 
 
 def _shallow(value: Any) -> Any:
-    import copy  # of what arguments rarely hold
+    import copy  # rarely needed for arguments
 
     return copy.copy(value)
 
 
 def _is_record(value: Any) -> bool:
-    """Tell whether a value is a dataclass of no other kind: a twin of it can be made without calling anything of it."""
+    """Tell whether a value is a plain dataclass, which can be copied without calling its code."""
     new: Any = type(value).__new__
     return is_dataclass(value) and new is object.__new__
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the attributes of a dataclass: its fields, in slots or not, and others that were set."""
+    """Yield the attributes of a dataclass: its fields, in slots or not, and other attributes that were set."""
     own = getattr(value, "__dict__", {})
     yield from own.items()
     for field in fields(value):
@@ -93,7 +93,7 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def may_change(value: Any) -> bool:
-    """Tell whether `copied` left an object in a value that somebody else may change."""
+    """Tell whether `copied` shared an object that other code may change."""
     waiting, seen = [value], set[int]()
     while waiting:
         one = waiting.pop()

@@ -1,8 +1,8 @@
-"""Make items, read the text out of them, and find the common beginning of requests. All pure; ids come from the caller's `Ids`.
+"""Makes items, reads their text, and finds the common prefix of requests. Pure functions; ids come from the caller's `Ids`.
 
-Servers that imitate an API may count their calls from 1 in every answer, or give calls side by side one id. Outputs are
-paired with their calls by id, so the second call of an id would lose its output, or get that of the first: it gets an id of
-its own.
+Servers that imitate an API may restart their call ids in every answer, or give parallel calls the same id. Outputs are
+matched to calls by id, so the second call with an id would lose its output, or get the first one's: it gets a unique id
+instead.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _NOT_SENT: Final = frozenset({"id", "status"})
 
 
 def sent_text(item: Mapping[str, Any]) -> str:
-    """Return the part of an item that a provider reads, as compact JSON."""
+    """Return the part of an item that is sent to a provider, as compact JSON."""
     return compact_json({key: value for key, value in item.items() if key not in _NOT_SENT})
 
 
 def sent_hash(item: Mapping[str, Any]) -> int:
-    """Return a number that is the same for items that a provider reads the same, in any order of keys."""
+    """Return a hash that is equal for items that are equal when sent, whatever the order of keys."""
     return hash(frozenset([pair for pair in item.items() if pair[0] not in _NOT_SENT]))
 
 
 def same_when_sent(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Tell whether a provider reads the same in two items."""
+    """Tell whether two items are equal when sent to a provider."""
     if one is other:
         return True
-    # The text first: where it differs, as nearly always, nothing else has to be looked at.
+    # Compare the text first: if it differs, as it usually does, nothing else needs comparing.
     if one.get("content") != other.get("content") or one["type"] != other["type"]:
         return False
     if one.keys() != other.keys() and not (one.keys() ^ other.keys()) <= _NOT_SENT:
@@ -43,23 +43,23 @@ def same_when_sent(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def leading_text(item: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the kind of an item, and the text of it that a provider reads: two of one kind may begin with the same text."""
+    """Return the kind of an item, and its sent text: only items of one kind can share the beginning of a text."""
     return f"{item['type']} {item.get('role') or ''}".strip(), item_text(item)
 
 
-# A request is compared with the one before it, and with the nearest of all others, which nearly always is the same: the texts of
-# the last pairs are kept until other pairs take their place.
+# A request is compared with the previous one and with the nearest of all others, which is usually the same one, so a
+# small cache is enough.
 @lru_cache(maxsize=8)
 def _alike(one: str, other: str) -> int:
-    """Return how many characters two texts begin with alike."""
+    """Return the length of the common prefix of two texts."""
     return most_that_fit(min(len(one), len(other)), lambda size: one[:size] == other[:size])
 
 
 def leading_tokens(one: str, other: str, most: int, tokenizer: Tokenizer = estimate_tokens) -> int:
-    """Return how many tokens two different texts begin with alike, less one where a tokenizer's last may reach further."""
+    """Return the tokens of the common prefix of two different texts, minus one for a tokenizer whose last token may extend."""
     alike = one[: _alike(one, other)]
     if tokenizer is estimate_tokens:
-        # Two characters of two units each may begin with the same one.
+        # Two characters outside the BMP may share their first surrogate.
         first = [text[len(alike) : len(alike) + 1].encode("utf-16-le", "surrogatepass")[:2] for text in (one, other)]
         count = (utf16_units(alike) + (first[0] == first[1] != b"")) // UNITS_PER_TOKEN
     else:
@@ -69,7 +69,7 @@ def leading_tokens(one: str, other: str, most: int, tokenizer: Tokenizer = estim
 
 _CALL: Final = "function_call"
 _OUTPUT: Final = "function_call_output"
-# Fields that say what an item or a part is, and nothing of what it holds.
+# Fields that identify an item or a part, without its content.
 _FRAME: Final = frozenset({"id", "type", "status", "role", "callId"})
 _PICTURE: Final = ("image_generation_call", "result")
 
@@ -81,18 +81,18 @@ def input_message(
     ids: Ids = SYSTEM_IDS,
     item_id: str | None = None,
 ) -> Item:
-    """Make a message that goes to the model.
+    """Make an input message for the model.
 
     Parameters
     ----------
     text : str
-        Its one text part.
+        The text of its only part.
     role : {"user", "developer", "system"}
-        Whose message it is.
+        The role of the message.
     ids : Ids, optional
         Source of the id.
     item_id : str, optional
-        The id itself, instead.
+        The id itself, instead of a generated one.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def input_message(
 
 
 def assistant_message(text: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None) -> Item:
-    """Make a message that came from the model.
+    """Make a message from the model.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def assistant_message(text: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None =
 def function_call(
     name: str, arguments: str, call_id: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None
 ) -> Item:
-    """Make a call of a tool; `arguments` is JSON text, as the model wrote it."""
+    """Make a tool call; `arguments` is JSON text, as written by the model."""
     item_id = ids.new("item") if item_id is None else item_id
     return Item(id=item_id, status="completed", type=_CALL, callId=call_id, name=name, arguments=arguments)
 
@@ -144,7 +144,7 @@ def _output_text(item: Mapping[str, Any]) -> str:
 
 
 def item_text(item: Mapping[str, Any]) -> str:
-    """Return the text of an item: every text part of a message or reasoning, the output of a call, a call's arguments.
+    """Return the text of an item: all text parts of a message or reasoning, the output of a call, or the arguments of a call.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def item_text(item: Mapping[str, Any]) -> str:
 
 
 def content_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens) -> int:
-    """Count the tokens of an item's text without the JSON around it, as that is the part a layer can control."""
+    """Count the tokens of an item's text without the surrounding JSON, because a layer only controls the text."""
     count = getattr(tokenizer, "count_content", None)
     if count is not None:
         counted: int = count(item)
@@ -177,7 +177,7 @@ def content_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_toke
 
 
 def assistant_text(items: Iterable[Mapping[str, Any]]) -> str:
-    """Return the text of the last assistant message, its parts joined; empty when there is none.
+    """Return the joined text of the last assistant message; empty if there is none.
 
     Examples
     --------
@@ -191,13 +191,13 @@ def assistant_text(items: Iterable[Mapping[str, Any]]) -> str:
 
 
 def output_texts(items: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return one text per assistant message, without the empty ones."""
+    """Return one text per assistant message, without empty ones."""
     texts = (_output_text(i) for i in items if i.get("type") == "message" and i.get("role") == "assistant")
     return [text for text in texts if text]
 
 
 def response_text(items: Iterable[Mapping[str, Any]]) -> str:
-    """Return all texts of a response, a line for each message; calls are judged when they are made, and left out."""
+    """Return all texts of a response, one line per message; calls are left out, because they are judged when made."""
     said: list[str] = []
     data: list[str] = []
     thought: list[str] = []
@@ -206,7 +206,7 @@ def response_text(items: Iterable[Mapping[str, Any]]) -> str:
         if kind == _CALL:
             continue
         if kind != "message" and kind != "reasoning":
-            # A picture has no words.
+            # An image has no words.
             data += _words(
                 [value for key, value in item.items() if key not in _FRAME and (kind, key) != _PICTURE], has_keys=True
             )
@@ -230,7 +230,7 @@ def _listed(value: Any) -> Sequence[Any]:
 
 
 def _words(value: Any, *, has_keys: bool = False) -> list[str]:
-    """Return the texts and numbers in a value, with the keys they stand under where those are data, too."""
+    """Return the texts and numbers in a value, and also its keys if those are data."""
     if isinstance(value, Mapping):
         return [
             word
@@ -243,7 +243,7 @@ def _words(value: Any, *, has_keys: bool = False) -> list[str]:
 
 
 def input_texts(items: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return one text per message of any role and per call output, without the empty ones."""
+    """Return one text per message of any role and per call output, without empty ones."""
     found = []
     for item in items:
         kind = item.get("type")
@@ -259,7 +259,7 @@ def input_texts(items: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def unresolved_positions(items: Sequence[Mapping[str, Any]]) -> set[int]:
-    """Return the positions of calls without an output and of outputs without a call, judged within `items`."""
+    """Return the positions of calls without output and of outputs without call, considering only `items`."""
     calls = {item.get("callId") for item in items if item.get("type") == _CALL}
     outputs = {item.get("callId") for item in items if item.get("type") == _OUTPUT}
     if not calls and not outputs:
@@ -273,7 +273,7 @@ def unresolved_positions(items: Sequence[Mapping[str, Any]]) -> set[int]:
 
 
 def strip_unresolved(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Remove every call without an output and every output without a call; the order stays.
+    """Remove every call without output and every output without call; the order is kept.
 
     Examples
     --------
@@ -281,24 +281,24 @@ def strip_unresolved(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
     >>> strip_unresolved([call])
     []
     """
-    # Found first and removed together: taking one away must not make another one unresolved.
+    # Find all first, then remove them together: removing one must not make another unresolved.
     gone = unresolved_positions(items)
     return [item for position, item in enumerate(items) if position not in gone]
 
 
 def with_own_call_ids(items: Sequence[Item], is_taken: Callable[[str], bool] = lambda call_id: False) -> Sequence[Item]:
-    """Return frozen items in which every call has an id that no other call has; the same sequence where that is so already.
+    """Return frozen items in which every call has a unique id; the same sequence if they already are unique.
 
-    A repeated id, also one that `is_taken` knows from before, gets a count behind it, ``call_1~2``, and the call keeps the
-    server's own under ``serverCallId``. A call without any gets that of its item. Outputs, each behind its call, follow their
-    calls: those of one answer in the order of its calls.
+    A repeated id, or one for which `is_taken` is true, gets a counter, as in ``call_1~2``, and the call keeps the
+    server's id as ``serverCallId``. A call without an id gets that of its item. Outputs must follow their calls, and
+    are matched to them: within one answer, in the order of its calls.
     """
     calls: list[Any] = [item.get("callId") for item in items if item["type"] == _CALL]
-    # Nearly always: every answer and every message passes here.
+    # The common case: every answer and every message comes here.
     if not calls or (len(set(calls)) == len(calls) and all(calls) and not any(map(is_taken, calls))):
         return items
     used: set[str] = set()
-    # By the id that the server gave: the calls that have no output yet, each with the answer it is part of.
+    # By server id, the calls that have no output yet, each with the number of its answer.
     waiting: dict[str, list[tuple[int, str]]] = {}
     made: list[Item] = []
     answer, changed, in_calls = 0, False, False
@@ -318,7 +318,7 @@ def with_own_call_ids(items: Sequence[Item], is_taken: Callable[[str], bool] = l
             elif item.get("callId") != own:
                 item = Item({**item, "callId": own})
         elif kind == _OUTPUT and (open_calls := waiting.get(item.get("callId") or "")):
-            # The last answer that waits, as an earlier one may have been left without outputs.
+            # Use the last waiting answer, because an earlier one may never get its outputs.
             latest = open_calls[-1][0]
             place = next(place for place, (number, _) in enumerate(open_calls) if number == latest)
             own = open_calls.pop(place)[1]

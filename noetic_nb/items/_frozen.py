@@ -1,8 +1,8 @@
-"""Data that cannot change: mappings and sequences frozen all the way down.
+"""Immutable data: deeply frozen mappings and sequences.
 
-A frozen mapping is still a ``dict`` (so ``json`` writes it at full speed), but every way of changing it raises.
-Freezing free data inside events (arguments, states, decisions) never fails: a value that JSON cannot hold is kept as a
-description of itself, ``{"$unserializable": "set", "text": "{1}"}``.
+A frozen mapping is still a ``dict`` (so ``json`` writes it at full speed), but all mutating methods raise. Freezing
+free data in events (arguments, states, decisions) never fails: a value that JSON cannot represent is replaced by a
+description, as in ``{"$unserializable": "set", "text": "{1}"}``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, Final, NoReturn, Self
 
 from noetic_nb.errors import ItemValidationError
 
-# Deeper data is cyclic or hostile: the longest nesting seen in recorded tool results is below 12.
+# Deeper data is cyclic or hostile: recorded tool results are nested less than 12 deep.
 MAX_DEPTH: Final = 200
 
 KNOWN_FIELDS: Final = frozenset({
     "id", "type", "status", "role", "content", "callId", "name", "arguments", "output", "summary", "serverCallId",
     "text", "annotations", "logprobs", "refusal", "imageUrl", "detail", "fileData", "fileId", "fileUrl", "filename",
 })  # fmt: skip
-"""Fields of items and content parts that read None if they are absent."""
+"""Fields of items and content parts that read as None if absent."""
 
 
 def camel(name: str) -> str:
@@ -30,7 +30,7 @@ def camel(name: str) -> str:
 
 
 class FrozenDict(dict[str, Any]):
-    """A mapping that refuses to change; its keys can be read as snake_case attributes, None for one that is missing."""
+    """An immutable mapping; its keys can be read as snake_case attributes, None for a missing known field."""
 
     __slots__ = ()
 
@@ -64,14 +64,14 @@ class FrozenDict(dict[str, Any]):
 
 
 MAPPINGS: Final = (dict, Mapping)
-"""For `isinstance`: most mappings are dicts, which is quicker to see than that something is a mapping."""
-# Types whose values are frozen by nature.
+"""For `isinstance`: most mappings are dicts, and checking for dict first is faster."""
+# Immutable types.
 PLAIN: Final = frozenset({str, int, bool, type(None)})
-FLAT: Final = PLAIN | {float}  # types of JSON data that hold nothing else
+FLAT: Final = PLAIN | {float}  # JSON types without content of their own
 
 
 def freeze(value: Any, *, _depth: int = 0) -> Any:
-    """Return JSON data with mappings and named tuples as `FrozenDict`, sequences as tuples, all the way down.
+    """Return JSON data with mappings and named tuples as `FrozenDict`, and sequences as tuples, recursively.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
     Raises
     ------
     ItemValidationError
-        If something is not JSON data, is not finite, or is nested more than 200 deep (as cyclic data is).
+        If a value is not JSON data, is not finite, or is nested more than 200 deep (as cyclic data is).
     """
     kind = type(value)
     if kind in PLAIN or isinstance(value, FrozenDict):
@@ -99,7 +99,7 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
                 raise ItemValidationError("Keys of items are text.", given=key)
             frozen[key] = inner if type(inner) in PLAIN else freeze(inner, _depth=_depth + 1)
         return FrozenDict(frozen)
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):  # a record: its names are worth keeping
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):  # a named tuple: keep its field names
         return freeze(value._asdict(), _depth=_depth)
     if isinstance(value, (list, tuple)):
         return tuple([inner if type(inner) in PLAIN else freeze(inner, _depth=_depth + 1) for inner in value])
@@ -115,7 +115,7 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
 
 
 def own_copy(value: Any) -> Any:
-    """Return the same data in new mappings and lists; ``dict.update(mapping, ...)`` passes the refusal of a frozen one by."""
+    """Copy the same data to new mappings and lists; used because ``dict.update(mapping, ...)`` bypasses frozen mappings."""
     kind = type(value)
     if kind is FrozenDict or kind is dict:
         return kind({key: own_copy(inner) for key, inner in value.items()})
@@ -125,7 +125,7 @@ def own_copy(value: Any) -> Any:
 
 
 def thaw(value: Any) -> Any:
-    """Return frozen data as plain dicts and lists that may be changed.
+    """Convert frozen data to plain dicts and lists, which can be changed.
 
     Examples
     --------
@@ -142,28 +142,28 @@ def thaw(value: Any) -> Any:
 
 
 def frozen_or_none(value: Any) -> Any:
-    """Return data as frozen JSON data, or None if it is none: NaN, or objects that code passed."""
+    """Return data as frozen JSON data, or None if it is not JSON data: NaN, or objects from code."""
     try:
         return freeze(value)
     except ItemValidationError:
         return None
 
 
-_MOST_TEXT: Final = 500  # a description is for reading, not for rebuilding the value
-# Sums and tables are made with floats: what they cannot hold would fail there, far from where it came from.
+_MOST_TEXT: Final = 500  # a description is for reading, not for restoring the value
+# Sums and tables use floats; an integer too large for a float would fail there, far from its source.
 MOST_BITS: Final = 1023
 
 
 def _described(value: object, why: str) -> FrozenDict:
     try:
         text = repr(value)[:_MOST_TEXT]
-    except Exception as error:  # a repr of the user's own may do anything
+    except Exception as error:  # a custom repr may raise anything
         text = f"repr failed: {type(error).__name__}"
     return FrozenDict({"$unserializable": why, "text": text})
 
 
 def frozen_data(value: Any, *, depth: int = 0) -> Any:
-    """Return data as frozen mappings, tuples and scalars, NaN among them; a value that is no data becomes its description."""
+    """Freeze data as mappings, tuples and scalars, NaN included; a value that is not data becomes its description."""
     kind = type(value)
     if kind is int and value.bit_length() > MOST_BITS:
         return _described(value, f"a number of {value.bit_length()} bits")
@@ -173,10 +173,10 @@ def frozen_data(value: Any, *, depth: int = 0) -> Any:
         return FrozenDict({"$unserializable": kind.__name__, "text": f"nested more than {MAX_DEPTH} deep"})
     if isinstance(value, Mapping):
         frozen = {str(key): frozen_data(inner, depth=depth + 1) for key, inner in value.items()}
-        # The same object where nothing changes: most data is frozen already, and a run is long.
+        # Return the same object if nothing changes: most data is frozen already, and runs are long.
         same = isinstance(value, FrozenDict) and all(frozen[key] is value[key] for key in frozen)
         return value if same else FrozenDict(frozen)
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):  # a record: its names are worth keeping
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):  # a named tuple: keep its field names
         return frozen_data(value._asdict(), depth=depth)
     if isinstance(value, list | tuple):
         items = tuple([frozen_data(inner, depth=depth + 1) for inner in value])
@@ -192,6 +192,6 @@ def frozen_data(value: Any, *, depth: int = 0) -> Any:
 
 
 def plain_data(value: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a mapping as `frozen_data` has it, in plain dicts and lists of its own."""
+    """Return a mapping as `frozen_data` does, but in new plain dicts and lists."""
     plain: dict[str, Any] = thaw(frozen_data(value))
     return plain

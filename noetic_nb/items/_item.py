@@ -1,7 +1,7 @@
 """One item of a conversation: a message, a call, its output, reasoning, or an extension.
 
-An item keeps every key it was given, in order; absent and null differ. It is read like a mapping with the wire's
-camelCase keys or through snake_case attributes, where a known field that is absent reads None.
+An item keeps every given key, in order; an absent key differs from null. Read it like a mapping with camelCase keys, or
+through snake_case attributes, which are None for absent known fields.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ BASE_TYPES: Final = keys(
     "message function_call function_call_output reasoning web_search_call file_search_call image_generation_call"
     " compaction mcp_list_tools mcp_approval_request mcp_approval_response additional_tools"
 )
-"""Item types known without registration; types that begin with ``openrouter:`` are known too."""
+"""Item types known without registration; types with the prefix ``openrouter:`` are known as well."""
 
-# Only what this library names itself is renamed; provider-shaped items pass through untouched.
+# Only this library's own names are converted; provider-specific items are not changed.
 _FIELDS: Final[dict[str, dict[str, str]]] = {
     "message": {},
     "function_call": {"call_id": "callId"},
@@ -33,7 +33,7 @@ _PART_FIELDS: Final = {"image_url": "imageUrl", "file_data": "fileData", "file_i
 
 @with_card(shown="in cells")
 class Item(FrozenDict):
-    """A frozen item. Make one with `parse_item` or the builders in `noetic_nb.items`.
+    """An immutable item. Create one with `parse_item` or the builders in `noetic_nb.items`.
 
     Examples
     --------
@@ -55,13 +55,13 @@ class Item(FrozenDict):
 
 
 def _said(value: Any) -> Any:
-    """Return the text of a value: of parts of a content, their texts."""
+    """Return the text of a value: for content parts, their texts."""
     is_content = isinstance(value, tuple) and value and all(isinstance(part, FrozenDict) for part in value)
     texts = [part.get("text") or part.get("refusal") for part in value] if is_content else []
     return " ".join(texts) if texts and all(isinstance(text, str) for text in texts) else value
 
 
-# The slot itself: asking the item would go through the attributes of its data.
+# Access the slots directly: attribute access would look up the item's data.
 remember_tokens: Final = Item._tokens.__set__  # type: ignore[attr-defined]
 _known_tokens: Final = Item._tokens.__get__  # type: ignore[attr-defined]
 _remember_counted: Final = Item._counted.__set__  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ _known_tally: Final = Item._tally.__get__  # type: ignore[attr-defined]
 
 
 def _kept(read: Any, item: Item) -> Any:
-    """Return the facts remembered of an item, or None if there are none."""
+    """Return the cached value for an item, or None if there is none."""
     try:
         return read(item)
     except AttributeError:
@@ -79,19 +79,19 @@ def _kept(read: Any, item: Item) -> Any:
 
 
 def known_tokens(item: Item) -> int | None:
-    """Return the tokens of an item by the estimate, or None if nobody has counted them yet."""
+    """Return the estimated tokens of an item, or None if not counted yet."""
     known: int | None = _kept(_known_tokens, item)
     return known
 
 
 def tally_of(item: Item, counter: Tokenizer) -> tuple[Tokenizer, str, int] | None:
-    """Return the tally that `remember_tally` kept of an item: counter, kind and tokens of its text; None by another counter."""
+    """Return the tally cached by `remember_tally`: counter, kind and tokens of the text; None for another counter."""
     known: tuple[Tokenizer, str, int] | None = _kept(_known_tally, item)
     return known if known is not None and known[0] is counter else None
 
 
 def is_base_type(kind: str) -> bool:
-    """Tell whether an item type is known without registration, as all with ``openrouter:`` before them are."""
+    """Tell whether an item type is known without registration, including all types with the prefix ``openrouter:``."""
     return kind in BASE_TYPES or kind.startswith("openrouter:")
 
 
@@ -113,7 +113,7 @@ def parse_shape(value: object) -> Item:
     kind = value.get("type")
     if not isinstance(kind, str) or not kind:
         raise ItemValidationError("An item needs a non-empty string `type`.", given=dict(value))
-    # Renamed by type: a field of a provider's own item may be called call_id and must stay so.
+    # Rename by type: a provider's own item may have a field call_id, which must stay unchanged.
     names = _FIELDS.get(kind)
     if names is not None:
         value = _renamed(value, names)
@@ -125,7 +125,7 @@ def parse_shape(value: object) -> Item:
 
 
 def dump_item(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an item as plain, changeable data with the wire's keys in their own order.
+    """Convert an item to plain, mutable data with camelCase keys in their original order.
 
     Examples
     --------
@@ -138,14 +138,14 @@ def dump_item(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def item_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens) -> int:
-    """Count the tokens of a whole item: of its compact JSON, all keys included, or as its tokenizer counts items.
+    """Count the tokens of a whole item: of its compact JSON with all keys, or as the tokenizer counts items.
 
     Parameters
     ----------
     item : mapping
-        An item, frozen or plain. A frozen item is counted once, and again by another tokenizer.
+        A frozen or plain item. The count of a frozen item is cached; another tokenizer counts again.
     tokenizer : callable, optional
-        From text to tokens. One with a method ``count_item`` counts the item itself, as its provider bills it.
+        Maps text to a number of tokens. If it has a method ``count_item``, that counts the whole item, as the provider does.
 
     References
     ----------
@@ -174,7 +174,7 @@ def item_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens)
 
 
 def tokens_of(items: Sequence[Mapping[str, Any]]) -> int:
-    """Count the tokens of some items together, by the estimate."""
+    """Count the tokens of several items, by the estimate."""
     return sum(map(item_tokens, items))
 
 

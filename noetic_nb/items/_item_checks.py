@@ -1,4 +1,4 @@
-"""Checks for items of known types, made where an item enters; unknown types and fields are others' own, and pass."""
+"""Checks items of known types when they are added; unknown types and fields belong to others, and pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from noetic_nb.items._item import Item
 
 ROLES: Final = ("user", "system", "developer", "assistant")
 STATUSES: Final = ("in_progress", "completed", "incomplete", "failed")
-# By the type of a part, what must be text in it. A type with a colon is a provider's own, as with items.
+# By type of a part, the fields that must be text. A type with a colon is provider-specific, as with items.
 _PART_TEXTS: Final = {
     "input_text": "text",
     "output_text": "text",
@@ -22,13 +22,13 @@ _PART_TEXTS: Final = {
 _PARTS: Final = frozenset({*_PART_TEXTS, "input_image", "input_file", "input_audio", "output_audio"})
 _PART_EXAMPLE: Final = "For example: [{'type': 'input_text', 'text': 'Hello'}]."
 
-# The slot itself, as in `noetic_nb.items._item`: the empty text, or why an item of an earlier version is no good.
+# The slot itself, as in `noetic_nb.items._item`: empty text, or the problem of an item from an earlier version.
 _mark: Final = Item._checked.__set__  # type: ignore[attr-defined]
 _marked: Final = Item._checked.__get__  # type: ignore[attr-defined]
 
 
 class MalformedItem(ItemValidationError):
-    """An item of a known type is not as its type must be; `problem` is the fault, without the type."""
+    """An item of a known type is invalid; `problem` describes the fault, without the type."""
 
     def __init__(self, kind: str, problem: str, *, given: object, hint: str = "") -> None:
         super().__init__(f"An item of type {kind!r}: {problem}", given=given, hint=hint)
@@ -36,7 +36,7 @@ class MalformedItem(ItemValidationError):
 
 
 def problem_of(item: Item) -> str | None:
-    """Return why an item is not as its type must be, or None if it is."""
+    """Return why an item is invalid for its type, or None if it is valid."""
     try:
         logged_item(item)
     except MalformedItem as exc:
@@ -45,7 +45,7 @@ def problem_of(item: Item) -> str | None:
 
 
 def kept_problem(item: Item) -> str | None:
-    """Return the empty text for an item that was checked, why one that was kept is no good, None for all others."""
+    """Return empty text for a checked item, the problem of an invalid item that was kept, None for all others."""
     try:
         found: str = _marked(item)
     except AttributeError:
@@ -54,7 +54,7 @@ def kept_problem(item: Item) -> str | None:
 
 
 def is_checked(item: Item) -> bool:
-    """Tell whether an item was checked before, or kept as it was."""
+    """Tell whether an item was checked before, or kept unchecked."""
     try:
         _marked(item)
     except AttributeError:
@@ -63,7 +63,7 @@ def is_checked(item: Item) -> bool:
 
 
 def checked_item(item: Item) -> Item:
-    """Return an item of a known type that is as it must be, text as a part; raises `ItemValidationError` with the field."""
+    """Return a valid item of a known type, with text as a part; raises `ItemValidationError` that names the field."""
     return item if is_checked(item) else newly_checked(item)
 
 
@@ -78,25 +78,25 @@ def newly_checked(item: Item) -> Item:
 
 
 def logged_item(item: Item) -> Item:
-    """Check a logged item; a message of the assistant is checked as that of a model. See `checked_item`."""
+    """Check a logged item; an assistant message is checked like one from a model. See `checked_item`."""
     is_answer = item["type"] == "message" and item.get("role") == "assistant"
     return answer_item(item) if is_answer else checked_item(item)
 
 
 def kept_item(item: Item, error: ItemValidationError) -> Item:
-    """Return an item that is not as it must be, to be logged all the same: it was logged before."""
+    """Return an invalid item that may be logged nevertheless, because it was logged before."""
     _mark(item, str(error))
     return item
 
 
 def answer_item(item: Item) -> Item:
-    """Return an item of a model's response as everything that reads items expects it.
+    """Return an item of a model's response in the form that all readers of items expect.
 
-    A message of a model is the assistant's, whatever role it claims, and its text is in parts of a response. Parts of other
-    types are of a provider and pass. Raises `ItemValidationError` for content that would be lost, or that no rule would see.
+    A message from a model always has the role assistant, and its text is in response parts. Parts of other types are
+    provider-specific, and pass. Raises `ItemValidationError` for content that would be lost, or that no rule would see.
     """
     if item["type"] == "function_call" and item.get("callId") in (None, ""):
-        # Some servers give none; the log makes it one of its own.
+        # Some servers send no id; the log makes it unique.
         item = Item({**item, "callId": item.get("id") or "call"})
     if item["type"] != "message":
         return checked_item(item)
@@ -173,7 +173,7 @@ def _output(item: Item) -> Item:
     call_id, output = item.get("callId"), item.get("output")
     if not isinstance(call_id, str) or not call_id:
         raise MalformedItem("function_call_output", "it needs text under 'callId'.", given=call_id)
-    if not isinstance(output, str):  # such as pictures
+    if not isinstance(output, str):  # such as images
         _check_parts(item, "output", output)
     return item
 

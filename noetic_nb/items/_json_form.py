@@ -1,7 +1,6 @@
-"""Validated values as JSON data: rules judge the values that run, never the text that was written.
+"""Converts validated values to JSON data: rules judge the values that the tool receives, not the text the model wrote.
 
-Keys are those of the schema that a model was shown, so a field that its class leaves out when it is dumped, or dumps under
-another name, is there all the same.
+Keys are those of the schema shown to the model, so a field appears even if its class omits or renames it when dumped.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ T = TypeVar("T", SchemaSerializer, SchemaValidator)
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _FIELDS: Final = frozenset({"model-field", "dataclass-field", "typed-dict-field"})
 _LEFT_OUT: Final = frozenset({"serialization", "serialization_exclude", "serialization_exclude_if", "metadata"})
-# What a schema holds that is not a schema, but may look like one.
+# Parts of a schema that are not schemas, but may look like one.
 _VALUES: Final = frozenset({"default", "expected", "members"})
-# A custom class without a serializer, a class itself, a function.
+# A custom class without a serializer, a class object, a function.
 _NO_JSON: Final = frozenset({"is-instance", "is-subclass", "callable"})
-# What is dumped by the class of the value, which may be another one than the schema says.
+# Dumped by the class of the value, which may differ from the schema.
 _BY_CLASS: Final = frozenset({"any", "is-instance", "function-plain", "model", "dataclass"})
-MAX_DIGITS: Final = 4_000  # Python refuses to write or read whole numbers of more than 4 300 digits
+MAX_DIGITS: Final = 4_000  # Python refuses to convert integers of more than 4 300 digits to or from text
 
 
 def json_form(value: Any, *, _depth: int = 0) -> Any:
     """Return a value as frozen JSON data.
 
-    A `Decimal` is a number (whole where it is whole), dates and times are ISO text, enumerations their value, bytes, UUIDs and
-    the like their text, sets and tuples a sequence. Raises `ItemValidationError` if it has no JSON form: an object of an
-    unknown class, a number that is not finite, data nested too deep.
+    A `Decimal` becomes a number (an integer if it is whole), dates and times ISO text, enumerations their value, bytes,
+    UUIDs and similar types text, sets and tuples a sequence. Raises `ItemValidationError` if there is no JSON form: an
+    object of an unknown class, a number that is not finite, or data nested too deep.
     """
     kind: Any = type(value)
     if kind in _PLAIN:
@@ -62,7 +61,7 @@ def json_form(value: Any, *, _depth: int = 0) -> Any:
         return _number(value)
     if isinstance(value, Enum):
         return json_form(value.value, _depth=_depth + 1)
-    if isinstance(value, str):  # a subclass, whose own __str__ may say something else
+    if isinstance(value, str):  # a subclass, whose __str__ may differ
         return str.__str__(value)
     if isinstance(value, int):
         return int.__int__(value)
@@ -75,7 +74,7 @@ def json_form(value: Any, *, _depth: int = 0) -> Any:
     if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
         try:
             form = form_of(kind)
-        except Exception as exc:  # a field of a class that pydantic does not know
+        except Exception as exc:  # a field of a class unknown to pydantic
             if isinstance(value, BaseModel):
                 raise _no_form(value) from exc
             named = {field.name: getattr(value, field.name, None) for field in fields(value)}
@@ -97,7 +96,7 @@ def _key(key: Any) -> str:
 def _number(value: Decimal) -> int | float:
     if not value.is_finite():
         raise ItemValidationError("A number in the arguments is not finite.", given=value, hint="JSON has no NaN.")
-    # Whole numbers exactly, however large: only a fraction is rounded to what a float can hold.
+    # Integers stay exact at any size; only fractions are rounded to floats.
     if value.adjusted() < MAX_DIGITS and value == value.to_integral_value():
         return int(value)
     found: float = json_form(float(value))
@@ -121,7 +120,7 @@ def _no_form(value: Any) -> ItemValidationError:
 
 
 class _Held:
-    """A value that pydantic must not dump by the serializer of its class; `is_open` where it may have no form without."""
+    """Protects a value from its class's pydantic serializer; `is_open` if it may have no form without that."""
 
     __slots__ = ("is_open", "value")
 
@@ -130,7 +129,7 @@ class _Held:
         self.is_open = is_open
 
     def form(self, depth: int) -> Any:
-        """Return the JSON data that the value stands for."""
+        """Return the JSON data of the value."""
         try:
             return json_form(self.value, _depth=depth)
         except HidingSerializer:
@@ -142,15 +141,15 @@ class _Held:
 
 
 class HidingSerializer(ItemValidationError):
-    """A serializer shows other data than its value stands for."""
+    """A serializer shows data that differs from the value."""
 
 
-# The form of a value that only a serializer of the user's own gives: it agrees with all data.
+# The form of a value that only a user-defined serializer can convert: it agrees with any data.
 _ANY: Final = object()
 
 
 def _agree(shown: Any, bound: Any) -> bool:
-    """Tell whether serialized data stand for the values."""
+    """Tell whether serialised data agrees with the values."""
     if bound is _ANY:
         return True
     if isinstance(bound, Mapping):
@@ -161,22 +160,22 @@ def _agree(shown: Any, bound: Any) -> bool:
         )
     if isinstance(bound, tuple):
         return isinstance(shown, tuple) and len(shown) == len(bound) and all(map(_agree, shown, bound))
-    return type(shown) is type(bound) and bool(shown == bound)  # True is no 1 for a rule
+    return type(shown) is type(bound) and bool(shown == bound)  # for a rule, True is not 1
 
 
 class ModelForm:
-    """The validation of arguments of one class, and the JSON data that they stand for."""
+    """Validates the arguments of one class, and converts them to JSON data."""
 
     __slots__ = ("_dump", "_model", "_serialize", "validate")
 
     def __init__(self, model: type[Any]) -> None:
         self._model = model
         schema = getattr(model, "__pydantic_core_schema__", None)
-        if schema is None:  # a dataclass of Python's own
+        if schema is None:  # a standard-library dataclass
             schema = TypeAdapter(model).core_schema
-        if type(schema) is not dict:  # built when it is first looked at
+        if type(schema) is not dict:  # built on first access
             schema = dict(schema)
-        # The class's own validator wherever it does: it may be wrapped by what watches validation.
+        # Use the class's own validator if possible: instrumentation may have wrapped it.
         own = not _holds(schema, lambda node: node.get("type") == "generator")
         kept = getattr(model, "__pydantic_validator__", None) if own else None
         self.validate = (kept or _built(SchemaValidator, _as_shown(schema))).validate_python
@@ -186,13 +185,13 @@ class ModelForm:
             self._serialize = _built(SchemaSerializer, _as_shown(schema)).to_python
 
     def dump(self, bound: Any, *, _depth: int = 0) -> Any:
-        """Return validated arguments as frozen JSON data; raises `ItemValidationError` where a serializer changes values."""
+        """Return validated arguments as frozen JSON data; raises `ItemValidationError` if a serializer changes values."""
         try:
             form = json_form(self._dump(bound, by_alias=True, warnings=False), _depth=_depth)
             if self._serialize is None:
                 return form
             shown = json_form(self._serialize(bound, by_alias=True, warnings=False), _depth=_depth)
-        except ValueError as exc:  # cyclic, or a serializer of the user's own that fails
+        except ValueError as exc:  # cyclic data, or a failing user-defined serializer
             raise ItemValidationError(f"Arguments have no JSON form: {exc}") from exc
         if not _agree(shown, form):
             raise HidingSerializer(
@@ -203,7 +202,7 @@ class ModelForm:
         return shown
 
     def dump_fields(self, values: Mapping[str, Any]) -> Any:
-        """Return some fields as frozen JSON data; no validator and no default factory is run."""
+        """Return some fields as frozen JSON data, without running validators or default factories."""
         model: Any = self._model
         bare = model.__new__(model)
         facts = {"__dict__": dict(values), "__pydantic_fields_set__": set(values)}
@@ -214,25 +213,25 @@ class ModelForm:
 
 def _built(kind: type[T], schema: Any) -> T:
     try:
-        # Else classes inside would be dumped by the serializers they already have, which may leave fields out.
+        # otherwise nested classes would use their own serializers, which may omit fields
         return kind(schema, _use_prebuilt=False)  # type: ignore[call-arg, unused-ignore]
     except TypeError:
-        return kind(schema)  # an older pydantic never uses those
+        return kind(schema)  # older versions of pydantic never use prebuilt serializers
 
 
-# Built once a class, because layers make the tools of their functions anew in each execution; bounded, because a notebook
-# makes tools anew whenever a cell runs.
+# Cached per class, because layers recreate the tools of their functions in each execution; bounded, because notebook
+# cells recreate tools whenever they run.
 form_of: Final = lru_cache(maxsize=512)(ModelForm)
 
 
 def _as_shown(node: Any, of: type[Any] | None = None) -> Any:
-    """Return a core schema that dumps every field under its key in JSON Schema, and calls no serializer of the class `of`."""
+    """Return a core schema that dumps every field under its JSON Schema key, without the serializer of the class `of`."""
     if type(node) in (list, tuple):
         return type(node)([_as_shown(inner, of) for inner in node])
     if type(node) is not dict:
         return node
     kind = node.get("type")
-    if not isinstance(kind, str):  # a table of fields or choices, whose names are anybody's
+    if not isinstance(kind, str):  # a table of fields or choices, with arbitrary names
         return {name: _as_shown(inner, of) for name, inner in node.items()}
     serializer = node.get("serialization")
     if of is not None:
@@ -248,7 +247,7 @@ def _as_shown(node: Any, of: type[Any] | None = None) -> Any:
     if serializer is not None:
         shown["serialization"] = serializer
     if kind == "generator":
-        # An iterator that was judged would be used up, so the tool gets a list.
+        # Judging an iterator would exhaust it, so the tool gets a list.
         shown["type"] = "list"
     if "computed_fields" in shown:
         shown["computed_fields"] = []
@@ -270,7 +269,7 @@ def _hold(*, is_open: bool) -> dict[str, Any]:
 
 
 def _is_custom(serializer: Any) -> bool:
-    """Tell whether a serializer is a user's own: one of pydantic's types belongs to how its values are written."""
+    """Tell whether a serializer is user-defined; pydantic's own belong to how its types are written."""
     if type(serializer) is not dict:
         return False
     function = serializer.get("function")
@@ -291,12 +290,12 @@ def _holds(node: Any, wanted: Callable[[dict[str, Any]], bool]) -> bool:
 
 
 def without_json_form(schema: Any) -> str | None:
-    """Return the part of a core schema that has no JSON form, or None if all has."""
+    """Return the part of a core schema that has no JSON form, or None."""
     parts: Any = schema
     if type(schema) is dict:
         parts = schema.values()
         if isinstance(schema.get("type"), str):
-            # What brings a serializer of its own has the form that it gives.
+            # A user-defined serializer provides a form.
             if "serialization" in schema:
                 return None
             if schema["type"] in _NO_JSON:

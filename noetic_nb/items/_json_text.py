@@ -1,7 +1,7 @@
-"""Compact JSON text, letter for letter as ECMAScript writes it, because token estimates count its characters.
+"""Writes compact JSON exactly as ECMAScript does, because token estimates count its characters.
 
-Python's ``json`` agrees except for two things: the form of fractional numbers and lone surrogates. Both are rare, so
-the fast path is ``json`` itself and only data that needs it is written by hand.
+Python's ``json`` differs only in fractional numbers and lone surrogates. Both are rare, so ``json`` itself is the fast
+path, and only such data is written by hand.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), al
 
 
 def encoding(encoder: json.JSONEncoder) -> Callable[[Any], str]:
-    """Return a function that encodes as a compact `json.JSONEncoder` does, which makes a C encoder for every value."""
+    """Return a function equivalent to a compact `json.JSONEncoder`, which would create a C encoder for every value."""
     make: Any = getattr(json_encoder, "c_make_encoder", None)
-    if make is None:  # an interpreter without it
+    if make is None:  # an interpreter without the C encoder
         return encoder.encode
     pieces = make(None, encoder.default, json_encoder.encode_basestring, None, ":", ",", False, False, False)
 
@@ -29,24 +29,24 @@ def encoding(encoder: json.JSONEncoder) -> Callable[[Any], str]:
         try:
             return "".join(pieces(value, 0))
         except RecursionError:
-            return encoder.encode(value)  # tells whether the data is a circle
+            return encoder.encode(value)  # detects circular data
 
     return encode
 
 
 _ENCODE: Final = encoding(_ENCODER)
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
-# A fractional number in JSON text has a point between digits, or an exponent with its sign; text may look like it too, so a match
-# is only a hint. Each begins with a character that is quick to find.
+# In JSON text, a fractional number has a point between digits, or an exponent with a sign; other text may contain the
+# same, so a match is only a hint. Each pattern begins with a character that can be found quickly.
 _POINT: Final = re.compile(r"\.(?<=[0-9]\.)[0-9]")
 _EXPONENT: Final = re.compile(r"e[+-](?<=[0-9]e[+-])")
-# Where ECMAScript switches to exponents (Number::toString, ECMA-262 section 6.1.6.1.20).
+# Limit above which ECMAScript uses exponents (Number::toString, ECMA-262 section 6.1.6.1.20).
 _MAX_PLAIN: Final = 1e21
 _MIN_PLAIN: Final = 1e-6
 
 
 def number_text(value: float) -> str:
-    """Return a finite number as ECMAScript prints it: the shortest form, no ``.0``, exponents without padding."""
+    """Format a finite number as ECMAScript does: the shortest form, no ``.0``, exponents without padding."""
     if value == 0:
         return "0"
     if not math.isfinite(value):
@@ -61,13 +61,13 @@ def number_text(value: float) -> str:
     mantissa = mantissa.removesuffix(".0")
     if size >= _MAX_PLAIN or size < _MIN_PLAIN:
         return f"{mantissa}e{int(exponent):+d}"
-    # Python writes exponents below 1e-4 already, ECMAScript only below 1e-6.
+    # Python uses exponents below 1e-4, ECMAScript only below 1e-6.
     sign, digits = ("-", mantissa[1:]) if mantissa.startswith("-") else ("", mantissa)
     return f"{sign}0.{'0' * (-int(exponent) - 1)}{digits.replace('.', '')}"
 
 
 def _may_have_float(text: str) -> bool:
-    # Most text has no such sign, which is quicker still to see.
+    # A quick check that rules out most texts.
     if "." in text and _POINT.search(text):
         return True
     return ("e-" in text or "e+" in text) and _EXPONENT.search(text) is not None
@@ -94,11 +94,11 @@ def _written(value: Any) -> str:
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """Parse JSON text, as `json.loads` does, in half the time.
+    """Parse JSON text as `json.loads` does, but faster.
 
-    What pydantic's parser takes it reads in the same way; the rest (lone surrogates, UTF-16, data nested deep, and what is no
-    JSON) is left to `json`. Names are shared between records, texts are not: they may be secret.
-    Raises `ValueError` or `RecursionError` if it cannot be read.
+    Text that pydantic's parser accepts gives the same result; the rest (lone surrogates, UTF-16, deeply nested data,
+    invalid JSON) is left to `json`. Keys are shared between records, texts are not, because they may be secret. Raises
+    `ValueError` or `RecursionError` if it cannot be parsed.
     """
     try:
         return from_json(text, cache_strings="keys")
@@ -107,7 +107,7 @@ def parsed_json(text: str | bytes) -> Any:
 
 
 def plain_text(value: Any) -> str:
-    """Return plain data as compact JSON in a third of the time of `json`, which gets the values that pydantic refuses."""
+    """Return plain data as compact JSON, faster than `json`, which is used for values that pydantic rejects."""
     try:
         return to_json(value).decode()
     except ValueError:
@@ -115,7 +115,7 @@ def plain_text(value: Any) -> str:
 
 
 def _is_whole(text: str) -> bool:
-    """Tell whether no surrogate stands in a text, which its encoder knows in a hundredth of the time of a search."""
+    """Tell whether a text has no surrogates; encoding finds them much faster than a search."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""The log of a conversation: items are added at the end and never change, move or go.
+"""The append-only log of a conversation: items never change, move or disappear.
 
-Appending is O(1) and so is taking a snapshot or a fork: logs share one growing store, and a log copies it only when two
-forks of the same log both grow. Tokens are counted once, on append, and kept as running sums.
+Appending, snapshots and forks are O(1): logs share one growing store, which is copied only when two forks of the same
+log both grow. Tokens are counted once, on append, and kept as running sums.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PAIRED: Final = ("function_call", "function_call_output")
 
 
 class _Store:
-    """The data that logs share: the items, the running token sums, and the places of calls and outputs."""
+    """The data that logs share: items, running token sums, and the positions of calls and outputs."""
 
     __slots__ = (
         "_placed",
@@ -49,21 +49,21 @@ class _Store:
         self.items: list[Item] = []
         self.sums: list[int] = [0]
         self.tokenizer = tokenizer
-        # By call id: the type last seen and its position; entries leave when the other side arrives.
+        # By call id, the last seen type and its position; entries are removed when the other half arrives.
         self.unpaired: dict[object, list[int]] = {}
         self.first_seen: dict[object, int] = {}
         self.widest_pair = 0
         self.repeats_calls = False
         self.has_system = False
         self.users: list[int] = []
-        self.twins: list[_Store] = []  # counted by others
-        self.origins: dict[int, Origin] = {}  # by position, where who wrote an item is not what its role says
-        # By identity, which stays an item's own as long as it is here; made when it is first wanted.
+        self.twins: list[_Store] = []  # the same items, counted by other tokenizers
+        self.origins: dict[int, Origin] = {}  # by position, origins that the role does not imply
+        # By identity, which is stable while the item is in the log; created on demand.
         self._places: dict[int, tuple[int, ...]] = {}
         self._placed = 0
 
     def places(self) -> Mapping[int, tuple[int, ...]]:
-        """Return the place of each item, by its identity; only items added since the last call are looked at."""
+        """Return the positions of each item by identity; processes only items added since the last call."""
         for at in range(self._placed, len(self.items)):
             key = id(self.items[at])
             self._places[key] = (*self._places.get(key, ()), at)
@@ -92,7 +92,7 @@ class _Store:
             self.widest_pair = position - first
         waiting = self.unpaired.get(call_id)
         if waiting is None:
-            # A third item with this id is a repetition: the pair it repeats is complete.
+            # A third item with this id is a repetition: the pair is already complete.
             if first == position:
                 self.unpaired[call_id] = [position]
             else:
@@ -112,7 +112,7 @@ class _Store:
 
 @with_card(shown="in cells")
 class ItemSequence(Sequence[Item]):
-    """A read-only sequence of items; equal to any sequence of equal ones."""
+    """A read-only sequence of items; equal to any sequence of equal items."""
 
     __slots__ = ()
 
@@ -135,7 +135,7 @@ class ItemSequence(Sequence[Item]):
 
 
 class ItemView(ItemSequence):
-    """A read-only stretch of a log. Slices are views too and cost O(1)."""
+    """A read-only range of a log. Slices are views as well and cost O(1)."""
 
     __slots__ = ("_start", "_stop", "_store")
 
@@ -166,7 +166,7 @@ class ItemView(ItemSequence):
 
     @property
     def tokens(self) -> int:
-        """Tokens of all items in view, from the running sums: O(1)."""
+        """Tokens of all items in the view, from the running sums: O(1)."""
         return self._store.sums[self._stop] - self._store.sums[self._start]
 
     def token_count(self, position: int) -> int:
@@ -175,7 +175,7 @@ class ItemView(ItemSequence):
         return self._store.sums[absolute + 1] - self._store.sums[absolute]
 
     def counted_by(self, tokenizer: Tokenizer) -> ItemView:
-        """Return this stretch as another tokenizer counts it; all stretches of one log share its counts."""
+        """Return this range counted by another tokenizer; all ranges of one log share its counts."""
         store = self._store
         if tokenizer is not store.tokenizer:
             twin = next((twin for twin in store.twins if twin.tokenizer is tokenizer), None)
@@ -186,25 +186,25 @@ class ItemView(ItemSequence):
         return ItemView(store, self._start, self._stop)
 
     def same_start(self, other: ItemView) -> int:
-        """Return how many items two views begin with that are the same place of one log; O(1)."""
+        """Return how many items two views have in common at their start, as positions of one log; O(1)."""
         if self._store is not other._store or self._start != other._start:
             return 0
         return min(self._stop, other._stop) - self._start
 
     def places_of(self, items: Iterable[Item]) -> list[int]:
-        """Return the places of these very items in this view, in order; O(items), for a log of any length."""
+        """Return the positions of these items (by identity) in this view, in order; O(items), whatever the length of the log."""
         places, start, stop = self._store.places(), self._start, self._stop
         found = {at - start for item in items for at in places.get(id(item), ()) if start <= at < stop}
         return sorted(found)
 
     @property
     def has_system(self) -> bool:
-        """Whether the log may hold a system message, in view or not."""
+        """Whether the log may have a system message, inside or outside the view."""
         return self._store.has_system
 
     @property
     def repeats_calls(self) -> bool:
-        """Whether the log may hold two calls with the same id."""
+        """Whether the log may have two calls with the same id."""
         return self._store.repeats_calls
 
     @property
@@ -213,25 +213,25 @@ class ItemView(ItemSequence):
         return self._store.tokenizer
 
     def tail_start(self, budget: float) -> int:
-        """Return where the longest tail that fits a budget of tokens begins, in O(log n); ``len(view)`` for none."""
+        """Return the start of the longest tail that fits a token budget, in O(log n); ``len(view)`` if nothing fits."""
         sums = self._store.sums
         start = bisect_left(sums, sums[self._stop] - max(budget, 0), self._start, self._stop + 1)
         return start - self._start
 
     def latest_user(self) -> int | None:
-        """Return where the newest user message of this view is, or None if there is none; O(log n)."""
+        """Return the position of the newest user message in this view, or None; O(log n)."""
         users = self._store.users
         found = bisect_left(users, self._stop) - 1
         return users[found] - self._start if found >= 0 and users[found] >= self._start else None
 
     def unresolved(self) -> AbstractSet[int]:
-        """Return positions of calls without output and outputs without call, judged within this view.
+        """Return the positions of calls without output and outputs without call, considering only this view.
 
-        O(open calls + longest distance between a call and its output), O(n) within a log that goes on and repeats calls.
+        O(open calls + longest distance between a call and its output); O(n) inside a log that continues and repeats calls.
         """
         store = self._store
         if not store.first_seen:
-            return _NONE  # nothing was ever called
+            return _NONE  # there are no calls
         if not store.unpaired and self._start == 0 and self._stop == len(store.items):
             return _NONE
         goes_on = self._stop != len(store.items)
@@ -239,7 +239,7 @@ class ItemView(ItemSequence):
             return unresolved_positions(list(self))
         open_calls = [p for waiting in store.unpaired.values() for p in waiting]
         found = {p - self._start for p in open_calls if self._start <= p < self._stop}
-        # Only pairs that straddle an end can have lost their other half, and no pair is wider than the widest.
+        # Only pairs across an end can have lost their other half, and no pair is wider than the widest.
         if goes_on:
             first = max(self._start, self._stop - store.widest_pair)
             last = store.items[first : self._stop]
@@ -274,11 +274,11 @@ class ItemLog:
     Parameters
     ----------
     items : iterable of mapping, optional
-        The first items.
+        The initial items.
     registry : ItemRegistry, optional
-        Which item types are allowed.
+        The allowed item types.
     tokenizer : callable, optional
-        Counts each item once, when it is appended.
+        Counts each item once, on append.
 
     Examples
     --------
@@ -308,17 +308,17 @@ class ItemLog:
             self.extend(items)
 
     def append(self, item: Mapping[str, Any]) -> Item:
-        """Add one item at the end; it is checked and frozen first.
+        """Add one item at the end, after checking and freezing it.
 
         Raises
         ------
         ItemValidationError, NoeticError
-            As `parse_item`; the log is unchanged then.
+            As `parse_item`; the log is then unchanged.
         """
         return self.extend((item,))[0]
 
     def recount(self, tokenizer: Tokenizer) -> None:
-        """Count the items by another tokenizer from now on; views that were taken before keep their counts."""
+        """Count the items with another tokenizer from now on; existing views keep their counts."""
         if tokenizer is self._store.tokenizer:
             return
         origins = self._store.origins
@@ -333,7 +333,7 @@ class ItemLog:
         Parameters
         ----------
         own_call_ids : bool, default False
-            Whether a call whose id the log has already is given one of its own; see `with_own_call_ids`.
+            Whether to give a call a unique id if the log already has its id; see `with_own_call_ids`.
         """
         parse = self._registry.parse
         parsed = tuple([parse(item) for item in items])
@@ -341,30 +341,30 @@ class ItemLog:
             return parsed
         if own_call_ids:
             for item in parsed:
-                if item["type"] == "function_call":  # nothing else has an id that it may share with another
+                if item["type"] == "function_call":  # only calls may share an id with another item
                     parsed = tuple(with_own_call_ids(parsed, self.has_call))
                     break
-        if self._length != len(self._store.items):  # another fork of this log has grown: part company
+        if self._length != len(self._store.items):  # another fork of this log has grown: copy the store
             self._store = self._store.copy(self._length)
-        self._store.extend(parsed)  # after all of them were parsed: a bad item leaves the log as it was
+        self._store.extend(parsed)  # only after parsing all of them: an invalid item leaves the log unchanged
         self._length += len(parsed)
         self._view = None
         return parsed
 
     @property
     def items(self) -> ItemView:
-        """The items that the log holds now. The same object until the next append; never changes."""
+        """The current items of the log, as a view that never changes; the same object until the next append."""
         if self._view is None:
             self._view = ItemView(self._store, 0, self._length)
         return self._view
 
     def since(self, position: int, stop: int | None = None) -> tuple[Item, ...]:
-        """Return the items from a position on, to the end or before another."""
+        """Return the items from a position on, to the end or before another position."""
         return tuple(self._store.items[position : self._length if stop is None else min(stop, self._length)])
 
     @property
     def registry(self) -> ItemRegistry:
-        """Which item types are allowed."""
+        """The allowed item types."""
         return self._registry
 
     @property
@@ -378,21 +378,21 @@ class ItemLog:
         return self._store.sums[self._length]
 
     def mark(self, origins: Mapping[int, Origin]) -> None:
-        """Note the origins of items, by position, where their roles do not say them."""
+        """Store the origins of items, by position, where their roles do not imply them."""
         self._store.origins.update(origins)
 
     def marked(self, start: int = 0) -> dict[int, Origin]:
-        """Return the noted origins of the items from a position on."""
-        # Usually empty: nothing is walked through for the messages of users, models and tools.
+        """Return the stored origins of the items from a position on."""
+        # Usually empty: messages of users, models and tools need no stored origins.
         if not self._store.origins:
             return {}
         return {at: origin for at, origin in self._store.origins.items() if start <= at < self._length}
 
     def origin_index(self, start: int = 0, *, is_child: bool = False) -> OriginIndex:
-        """Return the index of origins, up to date; made at the first call, which reads the log from `start` on."""
+        """Return the current index of origins; the first call creates it from the log, starting at `start`."""
         index = self._origin_index
         if index is None:
-            from noetic_nb.items._origin_index import OriginIndex  # with the first rule that asks
+            from noetic_nb.items._origin_index import OriginIndex  # only loaded for rules that need it
 
             index = self._origin_index = OriginIndex()
             index.read = start
@@ -401,23 +401,23 @@ class ItemLog:
         return index
 
     def has_call(self, call_id: object) -> bool:
-        """Tell whether a call with this id, or its output, was logged."""
-        # What another fork of this log has added since does not count.
+        """Tell whether a call with this id, or its output, is in the log."""
+        # Ignore what another fork of this log has added.
         return self._store.first_seen.get(call_id, self._length) < self._length
 
     @property
     def repeats_calls(self) -> bool:
-        """Whether the log may hold two calls with the same id, as logs of earlier versions do."""
+        """Whether the log may have two calls with the same id, as logs of earlier versions do."""
         return self._store.repeats_calls
 
     def fork(self) -> ItemLog:
-        """Return a log with the same items that grows on its own. O(1)."""
+        """Return a log with the same items that grows independently. O(1)."""
         twin = ItemLog(registry=self._registry, tokenizer=self._store.tokenizer)
         twin._store, twin._length = self._store, self._length
         return twin
 
     def until(self, length: int) -> ItemLog:
-        """Return a log of the first `length` items that grows on its own. O(1)."""
+        """Return a log of the first `length` items that grows independently. O(1)."""
         twin = self.fork()
         twin._length = min(max(length, 0), self._length)
         return twin
@@ -449,7 +449,6 @@ class ItemLog:
 
 
 def _table(items: Sequence[Item]) -> Table:
-    """Return a row for each item."""
     rows = (
         (position, item["type"], item.get("role") or item.get("name"), item_tokens(item), item_text(item))
         for position, item in enumerate(items)

@@ -1,8 +1,8 @@
-"""Where a value was first written: by the user in his own words, by a tool, by a layer, or by the model itself.
+"""Finds the first author of a value: the user in their own words, a tool, a layer, or the model itself.
 
-Texts are read once, in the order in which they were sent, and split into values; a value is found by the rarest of its parts,
-so that a look does not grow with the conversation. Values that nobody wrote count as the model's own, which is trusted least.
-Text that a user quotes, forwards or warns of vouches for nothing: "do not pay US13..." asks for no payment to that account.
+Texts are read once, in the order sent, and split into values. A value is found by its rarest part, so a search does not get
+slower as the conversation grows. A value without a source counts as the model's own, which is trusted least. Text that a user
+quotes, forwards or warns about is not evidence of consent: "do not pay US13..." does not ask for a payment to that account.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from noetic_nb.items._origins import (
 )
 from noetic_nb.items._value_search import MAX_READ, Leaf, Needle, SearchedText, leaves, needle_of, searched
 
-# Lines that begin what somebody else wrote; it goes on to the end of the message.
+# Lines that introduce text by somebody else, which extends to the end of the message.
 _FORWARDED: Final = re.compile(
     r"^\W*(?:(?:begin )?forwarded message|original message|(?:fwd?|wg|tr)\s*:|on .{4,80} wrote:|"
     r"from:\s.*\n\W*(?:sent|date|to|subject):)",
@@ -36,7 +36,7 @@ _FORWARDED: Final = re.compile(
 )
 _QUOTED_LINE: Final = re.compile(r"^[ \t]*>.*$", re.M)
 _FENCED: Final = re.compile(r"(```|~~~|\"\"\").*?(?:\1|\Z)", re.S)
-# A point inside of a value has no space behind it.
+# A full stop inside a value is not followed by a space.
 _ENDS: Final = re.compile(r"(?<=[.!?;])(?=\s)|(?<=\n)")
 _WARNS: Final = re.compile(
     r"\b(?:(?:do|does|must|should|shall|may|can|will|would|please)\s*(?:not|n['’]t)|(?:do|does|must|should|wo|ca)n['’]?t|cannot|never|"
@@ -44,7 +44,7 @@ _WARNS: Final = re.compile(
     r"(?:nicht|kein\w*|niemals|betrug|jamais|pas|nunca))\b",
     re.I,
 )
-# Of these the rest of the sentence is what he wants.
+# After these words, the rest of the sentence is what the user wants.
 _WANTS: Final = re.compile(
     r"\b(?:(?:do|does)(?:\s+not|n['’]t)\s+(?:forget|hesitate|fail|worry)|never\s*mind|no\s+worries|(?:why\s+(?:do|not)|can|could|would|wo|will|ca)"
     r"(?:n?['’]?t)?\s+(?:you|we)(?:\s+not)?\b|nicht vergessen|vergiss nicht|n['’]oublie[sz]? pas)\b",
@@ -53,7 +53,7 @@ _WANTS: Final = re.compile(
 
 
 def own_words(text: str) -> str:
-    """Return a user's message without its quotes, forwarded texts and warnings.
+    """Return a user's message without quotes, forwarded texts and warnings.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def own_words(text: str) -> str:
     parts = []
     for sentence in _ENDS.split(text):
         if _WARNS.search(_WANTS.sub(" ", sentence)):
-            # A warning that ends in a colon is about all that follows.
+            # A warning that ends in a colon applies to everything after it.
             if ":" in sentence and not sentence.split(":", 1)[1].strip():
                 break
             continue
@@ -79,12 +79,12 @@ def own_words(text: str) -> str:
 
 
 MAX_KEPT: Final = 4_096
-# Rules in threads ask at the same time as others; a text must not be noted twice.
+# Rules in threads search concurrently; a text must not be indexed twice.
 _INDEXING: Final = threading.Lock()
 
 
 def names_in(schema: Any) -> frozenset[str]:
-    """Return the names of all properties in a JSON schema, wherever they stand."""
+    """Return the names of all properties at any depth of a JSON schema."""
     found: set[str] = set()
     waiting = [schema]
     while waiting:
@@ -99,7 +99,7 @@ def names_in(schema: Any) -> frozenset[str]:
 
 
 class Source:
-    """A text that was sent, and its author."""
+    """A sent text with its author."""
 
     __slots__ = ("_leaves", "_own", "_text", "args", "at", "index", "origin", "raw")
 
@@ -110,20 +110,20 @@ class Source:
         self.origin = origin
         self.at = at
         self.args = args
-        """What the tool was called with."""
+        """The arguments of the tool call."""
         self.index = 0
         self._leaves: list[tuple[Leaf, SearchedText]] | None = None
 
     @property
     def text(self) -> SearchedText:
-        """The text as it is searched, read when a value is looked for."""
+        """The text prepared for searching, on first use."""
         if self._text is None:
             self._text = searched(self.raw)
         return self._text
 
     @property
     def own(self) -> SearchedText:
-        """The text without the quotes, forwarded texts and warnings of its author."""
+        """The text without its author's quotes, forwarded texts and warnings."""
         if self._own is None:
             own = own_words(self.raw)
             self._own = self.text if own == self.raw else searched(own)
@@ -137,12 +137,12 @@ class Source:
         return [(leaf, text) for leaf, text in self._leaves if needle.is_in(text)]
 
     def fields(self, needle: Needle) -> tuple[list[str], list[str]]:
-        """Return the keys whose value is the one looked for, and those whose value only holds it."""
+        """Return the keys whose value equals the searched one, and those whose value contains it."""
         keyed = [(str(leaf.key), needle.equals(text)) for leaf, text in self._keyed(needle)]
         return [key for key, is_whole in keyed if is_whole], [key for key, is_whole in keyed if not is_whole]
 
     def has(self, needle: Needle, trusted: Trusted) -> bool:
-        """Tell whether a field is the value looked for, in an item of which another field is as it should be."""
+        """Tell whether a field equals the searched value, in an item whose trusted field has the required value."""
         field = trusted.name.rpartition(".")[2]
         items = {leaf.item for leaf, text in self._keyed(needle) if leaf.key == field and needle.equals(text)}
         if not trusted.key:
@@ -151,24 +151,24 @@ class Source:
         for leaf, _ in self._leaves or ():
             if leaf.item in items and leaf.key == trusted.key:
                 authors[leaf.item].append(leaf.text)
-        return [trusted.value] in authors.values()  # an item with two authors is nobody's
+        return [trusted.value] in authors.values()  # an item with two authors has no trusted author
 
 
 def _claimed(item: Item, origin: Origin) -> Origin:
-    """Return the origin of an item that may name one itself: it may be trusted less than its role says, and never more."""
+    """Return the origin of an item that may name one itself: it can only lower the trust implied by its role."""
     named = item.get("origin")
     return origin if named is None else least_trusted([origin, origin_named(named)])
 
 
 def _told(parts: Any) -> list[tuple[str, Any]]:
-    """Return the texts of parts, with the author that each names, if any does."""
+    """Return the texts of parts, each with the author that it names, if any."""
     if not isinstance(parts, tuple) or not any("origin" in part for part in parts):
         return []
     return [(part.get("text") or "", part.get("origin")) for part in parts]
 
 
 class OriginIndex:
-    """Texts in the order in which they were sent, and where each of their values stands."""
+    """Texts in the order sent, with an index of their values."""
 
     __slots__ = ("_calls", "_indexed", "_kept", "_postings", "_sources", "read", "result")
 
@@ -177,10 +177,10 @@ class OriginIndex:
         self._indexed = 0
         self._postings: dict[str, list[int]] = {}
         self._calls: dict[Any, tuple[str, str]] = {}
-        # What was found stays the first; what was not is looked for in what came since.
+        # A found source stays the first one; values that were not found are searched for in new texts.
         self._kept: dict[Needle, tuple[int | None, int]] = {}
         self.read = 0
-        """How many items of its log it has."""
+        """How many items of its log it has read."""
         self.result: Source | None = None
         """The first result of a tool."""
 
@@ -188,7 +188,7 @@ class OriginIndex:
         return len(self._sources)
 
     def add(self, text: str, origin: Origin, *, at: int = 0, args: str | None = None) -> None:
-        """Add a text after all others; `at` is the position of its log, `args` the arguments of the tool."""
+        """Add a text after all others; `at` is its position in the log, `args` the arguments of the tool call."""
         if not text or text.isspace():
             return
         source = Source(text, origin, at, args)
@@ -199,11 +199,11 @@ class OriginIndex:
 
     @property
     def unread(self) -> int:
-        """How many characters the next look has to read first."""
+        """How many characters the next search must read first."""
         return sum([min(len(source.raw), MAX_READ) for source in self._sources[self._indexed :]])
 
     def _index(self) -> None:
-        """Note where each value of the texts that came since stands."""
+        """Index the values of new texts."""
         with _INDEXING:
             for number in range(self._indexed, len(self._sources)):
                 for key in self._sources[number].text.keys:
@@ -211,7 +211,7 @@ class OriginIndex:
                 self._indexed = number + 1
 
     def add_item(self, item: Item, position: int, origin: Origin | None = None, *, is_child: bool = False) -> None:
-        """Add an item of a log: `origin` where its role does not say it."""
+        """Add an item of a log; `origin` is needed if its role does not imply it."""
         kind = item["type"]
         if kind == "function_call":
             arguments = item.get("arguments") or ""
@@ -222,13 +222,13 @@ class OriginIndex:
             name, args = self._calls.get(item.get("callId"), (None, None))
             output = item.get("output")
             text = output if isinstance(output, str) else item_text(item)
-            # A layer may shorten what a tool returned; a model's response holds nothing that a tool returned.
+            # A layer may have shortened a tool's result; a model's response never contains a tool's result.
             made_by = origin if origin is not None and origin.kind == "model" else Origin("tool", name)
             self.add(text, _claimed(item, made_by)._replace(item=item.get("id")), at=position, args=args)
             return
         if origin is None:
             role = item.get("role") if kind == "message" else "assistant"
-            # A child's input was made by its parent: what stands nowhere in the parent nobody vouches for.
+            # A parent creates a child's input: values that are not found in the parent have no author.
             if role == "assistant" or is_child:
                 origin = MODEL
             else:
@@ -236,7 +236,7 @@ class OriginIndex:
         self.add(item_text(item), _claimed(item, origin)._replace(item=item.get("id")), at=position)
 
     def add_offered(self, layer_id: str, item: Item, at: int) -> None:
-        """Add what a layer offers; parts of it may name who told it, who is one more author of theirs."""
+        """Add an offer of a layer; parts of it may name their source, which becomes an additional author."""
         layer = Origin("layer", layer_id, item.get("id"))
         parts = item.get("content") if item["type"] == "message" else None
         for text, named in _told(parts) or [(item_text(item), item.get("origin"))]:
@@ -244,9 +244,9 @@ class OriginIndex:
             self.add(text, layer._replace(links=links), at=at)
 
     def read_log(self, items: Sequence[Item], origins: Mapping[int, Origin], *, is_child: bool = False) -> None:
-        """Add the items that it does not have yet; `origins` by position, where their roles do not say them."""
+        """Add the items that are not yet indexed; `origins` by position, where roles do not imply them."""
         start = self.read
-        self.read = len(items)  # first of all, so that an item that cannot be read is not added twice
+        self.read = len(items)  # set first, so that an item that cannot be read is not added twice
         for position, item in enumerate(items[start:], start):
             self.add_item(item, position, origins.get(position), is_child=is_child)
 
@@ -255,11 +255,11 @@ class OriginIndex:
         return tuple(self._sources)
 
     def sources(self, value: Any) -> Iterator[Source]:
-        """Yield every text that holds a value, in order."""
+        """Yield every text that contains a value, in order."""
         return map(self._sources.__getitem__, self._numbers(needle_of(value), 0))
 
     def first_source(self, value: Any) -> Source | None:
-        """Return the first text that holds a value."""
+        """Return the first text that contains a value."""
         needle = needle_of(value)
         found, seen = self._kept.get(needle, (None, 0))
         if found is None and seen < len(self._sources):
@@ -270,16 +270,16 @@ class OriginIndex:
         return None if found is None else self._sources[found]
 
     def first(self, value: Any) -> Origin | None:
-        """Return the first author of a value, or None if there is none."""
+        """Return the first author of a value, or None."""
         source = self.first_source(value)
         return None if source is None else origin_in(source, value)
 
     def _numbers(self, needle: Needle, start: int) -> Iterator[int]:
-        """Yield the numbers of the texts that hold a value, each once."""
+        """Yield the distinct numbers of the texts that contain a value."""
         self._index()
         routes: list[list[int]] = []
         for option in needle.options:
-            # The rarest part names the fewest texts; where one is missing there is nothing to look at.
+            # The rarest part selects the fewest texts; if a part is missing, there are none.
             rarest = min([self._postings.get(key, []) for key in option], key=len)
             routes.append(rarest[bisect_left(rarest, start) :])
         last = -1
@@ -291,21 +291,21 @@ class OriginIndex:
 
 
 def origin_in(source: Source, value: Any) -> Origin:
-    """Return the origin of a value that stands in a text, with the key beside it where there is one."""
+    """Return the origin of a value found in a text, with the key beside it if there is one."""
     exact, holding = source.fields(needle_of(value))
     key = next(iter((*exact, *holding)), None)
     return source.origin if key is None else source.origin._replace(field=key)
 
 
 def vouches(source: Source, value: Any, trusted: Iterable[str]) -> bool:
-    """Tell whether a text's author is trusted with a value: of a user not with a quote, of a tool only with a whole field."""
+    """Tell whether a text's author is trusted for a value: a user unless quoting, a tool only for a whole field."""
     origin = source.origin
     needle = needle_of(value)
     if origin.kind == "user":
         return "user" in trusted and needle.is_in(source.own)
     if origin.kind != "tool":
         return origin.text in trusted
-    # Names of layers' functions are written with another sign where they are sent.
+    # The names of layers' functions are sent with "_" in place of "/".
     name = (origin.name or "").replace("/", "_")
     for entry in map(trusted_source, trusted):
         wanted = entry.name.replace("/", "_")
@@ -319,42 +319,42 @@ def vouches(source: Source, value: Any, trusted: Iterable[str]) -> bool:
 
 
 class KeptTexts:
-    """The texts that memories were made from, in the order in which they came."""
+    """The texts that memories were made from, in order of arrival."""
 
     __slots__ = ("forgot", "index")
 
     def __init__(self) -> None:
         self.index = OriginIndex()
         self.forgot: Origin | None = None
-        """Who may have written what none of them holds: a tool whose results are not known any more, or anybody."""
+        """The possible author of values in none of the texts: a tool whose results are lost, or the model for any author."""
 
     def of_others(self) -> KeptTexts:
-        """Return the same texts for a memory that others can write to: a value in none of them has no author."""
+        """Return the same texts for a memory that others can write to: values in none of the texts have no known author."""
         found = KeptTexts()
         found.index, found.forgot = self.index, MODEL
         return found
 
     def add(self, text: str, origin: Origin, args: str | None = None, at: int = 0) -> None:
-        """Add a text after all others; an empty one of a tool stands for results that are gone."""
+        """Add a text after all others; an empty text of a tool stands for lost results."""
         if origin.kind == "tool" and not text:
             self.forgot = origin
         self.index.add(text, origin, at=at, args=args)
 
 
 KEPT_KINDS: Final = frozenset({"user", "tool", "model"})
-"""Authors whose texts are kept: a layer's text is no author of its own, and instructions stand before every log."""
+"""Authors whose texts are kept: a layer's text has other authors, and instructions precede every log."""
 
 NOTHING_KEPT: Final[Mapping[str, KeptTexts]] = {}
 
 
 class Provenance:
-    """The origins of the values of one execution: those its parent knows, its own log, and the texts sent beside the log.
+    """The origins of values in one execution: those known to its parent, its own log, and texts sent outside the log.
 
-    `kept` are the texts that layers were made from, by the id of the layer.
+    `kept` has the texts that layers were made from, by layer id.
 
-    `before` are instructions, in front of every log; `beside` are layers' items, results of tools that code called, and of
-    children that ended. Texts at the place `until` or later do not count: a call of a recorded run. The names of the
-    properties of `schema`, the tool's arguments, are its author's; other keys are values.
+    `before` has instructions, which precede every log; `beside` has items of layers, results of tools called by code,
+    and of ended children. In a recorded run, texts at the position `until` or later are ignored. Property names in
+    `schema`, the tool's arguments, come from its author; other keys are values.
     """
 
     __slots__ = ("_names", "before", "beside", "kept", "log", "parent", "schema", "until")
@@ -375,25 +375,25 @@ class Provenance:
 
     @property
     def unread(self) -> int:
-        """How many characters the next look has to read first."""
+        """How many characters the next search must read first."""
         above = 0 if self.parent is None else self.parent.unread
         return above + self.before.unread + self.log.unread + self.beside.unread
 
     @property
     def is_empty(self) -> bool:
-        """Whether no text is known at all, as for tools that another framework calls."""
+        """Whether no text is known at all, as for tools called by another framework."""
         return self.parent is None and not any(index.all() for index in (self.before, self.log, self.beside))
 
     def origin(self, value: Any, names: Collection[str] = ()) -> Origin:
-        """Return the first author of a value: of a list or a mapping, the origin of its members that is trusted least."""
+        """Return the first author of a value; for a list or a mapping, the least trusted origin of its members."""
         return least_trusted(self.origins(value, names))
 
     def origins(self, value: Any, names: Collection[str] = ()) -> tuple[Origin, ...]:
-        """Return the origin of every member of a value, in order; `names` are no values where the schema is not known."""
+        """Return the origin of every member of a value, in order; without a schema, `names` are the keys that are not values."""
         return tuple(map(self._of, self._members(value, names)))
 
     def vouched(self, value: Any, trusted: Iterable[str] = ("user",), names: Collection[str] = ()) -> bool:
-        """Tell whether a trusted author wrote every member of a value, first or later."""
+        """Tell whether each member of a value was written by a trusted author, first or later."""
         return all(
             any(self._vouches(source, member, trusted) for source in self._all(member))
             for member in self._members(value, names)
@@ -418,14 +418,14 @@ class Provenance:
         return source is not None and (self.until is None or source.at < self.until)
 
     def _result(self) -> Origin | None:
-        """Return the tool of the first result in the conversation."""
+        """Return the origin of the first tool result in the conversation."""
         for source in (self.log.result, self.beside.result):
             if source is not None and self._is_known(source):
                 return source.origin
         return None if self.parent is None else self.parent._result()
 
     def _whole(self, origin: Origin, value: Any) -> Origin:
-        """Return the origin of a value, or the author from whom a memory has it: any result of a tool, where worded anew."""
+        """Return the origin of a value with the author that a memory got it from; for reworded text, any tool result."""
         kept = self._kept(origin.name) if origin.kind == "layer" else None
         if kept is None:
             return chained([origin])
@@ -442,14 +442,14 @@ class Provenance:
         if not vouches(source, value, trusted):
             return False
         if least_trusted(source.origin.chain).kind not in ("user", "system", "layer", source.origin.kind):
-            return False  # the memory itself says that somebody else told it
+            return False  # the memory itself names an untrusted source
         kept = self._kept(source.origin.name) if source.origin.kind == "layer" else None
         if kept is None:
             return True
         known = [*filter(self._is_known, kept.index.sources(value))]
         if not known:
             return self._whole(source.origin, value).kind == "layer"
-        # A trusted layer does not speak for those it has a value from, other than the user.
+        # Trust in a layer does not extend to the authors of its values, other than the user.
         return any(vouches(other, value, ("user", *trusted)) for other in known)
 
     def _first(self, index: OriginIndex, value: Any) -> Source | None:
@@ -462,7 +462,7 @@ class Provenance:
             return above
         source = self._first(self.before, value) or self._first(self.log, value)
         if source is None or source.origin.kind == "model":
-            # The model wrote down what it had read beside its log, unless it had written it before that.
+            # The model copied what it had read outside the log, unless it had written the value earlier.
             limit = self.until if source is None else source.at + 1
             for other in self.beside.sources(value):
                 if other.origin.kind != "model" and (limit is None or other.at < limit):

@@ -1,4 +1,4 @@
-"""The author of a value: the user, the system, a layer, a tool, or the model itself; and the members of a value."""
+"""The author of a value (user, system, layer, tool, or the model itself), and the members of a value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from noetic_nb.items._item import Item
 
 OriginKind = Literal["user", "system", "layer", "tool", "model"]
 
-# The most trusted first. A layer's text was chosen by the author of the agent, a tool's by whoever can reach the tool.
+# Most trusted first. The agent's author chooses the text of layers; anyone who can reach a tool may write its text.
 _RANK: Final = {"user": 0, "system": 1, "layer": 2, "tool": 3, "model": 4}
 
 
@@ -23,40 +23,40 @@ class Origin(NamedTuple):
 
     kind: OriginKind
     name: str | None = None
-    """The tool's or the layer's."""
+    """The name of the tool or layer."""
     item: str | None = None
-    """The id of the item in which it first stands."""
+    """The id of the first item that contains it."""
     field: str | None = None
-    """The key beside the value, where a tool's result is JSON or YAML."""
+    """The key beside the value, if a tool's result is JSON or YAML."""
     links: tuple[Origin, ...] = ()
-    """Of a value that a memory kept: its authors, first to last."""
+    """For a value from a memory: its authors, first to last."""
 
     @property
     def chain(self) -> tuple[Origin, ...]:
-        """The authors of the value, first to last; the value is trusted as the least trusted of them."""
+        """The authors of the value, first to last; its trust is that of the least trusted author."""
         return self.links or (self,)
 
     @property
     def text(self) -> str:
-        """The kind, with the name where there is one: ``tool:search``."""
+        """The kind, with the name if there is one: ``tool:search``."""
         return self.kind if self.name is None else f"{self.kind}:{self.name}"
 
     def __str__(self) -> str:
         return self.text
 
 
-MODEL: Final = Origin("model")  # what is known of a value that nobody wrote before
+MODEL: Final = Origin("model")  # the origin of a value that nobody wrote before
 
-_NOTHING: Final = Origin("user")  # what holds nothing cannot have come from anywhere else
+_NOTHING: Final = Origin("user")  # an empty value needs no source
 
 
 def least_trusted(origins: Iterable[Origin]) -> Origin:
-    """Return the origin that is trusted least: user, system, layer, tool, model, in this order."""
+    """Return the least trusted origin; from most to least trusted: user, system, layer, tool, model."""
     return max(origins, key=lambda origin: _RANK[origin.kind], default=_NOTHING)
 
 
 def chained(origins: Iterable[Origin]) -> Origin:
-    """Return the origin of a value made by one author after another, first to last: the least trusted, with all as its chain."""
+    """Return the origin of a value that passed through several authors: the least trusted one, with all as its chain."""
     links = tuple([link for origin in origins for link in origin.chain])
     return least_trusted(links)._replace(links=links if len(links) > 1 else ())
 
@@ -65,17 +65,17 @@ _CONDITION: Final = re.compile(r"(?P<field>[^\[\]]+\.[^\[\].]+)\[(?P<key>[^\[\]=
 
 
 class Trusted(NamedTuple):
-    """A source that is trusted: ``user``, a tool, ``tool.field``, or ``tool.field[key=value]``."""
+    """A trusted source: ``user``, a tool, ``tool.field``, or ``tool.field[key=value]``."""
 
     name: str
     key: str = ""
-    """A field of the same item, written by the system that keeps the item, as the sender of a transfer is; empty for none."""
-    value: str = ""  # the text of that field
+    """A field of the same item that the system itself writes, such as the sender of a transfer; empty for none."""
+    value: str = ""  # the required text of that field
 
 
 @lru_cache(maxsize=1_024)
 def trusted_source(entry: str) -> Trusted:
-    """Read an entry; raises `ValueError` for one with a condition that cannot be read."""
+    """Parse an entry; raises `ValueError` for an invalid condition."""
     entry = entry.removeprefix("tool:")
     if "[" not in entry:
         return Trusted(entry)
@@ -86,18 +86,18 @@ def trusted_source(entry: str) -> Trusted:
 
 
 def origin_named(text: object) -> Origin:
-    """Return the origin that an item names, such as ``layer:notes``; the model's, trusted least, for all that is no origin."""
+    """Parse an origin named by an item, such as ``layer:notes``; invalid names give the model, which is trusted least."""
     kind, _, name = text.partition(":") if isinstance(text, str) else ("", "", "")
     return Origin(kind, name or None) if kind in _RANK else MODEL  # type: ignore[arg-type]
 
 
 def with_origin(item: Item, origin: Origin) -> Item:
-    """Return an item that names its author, for where neither its role nor the log beside it will say so."""
+    """Return an item that names its author, if neither its role nor the log can."""
     return Item({**item, "origin": origin.text})
 
 
 class Participants:
-    """Tells the user of a conversation, its first author, from others in the same role, such as agents."""
+    """Distinguishes the user, the first author of a conversation, from others in the same role, such as agents."""
 
     __slots__ = ("_first",)
 
@@ -105,13 +105,13 @@ class Participants:
         self._first: tuple[str | None] | None = None
 
     def is_user(self, name: str | None) -> bool:
-        """Tell whether a message in the role of the user is his own, by the name on it; one without a name is."""
+        """Tell whether a message in the user's role is from the user, by its name; a message without a name is."""
         self._first = self._first or (name,)
         return name is None or name == self._first[0]
 
 
 def members(value: Any, names: Collection[str] | None = None) -> Iterator[Any]:
-    """Yield all members of a value but None and ''; with `names`, the properties of a schema, also keys that are none of them."""
+    """Yield all members of a value except None and ''; with `names`, the properties of a schema, also all other keys."""
     waiting = [value]
     while waiting:
         found = waiting.pop()

@@ -1,4 +1,4 @@
-"""Which items are allowed: the known types, and extensions with a registered schema, which changes nothing of them."""
+"""The allowed item types: known types, and extensions with registered schemas, which only validate."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from noetic_nb.items._item import BASE_TYPES, Item, is_base_type, parse_shape
 from noetic_nb.items._item_checks import answer_item, checked_item, is_checked, kept_item, logged_item, newly_checked
 
 ItemCategory: TypeAlias = Literal["items", "developerMessages", "toolCalls", "toolResults"]
-"""Where an extension schema applies."""
+"""The items that an extension schema applies to."""
 
 ItemSchema: TypeAlias = type[BaseModel] | TypeAdapter[Any] | Callable[[dict[str, Any]], object]
-"""A pydantic model or adapter, or a callable that returns False or raises ValueError for what it refuses."""
+"""A pydantic model or adapter, or a callable that returns False or raises ValueError for invalid items."""
 
 _CATEGORIES: Final[tuple[str, ...]] = get_args(ItemCategory)
 _SNAKE: Final = {"developer_messages": "developerMessages", "tool_calls": "toolCalls", "tool_results": "toolResults"}
@@ -57,9 +57,9 @@ class ItemRegistry:
     schemas : mapping of str to sequence of schemas, optional
         Categories ``items``, ``developerMessages``, ``toolCalls``, ``toolResults``.
     strict : bool, default True
-        Refuse unknown types that no schema accepts.
+        Reject unknown types that no schema accepts.
     checks : bool, default True
-        Refuse items of known types that are not as their type must be; what was recorded is read without.
+        Reject invalid items of known types; recorded items are read without checks.
 
     Examples
     --------
@@ -82,11 +82,11 @@ class ItemRegistry:
             what = "Item schemas are grouped by category."
             hint = f"Use {', '.join(_CATEGORIES)}."
             raise NoeticConfigError("UNKNOWN_ITEM_CATEGORY", what, given=sorted(unknown), hint=hint)
-        # Under one spelling, so that every later look-up is by the wire's name.
+        # Normalise the spelling, so that every look-up uses camelCase.
         object.__setattr__(self, "schemas", named)
 
     def extend(self, extension: Mapping[str, Sequence[ItemSchema]]) -> ItemRegistry:
-        """Return a registry with more schemas, or this one when there are none."""
+        """Return a registry with additional schemas, or this one if there are none."""
         extra = ItemRegistry(extension)
         if not any(extra.schemas.values()):
             return self
@@ -103,9 +103,9 @@ class ItemRegistry:
         Raises
         ------
         ItemValidationError
-            If the value is not an item at all, or one of a known type that is not as its type must be.
+            If the value is not an item at all, or an invalid item of a known type.
         NoeticError
-            ``item_schema_mismatch`` when the registry is strict, the type unknown and no schema accepts it.
+            ``item_schema_mismatch`` if the registry is strict, the type unknown and no schema accepts it.
         """
         item = parse_shape(value)
         if is_checked(item):
@@ -122,7 +122,7 @@ class ItemRegistry:
         return answer_item(item)
 
     def parse_kept(self, value: object) -> Item:
-        """Parse a logged item; a malformed one is kept as it is."""
+        """Parse a logged item; an invalid one is kept unchanged."""
         item = parse_shape(value)
         self._check_type(item)
         try:
@@ -134,7 +134,7 @@ class ItemRegistry:
         kind = item["type"]
         if kind in BASE_TYPES or not self.strict or is_base_type(kind):
             return
-        # Only unknown types get this far: known ones pass whatever schemas there are.
+        # Only unknown types get here: known ones pass whatever the schemas.
         category = _category_of(item)
         schemas = (*self.schemas.get("items", ()), *(self.schemas.get(category, ()) if category else ()))
         if any(_accepts(schema, item) for schema in schemas):
@@ -144,7 +144,7 @@ class ItemRegistry:
         raise NoeticError("item_schema_mismatch", what, given=item, hint=hint, category="items", item_type=kind)
 
     def parse_with_category(self, value: object, category: ItemCategory) -> Item:
-        """Check and freeze one item that must match a schema of this category, if the category has any."""
+        """Check and freeze one item that must match a schema of this category, if there is one."""
         schemas = self.schemas.get(category, ())
         if not schemas:
             return self.parse(value)
@@ -158,24 +158,24 @@ class ItemRegistry:
 
 DEFAULT_REGISTRY: Final = ItemRegistry()
 ANY_ITEMS: Final = ItemRegistry(strict=False, checks=False)
-"""Takes what was recorded, or what a provider wrote, as it stands."""
+"""Accepts recorded and provider-specific items unchanged."""
 
 
 def parse_item(value: object, *, registry: ItemRegistry = DEFAULT_REGISTRY) -> Item:
-    """Check one item and freeze it, all the way down.
+    """Check one item and freeze it recursively.
 
     Parameters
     ----------
     value : mapping
         The item; keys in camelCase or, for known fields, snake_case.
     registry : ItemRegistry, optional
-        Which extensions are known; the default knows none and is strict.
+        The known extensions; the default registry has none and is strict.
 
     Raises
     ------
     ItemValidationError
-        If the value is not a mapping with a non-empty ``type``, not JSON data, or an item of a known type that is not as its
-        type must be; the message names the field.
+        If the value is not a mapping with a non-empty ``type``, not JSON data, or an invalid item of a known type; the
+        message names the field.
     NoeticError
         ``item_schema_mismatch`` for an unknown type.
 

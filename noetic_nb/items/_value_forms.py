@@ -1,4 +1,4 @@
-"""Numbers, amounts, dates, times and grouped identifiers in a text, each in one form: ``#50 eur``, ``@2022-03-01``."""
+"""Normalises numbers, amounts, dates, times and grouped identifiers in a text: ``#50 eur``, ``@2022-03-01``."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-Marks = dict[str, tuple[int, int]]  # each mark with the first and the last of the tokens that it was read from
+Marks = dict[str, tuple[int, int]]  # each mark with the first and last token that it was read from
 
 GLUE: Final = "\u203f"
-"""Stands before a sign that has no space on either side, and behind one at the beginning of a word."""
+"""Inserted before a sign without spaces around it, and after one at the start of a word."""
 
-# Below this many digits, groups that stand beside each other are numbers and no identifier.
+# With fewer digits, adjacent groups are separate numbers, not an identifier.
 MIN_JOINED: Final = 6
-# Account numbers, cards and telephone numbers are shorter.
+# Account, card and telephone numbers are shorter.
 MAX_JOINED: Final = 34
-MAX_DIGITS: Final = 30  # beyond these a number is an identifier, and its digits are what counts
-READ: Final = "\ue000"  # stands where a date or a time was read: its parts are no amounts
+MAX_DIGITS: Final = 30  # a longer number is an identifier, compared by its digits
+READ: Final = "\ue000"  # replaces a date or time that was read, so that its parts are not taken for amounts
 
 
 def _table(text: str) -> dict[str, int]:
-    """Return the words of ``1 one un; 2 two`` with their numbers."""
+    """Parse a table of words and numbers, as in ``1 one un; 2 two``."""
     return {word: int(number) for line in text.split(";") for number, *words in [line.split()] for word in words}
 
 
@@ -36,7 +36,7 @@ _MONTHS: Final = _table(
 )
 _MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _MONTHS_BEGIN: Final = tuple({name[:3] for name in _MONTHS})
-# Not "once", "due", "elf", "cent" and their like: English words that are numbers elsewhere.
+# Excludes "once", "due", "elf", "cent" and the like: English words that are numbers in other languages.
 _NUMBER_WORDS: Final = _table(
     "0 zero null zéro cero; 1 one eins uno; 2 two zwei deux dos; 3 three drei trois tres; 4 four vier quatre cuatro; "
     "5 five fünf cinq cinco; 6 six sechs seis; 7 seven sieben siete; 8 eight acht huit ocho; 9 nine neun neuf nueve; "
@@ -97,7 +97,7 @@ _IBAN_PART: Final = re.compile(r"[a-z0-9]{1,4}")
 
 
 def number_mark(text: str) -> str | None:
-    """Return a plain number in its one form, ``1e3`` as ``#1000``; None if it is none."""
+    """Normalise a plain number, ``1e3`` to ``#1000``; None for other text."""
     if len(text) > MAX_DIGITS:
         return None
     try:
@@ -128,7 +128,7 @@ def _time(match: re.Match[str]) -> str | None:
 
 
 def without_dates(text: str) -> tuple[str, list[tuple[str, ...]]]:
-    """Return a text with a sign in the place of each date and time, and the readings of each: 01/02/2024 has two."""
+    """Return a text with a placeholder for each date and time, and the readings of each: 01/02/2024 has two."""
     found: list[tuple[str, ...]] = []
     text = text.replace(READ, " ")
 
@@ -145,7 +145,7 @@ def without_dates(text: str) -> tuple[str, list[tuple[str, ...]]]:
         return take(match, _date(year, month, day))
 
     def slashed(match: re.Match[str]) -> str:
-        # 01/02/2024 is the first of February or the second of January: both were written.
+        # 01/02/2024 may be the first of February or the second of January: accept both.
         first, second, year = match.groups()
         return take(match, _date(year, second, first), _date(year, first, second))
 
@@ -156,7 +156,7 @@ def without_dates(text: str) -> tuple[str, list[tuple[str, ...]]]:
     if _DIGIT.search(text) is None:
         return text, found
     text = _SLASHED.sub(slashed, _ISO.sub(iso, text))
-    # Looking for a few words is a tenth of the work of the expression that begins with them.
+    # Looking for a few words first is much faster than running the regular expression.
     if any(month in text for month in _MONTHS_BEGIN):
         text = _NAMED.sub(named, text)
     text = _TIME.sub(lambda match: take(match, _time(match)), text)
@@ -164,7 +164,7 @@ def without_dates(text: str) -> tuple[str, list[tuple[str, ...]]]:
 
 
 def _closed(match: re.Match[str]) -> str:
-    """Write 1 234,50 without its space, where a fraction or a currency says that it is one number."""
+    """Write 1 234,50 without its space, if a fraction or currency shows that it is one number."""
     number, fraction = match.group(2), match.group(3)
     if not (fraction or match.group("cur") or match.group("unit")):
         return match.group()
@@ -173,14 +173,14 @@ def _closed(match: re.Match[str]) -> str:
 
 
 def marks_of(tokens: Sequence[str]) -> tuple[Marks, list[str]]:
-    """Return the numbers, amounts and grouped identifiers among the tokens of a text, and the tokens with each as one."""
+    """Return the numbers, amounts and grouped identifiers in a text's tokens, and the tokens with each of them joined."""
     marks: Marks = {}
     kept: list[str] = []
     place = 0
     while place < len(tokens):
         begin = place
         token = tokens[place]
-        if token.isalpha():  # as most are
+        if token.isalpha():  # true for most tokens
             named = token in _NUMBER_WORDS or token in _SCALES or "und" in token or "tausend" in token
             words, value = _spoken(tokens, place) if named else (0, Decimal())
             place = _number(tokens, place, place + max(words, 1) - 1, (value, None) if words else None, marks) + 1
@@ -204,7 +204,7 @@ def marks_of(tokens: Sequence[str]) -> tuple[Marks, list[str]]:
 
 
 def is_amount(token: str) -> bool:
-    """Tell whether a word is one number, perhaps with its unit."""
+    """Tell whether a word is a single number, optionally with a unit."""
     return _AMOUNT.fullmatch(token) is not None
 
 
@@ -214,7 +214,7 @@ def _amount(token: str) -> tuple[Decimal, str | None] | None:
         return None
     sign, currency, other_sign, digits, unit = match.groups()
     if len(digits) > MAX_DIGITS or (digits[0] == "0" and digits[1:2].isdecimal()):
-        return None  # leading zeros are an identifier's
+        return None  # identifiers have leading zeros
     head, comma, tail = digits.replace("'", "").rpartition(",")
     if comma and (len(tail) < 3 or "." in head):
         digits = f"{head.replace('.', '')}.{tail}"
@@ -230,7 +230,7 @@ def _amount(token: str) -> tuple[Decimal, str | None] | None:
 def _number(
     tokens: Sequence[str], first: int, last: int, found: tuple[Decimal, str | None] | None, marks: Marks
 ) -> int:
-    """Note a number and the unit beside it; returns the last token that belongs to it."""
+    """Add a number with the unit beside it; returns the index of its last token."""
     if found is None:
         return last
     value, unit = found
@@ -245,7 +245,7 @@ def _number(
     mark = number_mark(str(value))
     if unit == "%" and mark is not None:
         marks[number_mark(str(value / 100)) or mark] = (first, first - 1)
-    # 1.000 € is a thousand where a comma stands before cents, and one where a point does: both were written.
+    # 1.000 € is a thousand with a decimal comma, and one with a decimal point: accept both.
     if unit in _CURRENCIES and value.as_tuple().exponent == -3 and (thousand := number_mark(str(value * 1_000))):
         marks[thousand] = (first, first - 1)
         marks[f"{thousand} {unit}"] = (begin, last)
@@ -258,7 +258,7 @@ def _number(
 
 
 def _spoken(tokens: Sequence[str], first: int) -> tuple[int, Decimal]:
-    """Return how many tokens from a place on name one number, and that number; none where they do not."""
+    """Return how many tokens from an index on form one number word, and its value; none if they do not."""
     total = current = 0
     count = read = 0
     is_open = True  # whether a smaller number may follow
@@ -285,7 +285,7 @@ def _spoken(tokens: Sequence[str], first: int) -> tuple[int, Decimal]:
 
 
 def _parts(token: str) -> list[int] | None:
-    """Return the numbers that a word names: twenty-five, fünfundzwanzig."""
+    """Return the numbers in a compound word: twenty-five, fünfundzwanzig."""
     value = _NUMBER_WORDS.get(token) or _SCALES.get(token)
     if value is not None or token in _NUMBER_WORDS:
         return [value or 0]
@@ -303,7 +303,7 @@ def _parts(token: str) -> list[int] | None:
 
 
 def _identifier(tokens: Sequence[str], first: int, marks: Marks) -> tuple[int, bool]:
-    """Note an identifier in groups; returns the last of them, and whether they are no numbers of their own."""
+    """Add a grouped identifier; returns the index of its last token, and whether its groups are not separate numbers."""
     groups, last, is_only = _account(tokens, first) or _digits(tokens, first)
     joined = "".join(groups)
     if len(groups) < 2 or not MIN_JOINED <= len(joined.lstrip("+")) <= MAX_JOINED:
@@ -317,7 +317,7 @@ def _identifier(tokens: Sequence[str], first: int, marks: Marks) -> tuple[int, b
 
 
 def _account(tokens: Sequence[str], first: int) -> tuple[list[str], int, bool] | None:
-    """Read an account number in groups of four: DE89 3704 0044."""
+    """Parse an account number in groups of four: DE89 3704 0044."""
     groups = tokens[first].split("-")
     if not (len(groups[0]) == 4 and groups[0][:2].isalpha() and groups[0].isascii() and groups[0][2:].isdecimal()):
         return None
@@ -328,7 +328,7 @@ def _account(tokens: Sequence[str], first: int) -> tuple[list[str], int, bool] |
         and len(groups[-1]) == 4
         and _IBAN_PART.fullmatch(part := tokens[last + 1])
     ):
-        # Letters alone are the bank's, right behind the country and before a number; else they are the sentence's.
+        # A group of letters is the bank code if it follows the country and precedes a number; otherwise it is part of the text.
         if part.isalpha() and not (
             len(groups) == 1 and len(part) == 4 and "".join(tokens[last + 2 : last + 3])[:1].isdigit()
         ):
@@ -343,12 +343,12 @@ def _account(tokens: Sequence[str], first: int) -> tuple[list[str], int, bool] |
 
 
 def _is_valid(account: str) -> bool:
-    """Tell whether the check digits of an account number are right (ISO 13616)."""
+    """Tell whether the check digits of an account number are valid (ISO 13616)."""
     return len(account) >= 15 and int("".join([str(int(sign, 36)) for sign in account[4:] + account[:4]])) % 97 == 1
 
 
 def _digits(tokens: Sequence[str], first: int) -> tuple[list[str], int, bool]:
-    """Read digits in groups: a card, a telephone number."""
+    """Parse digits in groups: a card number, a telephone number."""
     if tokens[first].isdecimal() and not (first + 1 < len(tokens) and _GROUP_FOLLOWS.match(tokens[first + 1])):
         return [tokens[first]], first, False
     groups: list[str] = []
@@ -361,7 +361,7 @@ def _digits(tokens: Sequence[str], first: int) -> tuple[list[str], int, bool]:
             continue
         if not _GROUPED.fullmatch(token) or ("/" in token and lead not in ("+", "0")):
             break
-        # 555.123.4567 is no version and no address of a machine.
+        # 555.123.4567 is neither a version nor an IP address.
         if "." in token and lead != "+" and not _DOTTED.fullmatch(token):
             break
         if token[0] == "+" and groups:

@@ -1,7 +1,7 @@
-"""Values found in texts, JSON and YAML among them: a text is split once into words, addresses, numbers and the like.
+"""Finds values in texts, including JSON and YAML: a text is split once into words, addresses, numbers and so on.
 
-Signs belong to a value: ``notes/..`` is not ``notes``, and the words of a sentence form no address. What may differ is how a
-value is written: letters without case, an account number in groups, a number with its unit, a date, an address of the web.
+Signs are part of a value: ``notes/..`` is not ``notes``, and the words of a sentence do not form an address. Only notation
+may differ: upper and lower case, grouping of account numbers, units of numbers, forms of dates and web addresses.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any, Final, NamedTuple
 from noetic_nb.items._value_forms import GLUE, MIN_JOINED, READ, is_amount, marks_of, number_mark, without_dates
 
 MAX_LEAVES: Final = 20_000
-# A result of this size takes some 10 ms to read as YAML; a longer one has no fields.
+# Parsing this much YAML is fast enough; longer results are treated as having no fields.
 MAX_STRUCTURED: Final = 200_000
 
 
 class Leaf(NamedTuple):
-    """A value of a JSON or YAML text."""
+    """A value in a JSON or YAML text."""
 
-    key: str | None  # the key beside it
+    key: str | None  # the key beside the value
     text: str
-    item: int  # the number of the mapping that it stands in
+    item: int  # the number of the enclosing mapping
 
 
 def _leaves_of_json(data: Any) -> list[Leaf]:
@@ -49,19 +49,19 @@ def _leaves_of_json(data: Any) -> list[Leaf]:
 def _leaves_of_yaml(text: str) -> list[Leaf]:
     try:
         yaml: Any = importlib.import_module("yaml")
-    except ImportError:  # an optional package: without it only JSON has fields
+    except ImportError:  # optional package: without it only JSON has fields
         return []
     found: list[Leaf] = []
-    # Of every open collection its key and, in a mapping, the key that waits for its value; and the number of the mapping.
+    # For every open collection: its key, in a mapping the key that waits for its value, and the number of the mapping.
     open_: list[list[Any]] = []
     items = 0
     try:
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             if isinstance(event, yaml.AliasEvent) or len(found) > MAX_LEAVES:
-                return []  # what repeats itself can be as large as it likes
+                return []  # aliases could expand to any size
             if isinstance(event, yaml.ScalarEvent):
                 if not open_:
-                    return []  # prose is YAML, too
+                    return []  # prose is valid YAML, too
                 top = open_[-1]
                 if top[0] == "mapping" and top[2] is None:
                     top[2] = event.value
@@ -88,14 +88,14 @@ def _leaves_of_yaml(text: str) -> list[Leaf]:
 
 
 def leaves(text: str) -> list[Leaf]:
-    """Return the values of a JSON or YAML text, each with the key beside it and its item; none for other text."""
+    """Return the values of a JSON or YAML text, each with its key and item; empty for other text."""
     if len(text) > MAX_STRUCTURED:
         return []
     start = text.lstrip()[:1]
     if start and start in '[{"':
         try:
             data = json.loads(text)
-            # JSON inside a JSON text is what some tools return.
+            # Some tools return JSON inside JSON text.
             if isinstance(data, str):
                 data = json.loads(data)
         except (ValueError, RecursionError):
@@ -105,10 +105,10 @@ def leaves(text: str) -> list[Leaf]:
     return _leaves_of_yaml(text) if ":" in text else []
 
 
-# Some ten bytes a character: at most 80 MB are kept, and far less of texts as they are.
+# About ten bytes per character: at most 80 MB are cached, usually much less.
 MAX_KEPT_LENGTH: Final = 4_000
-MAX_READ: Final = 500_000  # a longer text is read to here, and what stands behind vouches for nothing
-# Scripts without spaces have one token a character, so that a value is found beside its neighbours.
+MAX_READ: Final = 500_000  # a longer text is only read to here; the rest is never evidence
+# Scripts without spaces have one token per character, so that a value is found next to others.
 _UNSPACED: Final = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 _SIGNS: Final = r"\"`()\[\]{}<>|;,:=—–、。，：；！？（）「」『』《》،؛؟«»„“”"
 _PIECE: Final = re.compile(
@@ -123,23 +123,23 @@ _HYPHENS: Final = str.maketrans({"\u2010": "-", "\u2011": "-", "–": "-"})
 _FOLDED: Final = str.maketrans(
     {"’": "'", "‘": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-"}
 )
-# What the other forms of values begin with.
+# The first characters of normalised forms.
 _MARK_SIGNS: Final = "#@=~/"
 _TRAILING: Final = ".!?…'"
 _URL: Final = re.compile(r"(?:(https?)://)?(www\.)?((?:[\w-]+\.)+[a-z]{2,}|localhost)(:\d+)?([/?#].*)?")
 _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
-# Endings of files that are also endings of hosts: `readme.md` names no page.
+# File endings that are also top-level domains: `readme.md` is not a web address.
 _FILE_ENDINGS: Final = frozenset(
     ["md", "sh", "py", "rs", "pl", "so", "zip", "mov", "app", "ps", "cc", "js", "ts", "go"]
 )
 _VISIBLE: Final = frozenset("\t\n")
-# Letters and marks that are drawn as nothing.
+# Letters and marks that are invisible.
 _BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
 _JOINERS: Final = "\u200c\u200d"
 
 
 def hidden_character(text: str) -> str | None:
-    """Return the first character of a text that nobody sees and that is no newline, tab, or joiner in its place."""
+    """Return the first invisible character of a text, except newlines, tabs, and joiners in valid places."""
     if text.isprintable() and text.isascii():
         return None
     for place, sign in enumerate(text):
@@ -147,7 +147,7 @@ def hidden_character(text: str) -> str | None:
             continue
         kind = unicodedata.category(sign)
         if sign in _JOINERS or "\ufe00" <= sign <= "\ufe0f":
-            # Emoji and Persian need them, between two signs that they join or shape.
+            # Emoji and Persian need joiners between two characters that they join or shape.
             before, after = text[place - 1 : place], text[place + 1 : place + 2]
             if sign == "\ufe0f" and before and (not before.isalpha() or not before.isascii()) and not before.isspace():
                 continue
@@ -176,26 +176,26 @@ def _same_case(text: str) -> str:
 
 
 def _forms(text: str) -> list[str]:
-    """Return a text in the forms in which a value may stand in it: as it is, escapes read, in plain letters, unmarked."""
+    """Return the forms of a text in which a value may appear: as is, unescaped, in plain letters, without markup."""
     forms = [text]
     if "\\" in text:
         forms.append(_ESCAPE.sub(_unescaped, text))
     if not text.isascii():
         forms += [unicodedata.normalize("NFKC", form).translate(_HYPHENS) for form in tuple(forms)]
     forms = list(dict.fromkeys(map(_same_case, forms)))
-    # Without emphasis, and with every apostrophe for a quote: Ann's, l'Oréal, 'ann@x.org'.
+    # Without emphasis, and with every apostrophe as a quote: Ann's, l'Oréal, 'ann@x.org'.
     plain = _EMPHASIS.sub(r"\2", forms[-1]) if "*" in text or "_" in text else forms[-1]
     plain = plain.replace("'", " ' ")
     return forms if plain == forms[-1] else [*forms, plain]
 
 
 def _tokens(text: str) -> list[str]:
-    """Split a text, in one case, into values and signs."""
+    """Split a lower-case text into values and signs."""
     found: list[str] = []
     for match in _PIECE.finditer(text):
         piece = match.group()
         kind = match.lastgroup
-        if kind == "word" and piece.isalnum():  # as most are
+        if kind == "word" and piece.isalnum():  # true for most words
             found.append(piece)
         elif kind == "word" or kind == "url":
             _split(piece, kind == "url", found)
@@ -245,12 +245,12 @@ def _split(piece: str, is_url: bool, found: list[str]) -> None:
 
 
 def _word(text: str) -> str:
-    """Return a word with its leading mark: `/example.com` is a path, for which `example.com` does not vouch."""
+    """Return a word with its leading sign: `/example.com` is a path, so `example.com` is no evidence for it."""
     return f"'{text}" if text[0] in _MARK_SIGNS else text
 
 
 def _url_marks(token: str) -> tuple[list[str], str] | None:
-    """Return the host that a web address vouches for, and its search form; None for anything else."""
+    """Return the host of a web address, and its normalised form; None for other text."""
     match = _URL.fullmatch(token)
     if match is None:
         return None
@@ -260,13 +260,13 @@ def _url_marks(token: str) -> tuple[list[str], str] | None:
     if port == {"http": ":80", "https": ":443"}.get(scheme or ""):
         port = None
     page = f"{host}{port or ''}{(path or '').rstrip('/')}"
-    # The same page over an encrypted connection is the same page, and not the other way round.
+    # An https address is evidence for the same http page, but not vice versa.
     schemes = ["https:", ""] if scheme == "https" else ["http:", "https:", ""]
     return [f"/{each}{page}" for each in schemes], f"/{scheme + ':' if scheme else ''}{page}"
 
 
 class SearchedText:
-    """A text as it is searched: its tokens in order, and the values in it that may be written in another way."""
+    """A text prepared for searching: its tokens in order, and the normalised forms of its values."""
 
     __slots__ = ("joined", "keys", "tokens", "whole")
 
@@ -280,16 +280,16 @@ class SearchedText:
             keys.update(tokens, found)
             whole |= {mark for option in alone for mark in option if len(option) == 1}
         self.tokens = lists[0]
-        # No value reaches from one form into the next.
+        # Values never extend from one form into the next.
         self.joined = "\0".join([f" {' '.join(tokens)} " for tokens in lists])
         self.keys = frozenset(keys)
-        """Its tokens and the other forms of values."""
+        """Its tokens and the normalised forms of its values."""
         self.whole = frozenset(whole)
-        """What all of it is, in other forms."""
+        """The normalised forms of the whole text."""
 
 
 def _values(form: str) -> tuple[list[str], set[str], list[frozenset[str]]]:
-    """Return the values of a text in order, their other forms, and those of all of it."""
+    """Return the values of a text in order, their normalised forms, and those of the whole text."""
     text, dates = without_dates(form)
     split = _tokens(text)
     if dates:
@@ -310,7 +310,7 @@ def _values(form: str) -> tuple[list[str], set[str], list[frozenset[str]]]:
 
 
 def searched(text: str) -> SearchedText:
-    """Return a text as it is searched; short ones that come again, as in runs of one environment, are read once."""
+    """Return a text prepared for searching; short texts are cached, because runs of one environment repeat them."""
     return _searched(text) if len(text) <= MAX_KEPT_LENGTH else SearchedText(text)
 
 
@@ -318,7 +318,7 @@ _searched: Final = lru_cache(maxsize=2_048)(SearchedText)
 
 
 class Needle:
-    """A value that is looked for: any of its `options`, each a set of keys that all stand in a text."""
+    """A searched value: matches if a text has all keys of any of its `options`."""
 
     __slots__ = ("options", "phrase", "plain", "tokens")
 
@@ -327,7 +327,7 @@ class Needle:
         self.tokens: list[str] = []
         self.phrase = self.plain = ""
         self.options: tuple[frozenset[str], ...] = ()
-        # What holds a character that nobody sees, or signs alone, was written by nobody.
+        # A value with invisible characters, or of signs alone, never has an author.
         if hidden_character(text) is None:
             is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
             form = self.plain = _same_case(text).strip()
@@ -337,7 +337,7 @@ class Needle:
     def _number(self, text: str) -> list[frozenset[str]]:
         mark = number_mark(text)
         digits = value_text(Decimal(text)) if mark is None else mark[1:]
-        # A card or an account that a schema takes for a number.
+        # A card or account number that the schema declares as a number.
         grouped = [frozenset({f"={digits}"}), frozenset({digits})] if digits.isdecimal() and len(digits) >= 6 else []
         return [*([frozenset({mark})] if mark else []), *grouped]
 
@@ -349,7 +349,7 @@ class Needle:
             tokens.pop()  # the end of a sentence
         if len(tokens) == 2 and tokens[0] == f"#{GLUE}":
             del tokens[0]
-        # Signs alone stand in every text.
+        # Signs alone occur in every text.
         if all(token.isascii() and not any(map(str.isalnum, token)) for token in tokens):
             return []
         self.tokens = tokens
@@ -358,7 +358,7 @@ class Needle:
             self.phrase = f" {' '.join(tokens)} "
         for option in alone:
             mark = next(iter(option))
-            # Digits in groups are the same in the same groups; with a country in front they are one number.
+            # Grouped digits match the same groups; with a country code they match as one number.
             if mark[0] != "=" or not mark[1:].isdecimal():
                 found.append(option)
             if mark[0] == "=":
@@ -374,43 +374,43 @@ class Needle:
         return found
 
     def is_in(self, text: SearchedText) -> bool:
-        """Tell whether a text holds the value."""
+        """Tell whether a text contains the value."""
         for place, option in enumerate(self.options):
             if option <= text.keys and (place or not self.phrase or self.phrase in text.joined):
                 return True
         return False
 
     def equals(self, text: SearchedText) -> bool:
-        """Tell whether a text is the value, and nothing beside it."""
+        """Tell whether a text equals the value."""
         if self.tokens and text.tokens == self.tokens:
             return True
         return any(option <= text.whole or (len(text.tokens) == 1 and option <= text.keys) for option in self.options)
 
     def is_echoed(self, text: SearchedText) -> bool:
-        """Tell whether a text may hold the value in any writing: letters and digits alone are compared."""
+        """Tell whether a text may contain the value in any notation, comparing only letters and digits."""
         plain = _NO_LETTERS.sub("", self.plain)
         return self.is_in(text) or (len(plain) >= MIN_JOINED and plain in _NO_LETTERS.sub("", text.joined))
 
 
 def value_text(value: Any) -> str:
-    """Return a value as the text that is compared."""
+    """Return a value as text for comparison."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
         return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else repr(value)
-    if isinstance(value, datetime.date):  # and times, which are dates
+    if isinstance(value, datetime.date):  # includes datetimes, a subclass
         return value.isoformat()
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return str(getattr(value, "value", value))
 
 
-# The same few values are asked for by every rule of a call.
+# Every rule of a call searches for the same few values.
 @lru_cache(maxsize=1_024)
 def _made(kind: str, value: Any) -> Needle:
     return Needle(value)
 
 
 def needle_of(value: Any) -> Needle:
-    """Return a value as it is looked for."""
-    return _made(type(value).__name__, value)  # by type as well: True is not 1 where texts are compared
+    """Return a value prepared for searching."""
+    return _made(type(value).__name__, value)  # keyed by type as well: True is not 1 when texts are compared

@@ -1,4 +1,4 @@
-"""Messages as others keep them, read into items and written again; the lowest floor that knows a provider's form."""
+"""Converts messages of other frameworks to items and back; the lowest level that knows provider formats."""
 
 from noetic_nb._core.lazy_names import attach
 

@@ -18,7 +18,7 @@ _BLOCKS: Final = frozenset(
     {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use", "compaction"}
 )
 _CALLS: Final = frozenset({"tool_use", "mcp_tool_use", "server_tool_use"})
-# Of the usage: what is read, or says nothing that is missed.
+# Usage fields that are read, or that can be ignored.
 _USAGE: Final = frozenset(
     name.partition(".")[0].partition("[")[0]
     for name in (*chain.from_iterable(USAGE["anthropic"].read.values()), *USAGE["anthropic"].ignored)
@@ -32,7 +32,7 @@ _KNOWN: Final = frozenset(
 
 
 def looks_like(value: Mapping[str, Any]) -> bool:
-    """Tell whether a mapping is surely a message of this form: it has a block that no other form has."""
+    """Tell whether a mapping is certainly in this format: it has a block type that no other format has."""
     content = value.get("content")
     if value.get("role") not in ("user", "assistant", "system") or not isinstance(content, list | tuple):
         return False
@@ -43,7 +43,7 @@ def looks_like(value: Mapping[str, Any]) -> bool:
 
 
 def decode(value: Mapping[str, Any], reading: msg.Reading) -> None:
-    """Read a message; results of tools are a message of the tools, and stand before the text beside them."""
+    """Read a message; tool results become a message of the tools, placed before the text beside them."""
     role, content = value.get("role"), value.get("content")
     if role not in ("user", "assistant", "system"):
         reading.skip("role", "there is no such role", value, "Roles are user, assistant and system.")
@@ -101,7 +101,7 @@ def decode(value: Mapping[str, Any], reading: msg.Reading) -> None:
 
 
 def _usage(value: Any, reading: msg.Reading) -> dict[str, int] | None:
-    """Return the tokens of an answer; those of other models that worked on it become calls beside it."""
+    """Return the tokens of an answer; those of other models that worked on it become separate calls."""
     if not isinstance(value, Mapping):
         return None
     reading.skip_keys({key: inner for key, inner in value.items() if inner != 0}, _USAGE, "usage")
@@ -117,7 +117,7 @@ def _iterations(usage: Any, kind: str) -> list[Mapping[str, Any]]:
 
 
 def _compactions(value: Mapping[str, Any], items: Sequence[Item], reading: msg.Reading) -> None:
-    """Read how the server shortened the context before it answered: results and thoughts that it cleared, a summary."""
+    """Read how the server shortened the context before answering: cleared results and thinking, a summary."""
     t_ms = msg.time_ms(value.get("timestamp", value.get("created_at")))
     managed = value.get("context_management")
     edits = msg.records(msg.mapping(managed).get("applied_edits"))
@@ -175,7 +175,7 @@ def _part(block: Any, role: str) -> FrozenDict | None:
     kind, data = source.get("type"), source.get("data")
     if kind == "file" and isinstance(source.get("file_id"), str):
         return FrozenDict(type="input_file", fileId=source["file_id"])
-    if kind == "text" and isinstance(data, str):  # a document of plain text
+    if kind == "text" and isinstance(data, str):  # a plain-text document
         return text(data)
     url = source.get("url") if kind == "url" else f"data:{source.get('media_type')};base64,{data}" if data else None
     if not isinstance(url, str):
@@ -187,12 +187,12 @@ def _part(block: Any, role: str) -> FrozenDict | None:
 
 
 def block_item(block: Any, errors: dict[str, str]) -> Item | None:
-    """Read a block that is a thought, a call or a result, None for any other; `errors` is added to."""
+    """Read a block of thinking, a call or a result, None for other blocks; errors of calls are added to `errors`."""
     kind = block.get("type") if isinstance(block, Mapping) else None
     if not isinstance(kind, str):
         return None
     if kind in ("thinking", "redacted_thinking"):
-        # The signature stays beside the thought: without it the API refuses the thought when it goes back.
+        # Keep the signature: without it the API rejects thinking that is sent back.
         own = {key: block[key] for key in ("signature", "data") if isinstance(block.get(key), str) and block[key]}
         return msg.thought(block.get("thinking"), **own)
     if kind == "compaction":
@@ -203,7 +203,7 @@ def block_item(block: Any, errors: dict[str, str]) -> Item | None:
         name, call_id = block.get("name"), block.get("id")
         if not isinstance(name, str) or not name or not isinstance(call_id, str) or not call_id:
             return None
-        # What the provider runs goes back to it as it came: results there are sealed.
+        # Blocks of tools run by the provider are sent back unchanged, because their results are encrypted.
         own = {} if kind == "tool_use" else msg.native("anthropic", block)
         return msg.call(name, block.get("input"), call_id, **own)
     call_id = block.get("tool_use_id")
@@ -219,15 +219,15 @@ def block_item(block: Any, errors: dict[str, str]) -> Item | None:
 
 
 def encode(items: Sequence[Item], failed: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Return items as messages of user and assistant in turns, results first; `failed` are ids of calls."""
+    """Return items as alternating user and assistant messages, results first; `failed` has ids of calls."""
     made: list[dict[str, Any]] = []
     before = ""
     for item in items:
         role, blocks = _blocks(item, failed)
-        if not blocks:  # the API refuses a message of nothing
+        if not blocks:  # the API rejects empty messages
             continue
         kind = item["type"]
-        # An assistant's thoughts, text and calls are one message, until text follows text; a user writes behind results.
+        # An assistant's thinking, text and calls form one message, until text follows text; user text follows results.
         begins = before == "message" and kind in ("message", "reasoning")
         if made and made[-1]["role"] == role and role != "system" and not begins:
             made[-1]["content"] += blocks
@@ -266,14 +266,14 @@ def _data(arguments: Any) -> Any:
     try:
         found = json.loads(arguments)
     except (ValueError, TypeError, RecursionError):
-        return {"arguments": arguments}  # the API takes nothing but an object
+        return {"arguments": arguments}  # the API only accepts objects
     return found if isinstance(found, dict) else {"arguments": found}
 
 
 def _wire(part: Mapping[str, Any]) -> dict[str, Any]:
     kind = part.get("type")
     if kind not in ("input_image", "input_file"):
-        # A part that has no form here is named, so that a reader sees that something stood there.
+        # Name a part without an equivalent here, so that readers see that something was omitted.
         text = part.get("text", part.get("refusal"))
         cited = {"citations": thaw(part["citations"])} if part.get("citations") else {}
         return {"type": "text", "text": f"[{kind}]" if text is None else text, **cited}

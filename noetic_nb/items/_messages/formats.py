@@ -1,7 +1,7 @@
-"""The formats in which others keep messages: recognised, read and written.
+"""Detects, reads and writes the message formats of other frameworks.
 
-They have no field for an origin, so that the first line of a text names it. Such a line makes a message less trusted than its
-role says, or changes nothing: nobody gains by writing one.
+These formats have no field for an origin, so the first line of the text names it. Such a line can only lower the trust
+implied by the role, or change nothing, so forging one gains nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _UNFIT: Final = re.compile(r"[\]\n]")
 
 
 def told(item: Item) -> Item:
-    """Return an item whose text begins with the origin that it names, for a format that has no field for it."""
+    """Return an item whose text begins with its named origin, for a format without a field for it."""
     origin = item.get("origin")
-    # A text that happens to begin so is told apart from one that was written here.
+    # Also mark a text that happens to begin this way, so that reading it back is unambiguous.
     if not _may_name(item) or (origin is None and _LINE.match(_first_text(item)) is None):
         return item
     name = "user" if origin is None else origin_named(origin).text
@@ -39,7 +39,7 @@ def heard(item: Item) -> Item:
 
 
 def _may_name(item: Item) -> bool:
-    """Tell whether an item has a text and another origin than the model, which is trusted least anyway."""
+    """Tell whether an item has text and an origin other than the model, which is trusted least anyway."""
     kind = item["type"]
     return kind == "function_call_output" or (kind == "message" and item.get("role") != "assistant")
 
@@ -52,7 +52,7 @@ def _first_text(item: Item) -> str:
 
 
 def _with_start(item: Item, start: str, cut: int) -> Item:
-    """Return an item with another start of its text, in place of so many characters."""
+    """Return an item with the first `cut` characters of its text replaced by `start`."""
     name = "output" if item["type"] == "function_call_output" else "content"
     given: Any = item.get(name) or ""
     if isinstance(given, str):
@@ -62,13 +62,13 @@ def _with_start(item: Item, start: str, cut: int) -> Item:
     if place is None:
         return Item({**item, name: (input_text(start), *parts)})
     text = start + parts[place]["text"][cut:]
-    # What holds nothing but the line was put there for it, beside a picture.
+    # A part with nothing but the origin line was added for it, beside an image: remove it.
     parts[place : place + 1] = [FrozenDict({**parts[place], "text": text})] if text or len(parts) == 1 else []
     return Item({**item, name: tuple(parts)})
 
 
 MessageFormat: TypeAlias = Literal["openai", "openai-responses", "anthropic", "langchain", "pydantic-ai"]
-"""Formats of messages."""
+"""Supported message formats."""
 
 _ENCODERS: Final[dict[str, Callable[[Sequence[Item], Collection[str]], list[dict[str, Any]]]]] = {
     "openai": openai_chat.encode,
@@ -76,7 +76,7 @@ _ENCODERS: Final[dict[str, Callable[[Sequence[Item], Collection[str]], list[dict
     "anthropic": anthropic.encode,
     "langchain": langchain.encode,
 }
-# The surest sign first: what a chat message looks like, several others do, too.
+# Most specific test first: several formats resemble chat messages.
 _SIGNS: Final[tuple[tuple[MessageFormat, Callable[[Any], bool]], ...]] = (
     ("pydantic-ai", pydantic_ai.looks_like),
     ("langchain", langchain.looks_like),
@@ -86,7 +86,7 @@ _SIGNS: Final[tuple[tuple[MessageFormat, Callable[[Any], bool]], ...]] = (
 
 
 def recognise(messages: Sequence[Any]) -> MessageFormat | None:
-    """Return the format of messages, or None if they are of none."""
+    """Return the format of messages, or None if unrecognised."""
     for name, sign in _SIGNS:
         if any(_shows(sign, message) for message in messages):
             return name
@@ -97,17 +97,17 @@ def recognise(messages: Sequence[Any]) -> MessageFormat | None:
 def _shows(sign: Callable[[Any], bool], message: Any) -> bool:
     try:
         return sign(message)
-    except (TypeError, RecursionError):  # a list where every format has a word
+    except (TypeError, RecursionError):  # a list where the formats have a string
         return False
 
 
 def decode_messages(
     messages: Iterable[Any], *, format: MessageFormat | None = None, system: Any = None, strict: bool = False
 ) -> tuple[list[Message | Compaction], list[dict[str, Any]], MessageFormat]:
-    """Read messages of others, dictionaries or the packages' own objects; returns them, the unmapped parts, and the format.
+    """Read messages as dictionaries or objects of other packages; returns them, the unmapped parts, and the format.
 
-    `system` is the prompt where the format keeps it apart. An unmapped part has its place, the reason (``what``) and its value;
-    where `strict` it raises `ItemValidationError`. Raises `NoeticConfigError` ``UNKNOWN_FORMAT``.
+    `system` is the prompt, if the format stores it separately. An unmapped part has its place, the reason (``what``)
+    and its value; with `strict` it raises `ItemValidationError`. Raises `NoeticConfigError` ``UNKNOWN_FORMAT``.
     """
     if format is not None and format not in get_args(MessageFormat):
         raise unknown_format(format, get_args(MessageFormat))
@@ -132,7 +132,7 @@ def decode_messages(
 
 
 def decode_one(message: Any, format: MessageFormat, *, waiting: list[str], place: str) -> list[Message | Compaction]:
-    """Read one message, in errors called `place`; `waiting` are calls without an id. Raises `ItemValidationError`."""
+    """Read one message, called `place` in errors; `waiting` has calls without an id. Raises `ItemValidationError`."""
     reading = Reading(strict=True)
     reading.place = place
     decode_into(message, format, reading, waiting)
@@ -140,7 +140,7 @@ def decode_one(message: Any, format: MessageFormat, *, waiting: list[str], place
 
 
 def decode_into(message: Any, format: MessageFormat, reading: Reading, waiting: list[str]) -> None:
-    """Read one message, which may add several to `reading`; one that cannot be read is listed there."""
+    """Read one message, which may add several to `reading`; an unreadable one is listed there."""
     is_mapping = isinstance(message, Mapping)
     known = len(reading.messages)
     try:
@@ -162,7 +162,7 @@ def decode_into(message: Any, format: MessageFormat, reading: Reading, waiting: 
         del reading.messages[known:]
         reading.skip("", error.what, message)
     except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        # A source of others may hold anything anywhere; a field of the wrong type is no reason to lose the rest.
+        # External data may be malformed anywhere; a field of the wrong type must not lose the other messages.
         del reading.messages[known:]
         reading.skip("", f"it cannot be read ({type(error).__name__}: {str(error)[:200]})", message)
     for one in reading.messages[known:]:
@@ -171,14 +171,14 @@ def decode_into(message: Any, format: MessageFormat, reading: Reading, waiting: 
 
 
 def plain_message(message: Any) -> Any:
-    """Return a message of a provider's own package as a dictionary; those of frameworks have readers of their own."""
+    """Convert a message object of a provider's package to a dictionary; frameworks have their own readers."""
     if langchain.looks_like(message) or pydantic_ai.looks_like(message):
         return message
     return _plain(message)
 
 
 def _plain(value: Any) -> Any:
-    """Return data in which objects of a package are dictionaries; plain data is returned as it is."""
+    """Convert package objects in data to dictionaries; plain data is returned unchanged."""
     if isinstance(value, Mapping):
         found = {key: _plain(inner) for key, inner in value.items() if _has_objects(inner)}
         return {**value, **found} if found else value
@@ -189,12 +189,12 @@ def _plain(value: Any) -> Any:
         return value
     try:
         return dump(exclude_none=True, by_alias=True, warnings=False)
-    except TypeError:  # not pydantic's
+    except TypeError:  # not a pydantic model
         return dump()
 
 
 def _has_objects(value: Any) -> bool:
-    """Tell whether a value is an object of a package, or a list that holds one, such as the blocks of a response."""
+    """Tell whether a value is a package object, or a list that contains one, such as the blocks of a response."""
     if isinstance(value, list | tuple):
         return any(not isinstance(inner, str) and hasattr(inner, "model_dump") for inner in value)
     return hasattr(value, "model_dump")
@@ -212,7 +212,7 @@ def _system(system: Any, reading: Reading) -> None:
 
 
 def encode_messages(items: Sequence[Item], format: str, *, failed: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Write items as messages of a format, with `failed` calls where it tells them; raises ``UNKNOWN_FORMAT``."""
+    """Write items as messages of a format, with `failed` calls if it can express them; raises ``UNKNOWN_FORMAT``."""
     encode = _ENCODERS.get(format)
     if encode is None:
         raise unknown_format(format, _ENCODERS)
@@ -220,7 +220,7 @@ def encode_messages(items: Sequence[Item], format: str, *, failed: Collection[st
 
 
 def unknown_format(given: object, known: Iterable[str]) -> NoeticConfigError:
-    """Return the error for a format that does not exist."""
+    """Return the error for an unknown format."""
     return NoeticConfigError(
         "UNKNOWN_FORMAT", "There is no such format.", given=given, hint=f"Formats are {', '.join(known)}."
     )

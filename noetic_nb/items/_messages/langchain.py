@@ -1,4 +1,4 @@
-"""Messages of LangChain: its objects, their dictionaries in three forms, and the form that LangGraph saves."""
+"""LangChain messages: its objects, their dictionaries in three forms, and the form saved by LangGraph."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ _KNOWN: Final = keys(
     "type id name content tool_calls invalid_tool_calls tool_call_id status usage_metadata response_metadata"
     " additional_kwargs role artifact example tool_call_chunks chunk_position"
 )
-# What providers put there again, in a form of their own.
+# Fields that providers repeat in their own form.
 _EXTRAS: Final = frozenset({"tool_calls", "function_call", "refusal", "reasoning_content"})
-# Counts that stand in `usage_metadata` as well, and names of the provider's.
+# Counts that are also in `usage_metadata`, and the provider's own names.
 _ABOUT: Final = keys(
     "model_name model finish_reason stop_reason created_at token_usage usage id type role model_provider"
     " system_fingerprint object status stop_sequence done done_reason output_version"
 )
-# Blocks of these stand among `tool_calls` as well.
+# Blocks of these types are repeated in `tool_calls`.
 _CALLS: Final = keys("tool_call tool_use invalid_tool_call function_call tool_call_chunk input_json_delta")
-# Without them a provider refuses a thought that goes back to it.
+# Providers reject thinking that is sent back without these.
 _SEALS: Final = ("signature", "encrypted_content")
 
 
 def looks_like(value: Any) -> bool:
-    """Tell whether something is a message of this form."""
+    """Tell whether a value is a message in this format."""
     if not isinstance(value, Mapping):
         return type(value).__name__ in _TYPES and hasattr(value, "content")
     if value.get("lc") == 1:
@@ -56,7 +56,7 @@ def looks_like(value: Any) -> bool:
 
 
 def joined(messages: Iterable[Any]) -> list[Any]:
-    """Return messages in which the chunks of a streamed answer are one."""
+    """Merge the chunks of streamed answers into messages."""
     made: list[Any] = []
     for message in messages:
         last = made[-1] if made else None
@@ -69,7 +69,7 @@ def joined(messages: Iterable[Any]) -> list[Any]:
 
 
 def _fields(value: Any) -> tuple[Any, Mapping[str, Any]]:
-    """Return the type and the fields of a message, whichever way it was saved."""
+    """Return the type and fields of a message in any saved form."""
     if not isinstance(value, Mapping):
         return type(value).__name__, value.model_dump()
     if value.get("lc") == 1:
@@ -104,7 +104,7 @@ def decode(value: Any, reading: msg.Reading) -> None:
         name = {"name": fields["name"]} if isinstance(fields.get("name"), str) else {}
         parts = [part for item in items if item["type"] == "message" for part in item["content"]]
         item = msg.text_message(own, tuple(parts), **name)
-        # Its middleware puts the model's summary into the place of what was said, in the name of the user.
+        # LangChain's middleware replaces the earlier messages by the model's summary, in the user's role.
         is_summary = extras.get("lc_source") == "summarization"
         reading.messages.append(msg.Message(own, (with_origin(item, MODEL) if is_summary else item,)))
         return
@@ -169,7 +169,7 @@ def _call(entry: Any, message: int, number: int) -> Item | None:
 
 
 def _content(content: Any, role: str, reading: msg.Reading, errors: dict[str, str]) -> list[Item]:
-    """Return the contents of a message, in order: text with pictures as messages, thoughts, and tools run by the provider."""
+    """Return the contents of a message in order: messages of text and images, thinking, and tools run by the provider."""
     text = msg.output_text if role == "assistant" else msg.input_text
     items: list[Item] = []
     parts: list[FrozenDict] = []
@@ -197,14 +197,14 @@ def _content(content: Any, role: str, reading: msg.Reading, errors: dict[str, st
 
 
 def _item(block: Any, errors: dict[str, str]) -> Item | None:
-    """Return a block of an answer that is not text: a thought, or the result of the provider's own tools."""
+    """Read a non-text block of an answer: thinking, or the result of the provider's own tools."""
     if not isinstance(block, Mapping):
         return None
     kind, extras = block.get("type"), msg.mapping(block.get("extras"))
     if kind == "reasoning":
         own = {key: found for key in _SEALS if isinstance(found := block.get(key, extras.get(key)), str)}
         words = block.get("reasoning")
-        if words is None:  # as the responses API writes it
+        if words is None:  # as in the Responses API
             words = "".join(str(msg.mapping(part).get("text") or "") for part in block.get("summary") or ())
         return msg.thought(words, **own) if isinstance(words, str) else None
     if kind == "server_tool_call" and isinstance(block.get("id"), str) and isinstance(block.get("name"), str):
@@ -254,9 +254,9 @@ def _part(block: Any, text: Any) -> FrozenDict | None:
 
 
 def encode(items: Sequence[Item], failed: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Return items as ``{"type", "data"}``, which LangChain's ``messages_from_dict`` reads; `failed` are ids of calls."""
+    """Return items as ``{"type", "data"}``, for LangChain's ``messages_from_dict``; `failed` has ids of calls."""
     made: list[dict[str, Any]] = []
-    blocks: list[dict[str, Any]] | None = None  # of the answer that is written
+    blocks: list[dict[str, Any]] | None = None  # of the current answer
     before = ""
     for item in items:
         kind = item["type"]
@@ -274,7 +274,7 @@ def encode(items: Sequence[Item], failed: Collection[str] = ()) -> list[dict[str
             made.append({"type": role, "data": {"content": _short(_wire(item)), **name}})
             blocks, before = None, ""
             continue
-        # Text after text, or after a call, is an answer of its own, as is a thought.
+        # Text after text, or after a call, begins a new answer, and so does thinking.
         follows = before == "message" or (made and "tool_calls" in made[-1]["data"])
         is_new = kind in ("message", "reasoning") and own is None and follows
         if blocks is None or is_new:
@@ -306,7 +306,7 @@ def _reasoning(item: Item) -> dict[str, Any]:
 
 
 def _short(blocks: list[dict[str, Any]]) -> Any:
-    """Return one text as text, everything else as blocks."""
+    """Return a single text as text, anything else as blocks."""
     if not blocks:
         return ""
     return blocks[0]["text"] if len(blocks) == 1 and blocks[0].keys() == {"type", "text"} else blocks

@@ -1,4 +1,4 @@
-"""One message of one party of a conversation, in any recorded format."""
+"""One message in a conversation, independent of its recorded format."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from noetic_nb.items._json_text import compact_json
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
-# Long enough to recognise what it was, short enough that a hostile source fills no memory.
+# Enough to recognise a value, but a hostile source cannot fill the memory.
 _CLIPPED: Final = 2_000
 _MOST_TOKENS: Final = 2**53
-# What a tool may answer with beside text; our outputs are text.
+# Content other than text in tool results; our outputs are text.
 _MEDIA: Final = frozenset(
     {"image", "image_url", "input_image", "computer_screenshot", "document", "file", "input_file", "audio", "video"}
     | {"input_audio", "binary", "image-url", "audio-url", "video-url", "document-url", "uploaded-file"}
@@ -31,11 +31,11 @@ _MEDIA: Final = frozenset(
 
 @dataclass(slots=True)
 class Message:
-    """One message as items in the order of the log, without ids where the format has none, and the facts about it.
+    """One message as items in log order, without ids if the format has none, and its metadata.
 
-    Those of an answer as far as they are known: `usage` has the known counts of `models.Usage` by name; `cost` is
-    in US dollars. `t_ms` is when it was complete, since 1970. `errors` are those of calls, by
-    call id; `statuses_known` is whether the format says which calls failed.
+    For an answer, as far as known: `usage` maps names of `models.Usage` to counts; `cost` is in US dollars. `t_ms` is
+    the time of completion, since 1970. `errors` maps call ids to errors; `statuses_known` says whether the format
+    records failed calls.
     """
 
     role: Role
@@ -50,24 +50,24 @@ class Message:
     errors: Mapping[str, str] = field(default_factory=dict)
     statuses_known: bool = False
     is_called: bool = True
-    """Whether a model was called for an answer; False for a call of a tool that the program made by itself."""
+    """Whether a model was called for an answer; False for a tool call made by the program itself."""
     is_kept: bool = True
-    """Whether the items of an answer stand in the conversation; those of a call beside it stand in the call alone."""
+    """Whether the items of an answer are part of the conversation; otherwise only the call has them."""
     error: str | None = None
-    """Of a model call that failed."""
+    """The error of a failed model call."""
     children: Mapping[str, Child] = field(default_factory=dict)
-    """Agents that the calls of tools started, by call id."""
+    """Agents started by tool calls, by call id."""
 
 
 @dataclass(slots=True)
 class Child:
-    """An agent that another one started: its name, and its conversation, whose first user message is its task."""
+    """An agent started by another one: its name, and its conversation, whose first user message is its task."""
 
     name: str
     messages: Sequence[Message | Compaction | Child]
     failed: bool = False
     kind: str = "spawn"
-    """Its kind of step: ``fork`` for another way that the conversation took, which no call of a tool started."""
+    """Its kind of step: ``fork`` for another branch of the conversation, which no tool call started."""
 
 
 @dataclass(slots=True)
@@ -81,32 +81,32 @@ class Compaction:
     opaque: bool = False
     trigger: str | None = None
     items_removed: int | None = None
-    answer: Message | None = None  # the model call that wrote the summary, where the source shows it
+    answer: Message | None = None  # the model call that wrote the summary, if recorded
     model: str | None = None
     usage: Mapping[str, int] | None = None
-    """Tokens of this model that were billed for it beside those of all model calls."""
+    """Tokens billed by this model for the compaction, separately from all model calls."""
     t_ms: float | None = None
 
 
 class Reading:
-    """A conversation while it is read, and the values that have no place in it: listed, or raised where it is `strict`."""
+    """A conversation being read, with the values that cannot be mapped: listed, or raised as errors if `strict`."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
         self.messages: list[Message | Compaction] = []
         self.unmapped: list[dict[str, Any]] = []
         self.searches: list[str] = []
-        """Ids of calls whose outputs name no call."""
+        """Ids of calls whose outputs do not name them."""
         self.place = ""
 
     def skip(self, where: str, what: str, value: object, hint: str = "") -> None:
-        """Note that something cannot be mapped; `where` is inside the message that is being read."""
+        """Report a value that cannot be mapped; `where` is its place inside the current message."""
         if self.strict:
             raise ItemValidationError(f"{self._at(where)}: {what}.", given=value, hint=hint)
         self.note(where, what, value)
 
     def note(self, where: str, what: str, value: object) -> None:
-        """Note a value beside a message: it does no harm to a conversation that goes on."""
+        """Report a value outside the messages, which does not affect the conversation."""
         if not self.strict:
             self.unmapped.append({"place": self._at(where), "what": what, "value": shown(value)})
 
@@ -114,14 +114,14 @@ class Reading:
         return f"{self.place}.{where}" if where else self.place
 
     def skip_keys(self, value: Mapping[str, Any], known: frozenset[str], where: str = "") -> None:
-        """Note the keys that nobody reads, unless they hold nothing."""
+        """Report unread keys, unless they are empty."""
         for key, inner in value.items():
             if key not in known and inner not in (None, "", [], {}, ()):
                 self.note(f"{where}.{key}" if where else str(key), "no place in a run", inner)
 
 
 def shown(value: object) -> Any:
-    """Return a value that cannot be mapped as data to look at: cut where it is long, in words where it is no JSON."""
+    """Return an unmapped value for display: shortened, or described if it is not JSON."""
     try:
         text = compact_json(value)
         return json.loads(text) if len(text) <= _CLIPPED else text[:_CLIPPED]
@@ -129,32 +129,32 @@ def shown(value: object) -> Any:
         pass
     try:
         return repr(value)[:_CLIPPED]
-    except Exception:  # nested without end, a number of thousands of digits, or a repr of its own
+    except Exception:  # endless nesting, a number of thousands of digits, or a custom repr
         return f"a {type(value).__name__}"
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a mapping, an empty one for any other value."""
+    """Return a mapping, or an empty one for any other value."""
     return value if isinstance(value, Mapping) else {}
 
 
 def records(value: Any) -> list[Mapping[str, Any]]:
-    """Return the mappings of a list, none for any other value."""
+    """Return the mappings of a list, or an empty list for any other value."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list | tuple) else []
 
 
 def input_text(text: str) -> FrozenDict:
-    """Make a part of a message that goes to the model."""
+    """Make an input part of a message."""
     return FrozenDict(type="input_text", text=text)
 
 
 def output_text(text: str) -> FrozenDict:
-    """Make a part of a message that came from the model."""
+    """Make an output part of a message."""
     return FrozenDict(type="output_text", text=text, annotations=())
 
 
 def has_sound(part: Mapping[str, Any]) -> bool:
-    """Tell whether a part of recorded sound holds any."""
+    """Tell whether a recorded audio part has data."""
     sound = part.get("input_audio")
     return isinstance(sound, Mapping) and isinstance(sound.get("data"), str)
 
@@ -165,37 +165,37 @@ def text_message(role: str, parts: tuple[FrozenDict, ...], **fields: Any) -> Ite
 
 
 def thought(text: object, **own: Any) -> Item:
-    """Make reasoning without an id; no text leaves it empty."""
+    """Make reasoning without an id; it is empty if there is no text."""
     parts = (FrozenDict(type="reasoning_text", text=text),) if isinstance(text, str) and text else ()
     return Item(type="reasoning", summary=(), content=parts, **own)
 
 
 def call(name: str, arguments: object, call_id: str, **own: Any) -> Item:
-    """Make a call without an id of its own; arguments that are no text are written as JSON."""
+    """Make a call without an item id; arguments that are not text are converted to JSON."""
     text = arguments if isinstance(arguments, str) else "{}" if arguments is None else _json(arguments)
     return Item(status="completed", type="function_call", callId=call_id, name=name, arguments=text, **own)
 
 
 def call_output(call_id: str, output: str, **own: Any) -> Item:
-    """Make the output of a call, without an id of its own."""
+    """Make the output of a call, without an item id."""
     return Item(status="completed", type="function_call_output", callId=call_id, output=output, **own)
 
 
 def _json(value: object) -> str:
     try:
         return compact_json(value)
-    except ValueError:  # NaN: no JSON, but what was recorded
+    except ValueError:  # NaN, which JSON lacks
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def result_text(content: object) -> tuple[str, bool]:
-    """Return the result of a tool as text, and whether that is all of it: pictures and files are named only."""
+    """Return the result of a tool as text, and whether the text is complete: images and files are only named."""
     if content is None or isinstance(content, str):
         return content or "", True
     texts = []
     whole = True
     for part in content if isinstance(content, list | tuple) else [content]:
-        found: Any = part  # data of a tool's own may have a text, too, and more beside it
+        found: Any = part  # a tool's own data may have a text besides other fields
         if isinstance(part, Mapping) and part.get("type") in ("text", "input_text", "output_text", "text-plain"):
             found = part.get("text")
         if isinstance(found, str):
@@ -209,18 +209,18 @@ def result_text(content: object) -> tuple[str, bool]:
 
 
 def native(format: str, value: object) -> dict[str, Any]:
-    """Return the field of an item that keeps data only its provider understands; `native_form` gives it back."""
+    """Return the item field with data that only its provider understands; `native_form` reads it."""
     return {"native": FrozenDict(format=format, value=freeze(value))}
 
 
 def native_form(item: Mapping[str, Any], format: str) -> Any:
-    """Return the provider's form of an item, as plain data; None if the item is not of this format."""
+    """Return the provider's form of an item, as plain data; None if the item is from another format."""
     found = item.get("native")
     return thaw(found.get("value")) if isinstance(found, Mapping) and found.get("format") == format else None
 
 
 def sendable_summary(item: Item, api: str) -> str:
-    """Return the text of a compaction of another provider; one without text raises `unsendable`."""
+    """Return the text of another provider's compaction; raises `unsendable` if it has no text."""
     if text := item_text(item):
         return text
     hint = "Leave it out in `project_history`: the items before it are still in the log."
@@ -228,12 +228,12 @@ def sendable_summary(item: Item, api: str) -> str:
 
 
 def sendable_arguments(call: Item) -> str:
-    """Return the arguments of an earlier call as a server takes them: none of half a call, which would be refused for ever."""
+    """Return an earlier call's arguments in a form that servers accept: truncated JSON would always be rejected."""
     return "{}" if call.get("status") == "incomplete" else call.get("arguments") or "{}"
 
 
 def sendable_id(call_id: Any, longest: int) -> Any:
-    """Return the id of a call as an API takes it: one that is too long is cut, and still its own."""
+    """Return a call id that the API accepts: a long one is shortened, but stays unique."""
     if not isinstance(call_id, str) or len(call_id) <= longest:
         return call_id
     digest = hashlib.sha256(call_id.encode(errors="surrogatepass")).hexdigest()[:16]
@@ -241,7 +241,7 @@ def sendable_id(call_id: Any, longest: int) -> Any:
 
 
 def unsendable(what: str, given: object, api: str, hint: str) -> NoeticConfigError:
-    """Make the error for something an API has no form for."""
+    """Return the error for content that the API cannot express."""
     return NoeticConfigError("UNSUPPORTED_BY_API", f"The {api} API cannot take {what}", given=given, hint=hint)
 
 
@@ -250,7 +250,7 @@ def count(value: object) -> int | None:
     if type(value) is int and 0 <= value <= _MOST_TOKENS:
         return value
     found = money(value)
-    # More tokens than a float counts exactly are nobody's.
+    # No real count exceeds the integers that a float represents exactly.
     return None if found is None or found > _MOST_TOKENS else int(found)
 
 
@@ -264,7 +264,7 @@ def usage_of(
     reasoning: object = None,
     add: int = 0,
 ) -> dict[str, int] | None:
-    """Return counted tokens by the names of `models.Usage`, None for no count; `add` are sent ones that `read` leaves out."""
+    """Map token counts to the names of `models.Usage`, or None; `add` has sent tokens that `read` excludes."""
     if not isinstance(value, Mapping):
         return None
     sent = count(value.get(read))
@@ -284,13 +284,13 @@ def money(value: object) -> float | None:
         return None
     try:
         found = float(value)
-    except OverflowError:  # a whole number of hundreds of digits
+    except OverflowError:  # an integer of hundreds of digits
         return None
     return found if isfinite(found) and found >= 0 else None
 
 
 def time_ms(value: object) -> float | None:
-    """Return a time as milliseconds since 1970: of ISO text (UTC where it names no zone), a datetime, or seconds."""
+    """Return a time in milliseconds since 1970, from ISO text (UTC if it has no zone), a datetime, or seconds."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -305,4 +305,4 @@ def time_ms(value: object) -> float | None:
 UNREADABLE: Final = frozenset(
     {"compaction", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "additional_tools"}
 )
-"""Types of items that only their provider can read: they go back to it as they came, and to no other."""
+"""Types of items that only their provider can read: they are sent back unchanged, and to no other provider."""

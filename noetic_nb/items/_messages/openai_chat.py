@@ -1,7 +1,7 @@
-"""Messages of OpenAI's chat completions, and of the many that imitate them: read, written, and sent by `OpenAIModel`.
+"""Messages of OpenAI's Chat Completions and compatible servers: read, written, and sent by `OpenAIModel`.
 
-Calls and outputs are paired whatever stood between them in the log, because the API refuses an assistant message whose calls
-are not answered by the very next messages.
+Outputs directly follow their calls, whatever is between them in the log, because the API rejects an assistant message
+whose calls are not answered by the next messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from noetic_nb.items._messages.message import call
 from noetic_nb.items._messages.usage_fields import known_usage
 
 _API: Final = "chat completions"
-_LONGEST_ID: Final = 40  # the API refuses a longer id of a call; others give out longer ones
+_LONGEST_ID: Final = 40  # the API rejects longer call ids, which other servers create
 
 ROLES: Final[Mapping[str, msg.Role]] = {
     "system": "system",
@@ -36,14 +36,14 @@ _FILES: Final = {"file_data": "fileData", "file_id": "fileId", "filename": "file
 
 
 def looks_like(value: Mapping[str, Any]) -> bool:
-    """Tell whether a mapping is a message of this form, or a whole response."""
+    """Tell whether a mapping is a message in this format, or a whole response."""
     if isinstance(value.get("choices"), list):
         return True
     return "role" in value and ("content" in value or "tool_calls" in value or "function_call" in value)
 
 
 def decode(value: Mapping[str, Any], reading: msg.Reading, waiting: list[str]) -> None:
-    """Read a message; `waiting` are ids of calls that were made before calls had ids."""
+    """Read a message; `waiting` has ids of calls from before calls had ids."""
     if isinstance(value.get("choices"), list):
         _response(value, reading, waiting)
         return
@@ -82,7 +82,7 @@ def decode(value: Mapping[str, Any], reading: msg.Reading, waiting: list[str]) -
     thoughts = value.get("reasoning_content") or value.get("reasoning")
     if isinstance(thoughts, str):
         items.append(msg.thought(thoughts))
-    # An assistant that only calls has said nothing; an answer of nothing at all is one all the same.
+    # An assistant message with only calls has no text; an empty answer is still an answer.
     if parts or not calls:
         items.append(msg.text_message("assistant", tuple(parts)))
     counted = value["usage"] if isinstance(value.get("usage"), Mapping) else {}
@@ -128,7 +128,7 @@ def _output(value: Mapping[str, Any], reading: msg.Reading, waiting: list[str], 
         else:
             reading.skip(f"content[{number}]", "the answer of a tool is not text", part)
     output, error = "".join(texts), value.get("error")
-    # Some record a failure as true, others as its text.
+    # A failure is recorded as true, or as its text.
     failed = error if isinstance(error, str) and error else output if error is True else None
     if failed and not output:
         output = failed
@@ -204,7 +204,7 @@ def _calls(value: Mapping[str, Any], reading: msg.Reading, waiting: list[str]) -
 
 
 def _call(entry: Any) -> Item | None:
-    """Read a call; besides OpenAI's own form those of servers and recordings that write it flat."""
+    """Read a call, in OpenAI's form or in the flat form of some servers and recordings."""
     if not isinstance(entry, Mapping):
         return None
     function = entry.get("function", entry.get("custom"))
@@ -220,7 +220,7 @@ def _call(entry: Any) -> Item | None:
         return None
     if arguments is not None and not isinstance(arguments, str | Mapping):
         return None
-    if isinstance(entry.get("custom"), Mapping):  # a tool of free text, which has no arguments to name
+    if isinstance(entry.get("custom"), Mapping):  # a free-text tool, whose argument has no name
         return call(name, {"input": arguments}, call_id, **msg.native("openai", entry))
     return call(name, arguments, call_id)
 
@@ -228,9 +228,9 @@ def _call(entry: Any) -> Item | None:
 def encode(
     items: Sequence[Item], failed: Collection[str] = (), *, to_wire: Callable[[str], str] | None = None
 ) -> list[dict[str, Any]]:
-    """Return items as messages, outputs behind their calls; with `to_wire` for a request: raises ``UNSUPPORTED_BY_API``."""
+    """Return items as messages, with outputs after their calls. `to_wire` makes a request; raises ``UNSUPPORTED_BY_API``."""
     is_request = to_wire is not None
-    # Collected first: an output may stand anywhere behind its call, and has to follow it at once.
+    # Collect outputs first: they may be anywhere after their call, but must directly follow it.
     outputs: dict[Any, list[Item]] = {}
     for item in items:
         if item["type"] == "function_call_output":
@@ -249,14 +249,14 @@ def encode(
             while place < len(items) and items[place]["type"] == "function_call":
                 calls.append(items[place])
                 place += 1
-            # A text and its calls were one answer, so they go back as one message.
+            # A text and its calls were one answer, so they are sent back as one message.
             if thoughts or not made or made[-1]["role"] != "assistant" or "tool_calls" in made[-1]:
                 made.append({"role": "assistant", "content": None})
             if thoughts:
                 made[-1]["reasoning_content"], thoughts = thoughts, ""
             made[-1]["tool_calls"] = [_wire_call(call, to_wire) for call in calls]
             for call in calls:
-                # Popped, so that the place where the output stands in the log adds it no second time.
+                # Remove the outputs, so that their own position in the log does not add them again.
                 made += [_tool_message(output, is_request) for output in outputs.pop(call.get("callId"), ())]
             continue
         if kind == "message":
@@ -269,7 +269,9 @@ def encode(
             thoughts += "".join(part.get("text") or "" for part in item.get("content") or item.get("summary") or ())
         elif kind == "compaction" and (is_request or item_text(item)):
             made.append({"role": "system", "content": msg.sendable_summary(item, _API)})
-        elif is_request and not is_base_type(kind):  # the others are of the provider's own tools, which it ran already
+        elif is_request and not is_base_type(
+            kind
+        ):  # the others belong to the provider's own tools, which it has already run
             raise msg.unsendable(
                 f"an item of type {kind!r}", item, _API, "Turn it into a message in `project_history`."
             )
@@ -294,12 +296,12 @@ def _tool_message(item: Item, is_request: bool) -> dict[str, Any]:
 
 
 def _request_message(item: Item) -> dict[str, Any]:
-    """Return a message as every server takes it: without names, refusals as text."""
+    """Return a message that every server accepts: without names, refusals as text."""
     role, content = item.get("role"), item.get("content") or ()
     if role == "assistant":
         refusals = [part["refusal"] for part in content if part.get("type") == "refusal"]
         return {"role": role, "content": item_text(item) or "".join(refusals)}
-    # "developer" is OpenAI's alone; every server knows "system", which OpenAI's newer models read as "developer".
+    # Only OpenAI has "developer"; every server knows "system", which newer OpenAI models treat as "developer".
     role = "system" if role == "developer" else role
     if isinstance(content, str):
         return {"role": role, "content": content}
@@ -317,7 +319,7 @@ def _message(item: Item) -> dict[str, Any]:
     if isinstance(content, str):
         return {"role": item.get("role"), "content": content, **name}
     refusals = "".join(part["refusal"] for part in content if part.get("type") == "refusal")
-    # A part that has no form here is named, so that a reader sees that something stood there.
+    # Name a part without an equivalent here, so that readers see that something was omitted.
     parts = [
         _wire_part(part) or {"type": "text", "text": part.get("fileUrl") or f"[{part.get('type')}]"}
         for part in content
@@ -347,7 +349,7 @@ def _wire_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def joined(messages: Sequence[Any]) -> list[Any]:
-    """Return messages in which the chunks of a streamed response are that response."""
+    """Merge the chunks of streamed responses into messages."""
     made: list[Any] = []
     for message in messages:
         if not isinstance(message, Mapping) or message.get("object") != "chat.completion.chunk":
@@ -362,7 +364,7 @@ def joined(messages: Sequence[Any]) -> list[Any]:
 
 
 class _Streamed(dict[str, Any]):
-    """A response that is put together from its chunks."""
+    """A response merged from its chunks."""
 
     def add(self, chunk: Mapping[str, Any]) -> None:
         for key in ("model", "created", "usage"):
@@ -370,7 +372,7 @@ class _Streamed(dict[str, Any]):
                 self[key] = chunk[key]
         for choice in chunk.get("choices") or ():
             place = choice.get("index") or 0
-            # One place more at most: a hostile index makes no list of its size.
+            # Grow by one at most: a hostile index must not create a huge list.
             if place >= len(self["choices"]):
                 place = len(self["choices"])
                 self["choices"].append({"message": {"role": "assistant", "content": None}, "finish_reason": None})

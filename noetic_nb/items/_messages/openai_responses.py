@@ -1,4 +1,4 @@
-"""Items of OpenAI's responses API, which are nearly ours, and whole responses; `OpenAIModel` sends the items written here."""
+"""Items of OpenAI's Responses API, which resemble ours, and whole responses; `OpenAIModel` sends the items written here."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _ROLES: Final[Mapping[str, msg.Role]] = {
     "assistant": "assistant",
 }
 _API: Final = "responses"
-# The API refuses a longer id of a call; others give out longer ones.
+# The API rejects longer call ids, which other servers create.
 _LONGEST_ID: Final = 64
 _ENDS: Final = frozenset({"response.completed", "response.incomplete"})
-# Of a call: what is not an argument of it.
+# Fields of a call that are not arguments.
 _RESULTS: Final = ("error", "output", "outputs", "results", "result")
 _ABOUT_CALLS: Final = frozenset(
     {"type", "id", "call_id", "name", "status", "server_label", "caller", "namespace", "execution", "environment"}
     | {"created_by", "fingerprint", "approval_request_id", *_RESULTS}
 )
-# Their only argument says what to do, by names of its own.
+# Calls whose only argument has its own name for the action.
 _ACTIONS: Final = {"shell_call": "action", "local_shell_call": "action", "apply_patch_call": "operation"}
 _CALLS: Final = ("_call", "program")
 _OUTPUTS: Final = ("_call_output", "tool_search_output", "program_output")
 _COMPACTED: Final = "response.compaction"
-# What the program of the user writes; all else is part of an answer.
+# Items written by the user's program; all others are part of an answer.
 _GIVEN: Final = frozenset({"mcp_approval_response", "additional_tools"})
-# Of a response: what is read, and what it repeats of its request.
+# Fields of a response that are read, and those that repeat its request.
 _KNOWN: Final = keys(
     "id object created_at completed_at status output usage model instructions temperature top_p max_output_tokens"
     " incomplete_details parallel_tool_calls tool_choice truncation text store background service_tier top_logprobs"
@@ -46,7 +46,7 @@ _INCOMPLETE: Final = {"max_output_tokens": "length", "content_filter": "content_
 
 
 def looks_like(value: Mapping[str, Any]) -> bool:
-    """Tell whether a mapping is an item of this form, or a whole response."""
+    """Tell whether a mapping is an item in this format, or a whole response."""
     if isinstance(value.get("output"), list | tuple) and value.get("object", "response") in ("response", _COMPACTED):
         return True
     kind = value.get("type")
@@ -57,7 +57,7 @@ def looks_like(value: Mapping[str, Any]) -> bool:
     if not is_base_type(kind):
         return False
     content = value.get("content")
-    # Anthropic's answers are of the type "message", too.
+    # Anthropic's answers also have the type "message".
     return kind != "message" or not isinstance(content, list | tuple) or _is_ours(content)
 
 
@@ -67,25 +67,25 @@ def _is_ours(content: Sequence[Any]) -> bool:
 
 
 def decode(value: Mapping[str, Any], reading: msg.Reading) -> None:
-    """Read an item, or a response with all of its items."""
+    """Read an item, or a response with all its items."""
     if isinstance(value.get("response"), Mapping) and value.get("type") in _ENDS:
         value = value["response"]
     if isinstance(value.get("output"), list | tuple) and "type" not in value:
         (_compacted if value.get("object") == _COMPACTED else _response)(value, reading)
         return
-    if "role" in value and "type" not in value:  # the short form of a message, as the API's input takes it
+    if "role" in value and "type" not in value:  # the short form of a message, as in the API's input
         value = {"type": "message", **value}
     errors: dict[str, str] = {}
     items = _items(value, reading, errors)
     if not items:
         return
     if items[0]["type"] == "compaction":
-        # It begins an answer, or a context that was compacted before: then no model was called.
+        # It begins an answer, or a context that was compacted earlier: then no model was called.
         reading.messages += [_compaction(items[0]), msg.Message("assistant", items, is_called=False)]
         return
     role, last = _role(items[0]), reading.messages[-1] if reading.messages else None
     if role == "assistant" and isinstance(last, msg.Message) and last.role == role:
-        last.items += items  # the items of an answer stand side by side
+        last.items += items  # the items of an answer are adjacent
         last.errors, last.is_called = {**last.errors, **errors}, True
         return
     if items[0]["type"] == "mcp_approval_response":
@@ -99,7 +99,7 @@ def _compaction(item: Item, **known: Any) -> msg.Compaction:
 
 
 def _compacted(value: Mapping[str, Any], reading: msg.Reading) -> None:
-    """Read the answer of the compact endpoint: the context from here on, whose messages of the user were there before."""
+    """Read an answer of the compact endpoint: the context from here on, whose user messages are already known."""
     reading.skip_keys(value, _KNOWN)
     items = tuple(item for raw in value["output"] if isinstance(raw, Mapping) for item in _items(raw, reading, {}))
     own = tuple(item for item in items if item["type"] in msg.UNREADABLE)
@@ -113,7 +113,7 @@ def _compacted(value: Mapping[str, Any], reading: msg.Reading) -> None:
 
 
 def _refused(response: Item, reading: msg.Reading) -> list[msg.Message | msg.Compaction]:
-    """Read the user's word on a call of an MCP server; one that was refused is a call that failed."""
+    """Read the user's decision on a call of an MCP server; a refused call counts as failed."""
     asked: Any = response.get("approval_request_id")
     for message in reading.messages if response.get("approve") is False and isinstance(asked, str) else ():
         for place, item in enumerate(message.items if isinstance(message, msg.Message) else ()):
@@ -136,7 +136,7 @@ def _role(item: Item) -> msg.Role:
 
 
 def _items(value: Mapping[str, Any], reading: msg.Reading, errors: dict[str, str]) -> tuple[Item, ...]:
-    """Return an item, with its output behind it where the provider ran the tool; nothing of an unreadable one."""
+    """Return an item, followed by its output if the provider ran the tool; nothing for an unreadable item."""
     kind = value.get("type")
     if not isinstance(kind, str) or not (is_base_type(kind) or kind.endswith((*_CALLS, *_OUTPUTS))):
         reading.skip("type", f"an item of type {kind!r} is not known", value)
@@ -216,7 +216,7 @@ def _shell_text(parts: Sequence[Any]) -> tuple[str, str | None]:
 
 
 def _tool(value: Mapping[str, Any], reading: msg.Reading, errors: dict[str, str]) -> tuple[Item, ...]:
-    """Read a call of a tool that is not a function: custom, of an MCP server, or of the provider's own."""
+    """Read a call of a tool that is not a function: custom, from an MCP server, or the provider's own."""
     kind = value["type"]
     call_id, name = value.get("call_id") or value.get("id"), value.get("name") or kind.removesuffix("_call")
     if not isinstance(call_id, str) or not call_id or not isinstance(name, str):
@@ -236,7 +236,7 @@ def _tool(value: Mapping[str, Any], reading: msg.Reading, errors: dict[str, str]
     output = msg.result_text(results[0])[0]
     if value.get("error") is not None or value.get("status") == "failed":
         errors[call_id] = output or "failed"
-    # The call holds its output on the wire: nothing is written for it.
+    # The call itself has its output when sent, so nothing is written for it.
     return made, msg.call_output(call_id, output, **msg.native("openai-responses", {}))
 
 
@@ -245,9 +245,9 @@ def _response(value: Mapping[str, Any], reading: msg.Reading) -> None:
     reading.skip_keys(value, _KNOWN)
     prompt = value.get("instructions")
     prompts = [str(one.items) for one in reading.messages if isinstance(one, msg.Message) and one.role == "system"]
-    # Sent anew with each request; said once, the conversation has them.
+    # Sent again with each request, but recorded once.
     if isinstance(prompt, str) and not any(prompt in known for known in prompts):
-        place = len(reading.messages) if prompts else 0  # the first were there before the user wrote
+        place = len(reading.messages) if prompts else 0  # the first prompts come before the user's messages
         reading.messages.insert(place, msg.Message("system", (msg.text_message("system", (msg.input_text(prompt),)),)))
     items: list[Item] = []
     errors: dict[str, str] = {}
@@ -287,7 +287,7 @@ def _response(value: Mapping[str, Any], reading: msg.Reading) -> None:
 
 
 def joined(messages: Sequence[Any]) -> list[Any]:
-    """Return messages in which the events of a streamed response are that response: the last one repeats it all."""
+    """Replace the events of a streamed response by the response, which the last event repeats completely."""
     return [message for message in messages if not _is_event(message) or message["type"] in _ENDS]
 
 
@@ -299,11 +299,11 @@ def _is_event(message: Any) -> bool:
 def encode(
     items: Sequence[Item], failed: Collection[str] = (), *, to_wire: Callable[[str], str] | None = None
 ) -> list[dict[str, Any]]:
-    """Return items as the API's input takes them.
+    """Return items as input of the API.
 
-    With `to_wire`, which gives the names of tools, they are those of a request: ids travel in groups or not at all, as the API
-    accepts only ids that it gave out, and reasoning only together with what followed it. Raises `NoeticConfigError`
-    ``UNSUPPORTED_BY_API`` then for what has no form there.
+    With `to_wire`, which maps tool names, they form a request: ids are sent in groups or omitted, because the API only
+    accepts its own ids, and reasoning only together with the items that followed it. It then raises `NoeticConfigError`
+    ``UNSUPPORTED_BY_API`` for items that the API cannot express.
     """
     if to_wire is not None:
         return _request(items, to_wire)
@@ -334,14 +334,14 @@ def _wire_item(item: Item, place: int) -> dict[str, Any]:
             return {"type": kind, "role": "assistant", "content": "".join(part["text"] for part in content)}
     if not _has_provider_id(item):
         wire.pop("id", None)
-        # The two that the API knows by their ids alone.
+        # Only these two kinds can be referenced by id alone.
         if kind == "reasoning" or item.get("role") == "assistant":
             wire["id"] = f"{'rs' if kind == 'reasoning' else 'msg'}_{place}"
     return wire
 
 
 def _wire_part(part: dict[str, Any]) -> dict[str, Any]:
-    if part.get("type") == "input_audio":  # named, so that a reader sees that something stood there
+    if part.get("type") == "input_audio":  # name it, so that readers see that something was omitted
         return {"type": "input_text", "text": "[input_audio]"}
     kept = {_PARTS.get(key, key): value for key, value in part.items() if key != "citations"}
     return {**kept, "annotations": kept.get("annotations") or []} if kept.get("type") == "output_text" else kept
@@ -361,7 +361,7 @@ def _request(items: Sequence[Item], to_wire: Callable[[str], str]) -> list[dict[
     for position, item in enumerate(items):
         kind = item["type"]
         if kind == "reasoning":
-            # The window or a layer may have removed what followed the reasoning; alone the API refuses it.
+            # A window or layer may have removed the item after the reasoning, which the API rejects on its own.
             follower = items[position + 1] if position + 1 < len(items) else None
             linked = _has_provider_id(item) and follower is not None and _is_output(follower)
             linked = linked and follower is not None and _has_provider_id(follower)
@@ -388,7 +388,7 @@ def _request(items: Sequence[Item], to_wire: Callable[[str], str]) -> list[dict[
                     "content": [{"type": "input_text", "text": msg.sendable_summary(item, _API)}],
                 }
             )
-        elif not is_base_type(kind):  # the others are of the provider's own tools, which it ran already
+        elif not is_base_type(kind):  # the others belong to the provider's own tools, which it has already run
             raise msg.unsendable(
                 f"an item of type {kind!r}", item, _API, "Turn it into a message in `project_history`."
             )
@@ -418,10 +418,10 @@ def _request_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 _SNAKE: Final = {"callId": "call_id"}
 _PARTS: Final = {"imageUrl": "image_url", "fileData": "file_data", "fileId": "file_id", "fileUrl": "file_url"}
-_BARE: Final = frozenset({"type", "text", "annotations"})  # a part of these says no more than its text
-# The provider's own prefixes (API reference, "The response object"); ids made here begin with the kind's name.
+_BARE: Final = frozenset({"type", "text", "annotations"})  # a part with only these fields is equivalent to its text
+# The provider's id prefixes (API reference, "The response object"); ids made here begin with the kind's name.
 _PROVIDER_IDS: Final = ("rs_", "msg_", "fc_", "cmp_")
-# What the API knows of an item; it refuses any other name.
+# The API's fields of an item; it rejects all others.
 _FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "message": frozenset({"type", "id", "role", "content", "status", "phase"}),
     "function_call": frozenset({"type", "id", "callId", "name", "arguments", "status", "namespace", "caller"}),

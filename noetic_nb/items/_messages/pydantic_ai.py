@@ -1,4 +1,4 @@
-"""Messages of pydantic-ai: requests and responses, each of parts with a kind."""
+"""Messages of pydantic-ai: requests and responses, each with parts of several kinds."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _KNOWN: Final = keys(
     "parts kind usage model_name timestamp finish_reason instructions run_id provider_name provider_url"
     " provider_response_id conversation_id vendor_id state cost model_id canonical_system provider_details"
 )
-# Tools that the provider runs: both of a call within its answer, by their old names and by their new ones.
+# Calls and results of tools run by the provider, by their old and new names.
 _CALLS: Final = frozenset({"tool-call", "builtin-tool-call", "native-tool-call"})
 _RETURNS: Final = frozenset({"builtin-tool-return", "native-tool-return"})
-# The package writes bytes as text for addresses; a data URL takes the usual letters.
+# The package writes bytes as URL-safe base64; a data URL uses the standard alphabet.
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 _OBJECTS: Final = ("ModelRequest", "ModelResponse")
 
 
 def looks_like(value: Any) -> bool:
-    """Tell whether something is a message of this form."""
+    """Tell whether a value is a message in this format."""
     if not isinstance(value, Mapping):
         return type(value).__name__ in _OBJECTS and hasattr(value, "parts")
     return value.get("kind") in ("request", "response") and isinstance(value.get("parts"), list | tuple)
@@ -35,7 +35,7 @@ def looks_like(value: Any) -> bool:
 def decode(value: Any, reading: msg.Reading) -> None:
     """Read a request or a response."""
     if not isinstance(value, Mapping):
-        # The package's own adapter: it knows how bytes are written.
+        # The package's own adapter knows how bytes are written.
         module = sys.modules[type(value).__module__]
         value = module.ModelMessagesTypeAdapter.dump_python([value], mode="json")[0]
     reading.skip_keys(value, _KNOWN)
@@ -48,7 +48,7 @@ def decode(value: Any, reading: msg.Reading) -> None:
 
 def _request(value: Mapping[str, Any], reading: msg.Reading, t_ms: float | None) -> None:
     instructions = value.get("instructions")
-    # Sent anew with each request; said once, the conversation has them.
+    # Sent again with each request, but recorded once.
     if isinstance(instructions, str) and not any(
         isinstance(one, msg.Message) and one.role == "system" and instructions in str(one.items)
         for one in reading.messages
@@ -72,7 +72,7 @@ def _request(value: Mapping[str, Any], reading: msg.Reading, t_ms: float | None)
             errors: dict[str, str] = {}
             item = _output(part, errors)
             reading.messages.append(msg.Message("tool", (item,), errors=errors, statuses_known=True, **known))
-        elif kind in ("retry-prompt", "retry-feedback"):  # the answer itself did not fit: the model is asked again
+        elif kind in ("retry-prompt", "retry-feedback"):  # the answer itself was invalid: the model is asked again
             item = with_origin(msg.text_message("user", (msg.input_text(_text(part.get("content"))),)), MODEL)
             reading.messages.append(msg.Message("user", (item,), **known))
         else:
@@ -102,19 +102,19 @@ def _parts(content: Any, place: int, reading: msg.Reading) -> list[FrozenDict]:
             found.append(FrozenDict(type="input_file", fileUrl=about["url"]))
         elif kind == "uploaded-file" and isinstance(about.get("file_id"), str):
             found.append(FrozenDict(type="input_file", fileId=about["file_id"]))
-        elif kind != "cache-point":  # which says where a prefix ends, nothing that is said
+        elif kind != "cache-point":  # cache points mark the end of a prefix and have no content
             reading.skip(f"parts[{place}].content[{number}]", "a piece of a prompt cannot be read", piece)
     return found
 
 
 def _text(content: Any) -> str:
     if isinstance(content, list | tuple) and any(isinstance(part, Mapping) and "msg" in part for part in content):
-        return compact_json(content)  # what validation found wrong
+        return compact_json(content)  # the validation errors
     return msg.result_text(content)[0]
 
 
 def _output(part: Mapping[str, Any], errors: dict[str, str]) -> Item:
-    """Read the result of a tool; pictures and files beside its text stay in the item as they came."""
+    """Read the result of a tool; images and files beside its text stay in the item unchanged."""
     output, is_whole = _text(part.get("content")), msg.result_text(part.get("content"))[1]
     if part["part_kind"] == "retry-prompt" or part.get("outcome") in ("failed", "denied", "retried"):
         errors[part["tool_call_id"]] = output or "failed"

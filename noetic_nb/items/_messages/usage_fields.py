@@ -1,6 +1,6 @@
-"""Which numbers of which provider count which tokens: one table of the fields that are read, and of those that are not.
+"""Maps the usage fields of each provider to our counts: one table of the fields that are read, and those that are ignored.
 
-Our counts contain each other: cached and written tokens are parts of ``input_tokens``, reasoning is a part of ``output_tokens``.
+Our counts overlap: cached and written tokens are included in ``input_tokens``, reasoning in ``output_tokens``.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from noetic_nb.items._messages.message import count
 
 @dataclass(frozen=True, slots=True)
 class UsageFields:
-    """The fields of one format: dots lead inside, ``[kind]`` to the entries of a list that have this type.
+    """The fields of one format: dots select nested fields, ``[kind]`` the entries of a list with this type.
 
     Parameters
     ----------
     read : mapping of str to tuple of str
-        By the names of `models.Usage`: of messages, fields whose numbers are added, the first of which has to be there;
-        of spans, attributes of which the first that is there counts.
+        By name of `models.Usage`: for messages, fields to add, of which the first is required; for spans, attributes of
+        which the first existing one counts.
     ignored : mapping of str to str
-        The others, each with the reason.
+        The other fields, each with the reason.
     """
 
     read: Mapping[str, tuple[str, ...]]
@@ -30,7 +30,7 @@ class UsageFields:
 
 
 def known_usage(value: object, source: str) -> dict[str, int] | None:
-    """Return the tokens that a message counts, by the names of `models.Usage`; None if nothing was counted.
+    """Return the tokens counted in a message, by names of `models.Usage`; None if nothing was counted.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def _number(value: Any, path: str) -> int | None:
 
 
 def _read(table: str) -> dict[str, tuple[str, ...]]:
-    """Return the fields of each count, a line of the table each."""
+    """Return the fields of each count, from one line of the table each."""
     return {name: tuple(paths) for name, *paths in map(str.split, table.strip().splitlines())}
 
 
@@ -117,7 +117,7 @@ USAGE: Final[Mapping[str, UsageFields]] = {
             **dict.fromkeys(("iterations[message]", "iterations[fallback_message]"), _ABOVE),
         },
     ),
-    # Each entry of the list is counted as an answer is; those two stand in no sum above.
+    # Each entry of the list is counted like an answer; these two are not included in any sum.
     "anthropic iterations[compaction]": UsageFields(_ANTHROPIC),
     "anthropic iterations[advisor_message]": UsageFields(_ANTHROPIC),
     "inspect": UsageFields(
