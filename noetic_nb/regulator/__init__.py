@@ -16,7 +16,7 @@ from noetic_nb.regulator.predicates.explanation import Predicate, PredicateFindi
 from noetic_nb.regulator.predicates.low_confidence import LowConfidence
 from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 
-Finding = PredicateFinding  # its name up to now; that of noetic_nb.testing is another
+Finding = PredicateFinding  # the earlier name; noetic_nb.testing has another `Finding`
 
 __all__ = [
     "CallBudget",

@@ -1,7 +1,6 @@
-"""The regulator: events in, decisions out, no model, no clock of its own, no side effects.
+"""The regulator: events in, decisions out; no model, no clock of its own, no side effects.
 
-`decide` is a read: call it as often as you like, between any two events. Not safe to share between threads;
-`ThreadSafeRegulator` is.
+`decide` only reads: call it as often as you like, between any two events. Not thread-safe; use `ThreadSafeRegulator` for that.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from noetic_nb.regulator.predicates.explanation import Explanation, Predicate, e
 
 
 class Readings:
-    """The readings of a `Regulator`; none of them changes it."""
+    """The measurements of a `Regulator`; none of them changes it."""
 
     __slots__ = ("_person", "_settings", "_task")
 
@@ -41,17 +40,17 @@ class Readings:
     _task: Task
 
     def user_id(self) -> str:
-        """Return whose memory it keeps."""
+        """Return the user whose memory it keeps."""
         return self._person.user_id
 
     @property
     def person(self) -> Person:
-        """The memory that outlives the task; hand it to `fork` to share it."""
+        """The memory that outlives the task; pass it to `fork` to share it."""
         return self._person
 
     @property
     def settings(self) -> Settings:
-        """The whole configuration, as data."""
+        """The complete configuration, as data."""
         return self._settings
 
     @property
@@ -61,7 +60,7 @@ class Readings:
 
     @property
     def thresholds(self) -> dict[str, dict[str, float]]:
-        """The thresholds, windows and least counts in force, by predicate and name."""
+        """The thresholds, windows and minimum counts in force, by predicate and name."""
         return thresholds_of(self._settings.predicates)
 
     @property
@@ -76,16 +75,16 @@ class Readings:
 
     @property
     def signals(self) -> Signals:
-        """The signals that the session would report to an agent; nothing in `decide` depends on them."""
+        """The signals that the session would report to an agent; `decide` does not depend on them."""
         return self._person.session.signals
 
     @property
     def evidence(self) -> Task:
-        """The evidence of the predicates; live, and not to be changed."""
+        """The live evidence for the predicates; do not change it."""
         return self._task
 
     def confidence(self) -> float:
-        """Return how sure the model was, 0 to 1: from logprobs, else from the shape of the reply, else 0.5."""
+        """Return the model's confidence, 0 to 1: from logprobs, otherwise from the shape of the reply, otherwise 0.5."""
         return self._task.confidence()
 
     def logprob_coverage(self) -> float:
@@ -109,12 +108,12 @@ class Readings:
         return self._task.usd
 
     def cost_cap_tokens(self) -> int | None:
-        """Return the cap on output tokens; None without one."""
+        """Return the cap on output tokens; None if there is none."""
         caps = (predicate.tokens_out for predicate in self._settings.predicates if isinstance(predicate, CostCap))
         return next(caps, None)
 
     def scope_drift_threshold(self) -> float | None:
-        """Return the score from which a reply counts as drifting; None if nothing looks."""
+        """Return the score from which a reply counts as drifting; None without a drift predicate."""
         found = (predicate.threshold for predicate in self._settings.predicates if isinstance(predicate, ScopeDrift))
         return next(found, None)
 
@@ -139,7 +138,7 @@ class Readings:
         return self._task.implicit_count
 
     def metrics_snapshot(self) -> dict[str, float]:
-        """Return every reading as a flat mapping of floats; a cap or threshold that is not set is left out.
+        """Return every measurement as a flat mapping of floats, without caps and thresholds that are not set.
 
         Returns
         -------
@@ -161,9 +160,9 @@ class Readings:
 
 
 class Regulator(Readings):
-    """One task of one user, watched.
+    """Watches one task of one user.
 
-    Build one with `for_user` (exactly release 0.4.1) or `recommended`, feed it events, read its decision.
+    Create one with `for_user` (exactly release 0.4.1) or `recommended`, feed it events, read its decision.
 
     Examples
     --------
@@ -189,7 +188,7 @@ class Regulator(Readings):
         self._settings = settings
         self._cached: Decision | None = None
         self._cached_version = -1
-        self._configure(settings)  # also bounds the corrections of a person that comes from elsewhere
+        self._configure(settings)  # also limits the corrections of a given person
         self._task = Task(person, settings, clock)
 
     # Construction
@@ -198,13 +197,13 @@ class Regulator(Readings):
     def for_user(cls, user_id: str, *, clock: Callable[[], float] = time.monotonic) -> Self:
         """Return a fresh regulator that behaves exactly like release 0.4.1.
 
-        So it has keyword drift, which falls on nearly every recorded run, good or failed, and a cost cap that needs poor grades.
-        `recommended` has neither keyword drift nor false alarms of loops; ``with_predicates(...)`` names others.
+        This includes keyword drift, which warns in nearly every recorded run, good or failed, and a cost cap that requires
+        poor grades. `recommended` has no keyword drift and no false alarms for loops; `with_predicates` selects others.
 
         Parameters
         ----------
         user_id : str
-            Whose memory it keeps.
+            The user whose memory it keeps.
         clock : callable, optional
             Monotonic seconds; read only for implicit corrections.
 
@@ -213,7 +212,7 @@ class Regulator(Readings):
         TypeError
             If `user_id` is not a string.
         ValueError
-            If `user_id` holds a lone surrogate.
+            If `user_id` contains a lone surrogate.
         """
         require_text("user_id", user_id)
         return cls(Person(user_id), clock=clock)
@@ -226,9 +225,9 @@ class Regulator(Readings):
 
     @classmethod
     def recommended(cls, user_id: str, *, clock: Callable[[], float] = time.monotonic) -> Self:
-        """Return a fresh regulator with settings for practice.
+        """Return a fresh regulator with settings for practical use.
 
-        ``noetic_nb.regulator.presets`` gives the reasons, and ``presets.describe()`` what it did on recorded runs, by domain.
+        `noetic_nb.regulator.presets` gives the reasons, and ``presets.describe()`` its effect on recorded runs, by domain.
         """
         require_text("user_id", user_id)
         return cls(Person(user_id), RECOMMENDED_SETTINGS, clock=clock)
@@ -239,29 +238,29 @@ class Regulator(Readings):
         Parameters
         ----------
         user_id : str, optional
-            Owner of the copied memory; ignored when `person` is given.
+            Owner of the copied memory; ignored if `person` is given.
         person : Person, optional
-            Memory to share by reference, so that several live tasks of one person learn together. A copy of this regulator's
-            memory by default.
+            Memory to share by reference, so that several live tasks of one person learn together. By default a copy of
+            this regulator's memory.
         """
         return type(self)(
             self._person.copy(user_id=user_id) if person is None else person, self._settings, clock=self._clock
         )
 
     def reset_task(self, *, keep_corrections: bool = True) -> None:
-        """Start a new task: counters, windows, bags and tools are fresh; settings and learned values stay.
+        """Start a new task: counters, windows, bags and tools are reset; settings and learned values stay.
 
         Parameters
         ----------
         keep_corrections : bool
-            False forgets every correction too, also those below the threshold.
+            False also forgets every correction, including those below the threshold.
         """
         if not keep_corrections:
             self._person.corrections.clear()
         self._task = Task(self._person, self._settings, self._clock)
         self._cached = None
 
-    # Configuration: every method changes this regulator and returns it, so that calls chain
+    # Configuration: every method changes this regulator and returns it, for chaining
 
     def _configure(self, settings: Settings) -> None:
         self._settings = settings
@@ -282,13 +281,13 @@ class Regulator(Readings):
     def with_cost_cap(self, tokens: int) -> Self:
         """Set the cap on output tokens, 0 to 4294967295; totals stay.
 
-        It stops the task only where the mean of its last three grades is poor, too, as the original does: without grades never.
+        As in the original, it stops the task only if the mean of its last three grades is poor, so never without grades.
         `with_token_cap` stops it whatever the grades.
         """
         return self.with_settings(self._settings.with_cost_cap(tokens))
 
     def with_token_cap(self, tokens: int) -> Self:
-        """Stop the task from so many output tokens on, 0 to 4294967295, regardless of its grades.
+        """Stop the task at this many output tokens, 0 to 4294967295, regardless of its grades.
 
         Examples
         --------
@@ -305,15 +304,15 @@ class Regulator(Readings):
         return self.with_settings(self._settings.with_drift(threshold=threshold))
 
     def with_scope_scorer(self, scorer: DriftScorer) -> Self:
-        """Set how drift is scored, for example ``NEWER_KEYWORDS``."""
+        """Set the drift scorer, for example ``NEWER_KEYWORDS``."""
         return self.with_settings(self._settings.with_drift(scorer=scorer))
 
     def with_implicit_correction_window_secs(self, seconds: float) -> Self:
-        """Count a message on the same topic within so many seconds of a reply as a correction."""
+        """Count a message on the same topic within this many seconds of a reply as a correction."""
         return self.with_settings(replace(self._settings, implicit_window_s=seconds))
 
     def with_turns(self, rules: TurnRules) -> Self:
-        """Choose how turns are separated: ``"release"`` or ``"strict"``."""
+        """Set how turns are separated: ``"release"`` or ``"strict"``."""
         return self.with_settings(replace(self._settings, turns=rules))
 
     def with_words(self, words: WordLists) -> Self:
@@ -321,39 +320,39 @@ class Regulator(Readings):
         return self.with_settings(self._settings.with_words(words))
 
     def with_max_clusters(self, most: int | None) -> Self:
-        """Bound how many topic clusters with corrections are remembered."""
+        """Limit how many topic clusters with corrections are remembered."""
         return self.with_settings(replace(self._settings, max_clusters=most))
 
     # Events and decisions
 
     def on_event(self, event: Event) -> None:
-        """Take in one event.
+        """Process one event.
 
         Parameters
         ----------
         event : Event
-            Any event, in any order: none is too early, late or often.
+            Any event, in any order; events may be missing or repeated.
 
         Raises
         ------
         TypeError
-            If it is not an event, or one of its fields has the wrong type. Nothing has changed then.
+            If it is not an event, or one of its fields has the wrong type. Then nothing changes.
         ValueError
-            If a number is out of range or a text holds a lone surrogate. Nothing has changed then.
+            If a number is out of range or a text contains a lone surrogate. Then nothing changes.
         """
         self._cached = None
-        # The class itself and not isinstance: an unknown subclass may have fields that no one has checked.
+        # The class itself, not isinstance: a subclass may have fields that were never checked.
         handler = HANDLERS.get(event.__class__)
         if handler is None:
             raise TypeError(f"A regulator only accepts events such as TurnStart(...). Given: {shown(event)}.")
-        # Of a token no more is checked than the types that are used: some models emit lone surrogates.
+        # Only check the used fields of a token: some models emit lone surrogates.
         if not (isinstance(event, Token) and type(event.logprob) is float and type(event.token) is str):
             event = plain(event)
         handler(self._task, event)
 
     def decide(self) -> Decision:
-        """Return the decision of the first predicate that holds, or `Continue`."""
-        # Another task of the same person may have filed a correction since.
+        """Return the decision of the first predicate that holds, otherwise `Continue`."""
+        # Another task of the same person may have added a correction since.
         version = self._person.corrections.version
         if self._cached is not None and self._cached_version == version:
             return self._cached
@@ -368,19 +367,19 @@ class Regulator(Readings):
         return decision
 
     def decide_all(self) -> tuple[Decision, ...]:
-        """Return the decision of every predicate that holds, in order of priority; empty when none does."""
+        """Return the decision of every predicate that holds, in order of priority; empty if none holds."""
         found = (predicate.check(self._task) for predicate in self._settings.predicates)
         return tuple(decision for decision in found if decision is not None)
 
     def explain(self) -> Explanation:
-        """Return every predicate with its inputs, thresholds, distance to firing and the predicates that hide it."""
+        """Return every predicate with its inputs, thresholds, distance to firing and the predicates that mask it."""
         return explain(self._settings.predicates, self._task)
 
     # Corrections
 
     def corrections_prelude(self, *, header: str = corrections.HEADER) -> str | None:
-        """Return past corrections for a prompt, or None unless the decision is a procedural warning now."""
-        decision = Regulator.decide(self)  # a compatibility layer may return a class of its own
+        """Return past corrections for a prompt, or None unless the current decision is a procedural warning."""
+        decision = Regulator.decide(self)  # a compatibility layer may override `decide` and return its own class
         if not isinstance(decision, ProceduralWarning):
             return None
         return corrections.prelude(decision.patterns, header=header)
@@ -388,7 +387,7 @@ class Regulator(Readings):
     def inject_corrections(
         self, prompt: str, *, header: str = corrections.HEADER, label: str = corrections.REQUEST_LABEL
     ) -> str:
-        """Return the prompt below past corrections, or unchanged if there are none to show."""
+        """Return the prompt with past corrections above it, or unchanged if there are none to show."""
         return corrections.inject(self.corrections_prelude(header=header), prompt, label=label)
 
     # Snapshots
@@ -399,12 +398,12 @@ class Regulator(Readings):
         Parameters
         ----------
         keep : {"release", "everything"}, optional
-            What the original keeps, or also the settings and every correction; by default `Settings.snapshots`.
+            The data of the original, or also the settings and every correction; by default `Settings.snapshots`.
         """
         return snapshot(self._person, self._settings, keep or self._settings.snapshots)
 
     def export_json(self, keep: SnapshotForm | None = None) -> str:
-        """Return a snapshot as JSON text; it holds text of the user's."""
+        """Return a snapshot as JSON text; it contains text by the user."""
         return self.export(keep).to_json()
 
     @classmethod
@@ -423,9 +422,9 @@ class Regulator(Readings):
         state : RegulatorState
             The snapshot.
         as_original : bool
-            Ignore what only this library adds: settings, and corrections below the threshold.
+            Ignore this library's additions: settings, and corrections below the threshold.
         named : mapping of str to object, optional
-            Scorers and predicates of one's own that the settings refer to by name.
+            Your own scorers and predicates that the settings refer to by name.
         clock : callable, optional
             Monotonic seconds.
         """
@@ -433,7 +432,7 @@ class Regulator(Readings):
             raise TypeError(
                 f"import_state takes a RegulatorState; from_json reads text. Given: {type(state).__name__}."
             )
-        # Everything of the task is fresh, as in the original: a snapshot is about a person.
+        # The whole task is reset, as in the original: a snapshot describes a person.
         person, settings = restore(state, use_extra=not as_original, named=named)
         return cls(person, settings, clock=clock)
 
@@ -446,12 +445,12 @@ class Regulator(Readings):
         named: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> Self:
-        """Return a regulator from JSON text, of this library or of the original.
+        """Return a regulator from JSON text, written by this library or by the original.
 
         Raises
         ------
         ValueError
-            If the text is no snapshot; the message names the key.
+            If the text is not a snapshot; the message names the key.
 
         Examples
         --------

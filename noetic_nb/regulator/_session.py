@@ -1,9 +1,9 @@
-"""The session of the original, for parity of its snapshots and signals. Nothing in it reaches `decide`.
+"""The session of the original, for compatible snapshots and signals. It does not influence `decide`.
 
-A regulator feeds it and never reads it: decisions, confidence and metrics are the same whatever it holds, and neither measures
-nor predicates import it. What it learns shows in `RegulatorState.learned` and `Regulator.signals` only. Events are
-queued when they happen and processed when someone reads. All word lists are English, by design of the original; other languages
-contribute through punctuation and capitals only.
+A regulator writes to it and never reads it: decisions, confidence and metrics do not depend on it, and neither measures
+nor predicates import it. Its results only appear in `RegulatorState.learned` and `Regulator.signals`. Events are
+queued, and processed on reading. As in the original, all word lists are English; other languages only contribute
+punctuation and capitals.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _LEAST_LETTERS: Final = 8  # shorter texts do not count as shouting
 TYPICAL_TURN_TOKENS_OUT: Final = 1000
 TYPICAL_TURN_WALLCLOCK_MS: Final = 10_000
 TOKEN_COST_WEIGHT: Final = 0.7
-"""A costly turn of the original, and how much its tokens weigh."""
+"""The original's typical costly turn, and the weight of its tokens."""
 
 
 def normalize_cost(tokens_out: int, wallclock_ms: int) -> float:
-    """Return the cost of one turn as a share of a typical costly one, in [0, 1] (docs/decisions/noos.md, "Cost")."""
+    """Return the cost of one turn relative to a typical costly one, in [0, 1] (docs/decisions/noos.md, "Cost")."""
     tokens = min(tokens_out / TYPICAL_TURN_TOKENS_OUT, 1.0)
     time = min(wallclock_ms / TYPICAL_TURN_WALLCLOCK_MS, 1.0)
     return TOKEN_COST_WEIGHT * tokens + (1.0 - TOKEN_COST_WEIGHT) * time
@@ -53,7 +53,7 @@ def normalize_cost(tokens_out: int, wallclock_ms: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Impression:
-    """The impression of the wording of a message; `arousal` is 0 to 1, an acknowledgement is routine."""
+    """The impression made by the wording of a message; `arousal` is 0 to 1, an acknowledgement is routine."""
 
     arousal: float
     valence: Valence
@@ -104,7 +104,7 @@ def _is_routine(text: str, shape: str) -> bool:
 
 
 def impression_of(message: str) -> Impression:
-    """Return the impression of the wording of a user message (docs/decisions/noos.md, "Arousal")."""
+    """Return the impression made by the wording of a user message (docs/decisions/noos.md, "Arousal")."""
     shape = folded(message)
     patterns = _patterns()
     shouts = message.count("!")
@@ -117,7 +117,7 @@ def impression_of(message: str) -> Impression:
     negative = positive = 0.0
     high = patterns["negative_high"].search(shape)
     moderate = patterns["negative_moderate"].search(shape)
-    # Negation is looked for once in the whole text and clears both, as in the original.
+    # As in the original, one negation anywhere in the text clears both.
     if (high or moderate) and not patterns["negated"].search(shape):
         if high:
             arousal += 0.3
@@ -148,7 +148,7 @@ def impression_of(message: str) -> Impression:
 
 
 Strategy: TypeAlias = Literal["ClarifyFirst", "StepByStep", "StructuredAnalysis", "ExecuteTask", "DirectAnswer"]
-"""Names as snapshots spell them."""
+"""Names as in snapshots."""
 
 STRATEGY_LABELS: Final[dict[str, str]] = {
     "ClarifyFirst": "clarify-first",
@@ -157,11 +157,11 @@ STRATEGY_LABELS: Final[dict[str, str]] = {
     "ExecuteTask": "execute-task",
     "DirectAnswer": "direct-answer",
 }
-"""Names as session signals spell them."""
+"""Names as in session signals."""
 
 _NUMBERED: Final = re.compile(r"\s*\d+[.)]\s")
 _HEADING: Final = re.compile(r"#{1,4}\s")
-# A block counts with its fences; an opening fence that is never closed is no block.
+# A block includes its fences; an opening fence that is never closed does not count.
 _BLOCK: Final = re.compile(r"```.*?```", re.DOTALL)
 
 
@@ -171,9 +171,9 @@ def _sequence_words() -> re.Pattern[str]:
 
 
 def classify_strategy(text: str) -> Strategy | None:
-    """Return the strategy of a whole reply, the first that matches, or None (docs/decisions/noos.md, "Strategy")."""
+    """Return the first matching strategy of a whole reply, or None (docs/decisions/noos.md, "Strategy")."""
     size = len(text.encode("utf-8", "surrogatepass"))
-    # The order of the rules is the result: a list of questions is a question first.
+    # The order of the rules matters: a list of questions is a question first.
     questions = text.count("?")
     if questions >= 2 and size < 800:
         return "ClarifyFirst"
@@ -200,12 +200,12 @@ Gate: TypeAlias = Literal["urgent", "novel", "routine"]
 
 _MOST_QUEUED: Final = 4096
 _MOST_CHARS: Final = 1_000_000
-"""The queue is processed at the latest when it is this long, so that memory stays bounded (ours)."""
+"""Longest queue before it is processed, to limit memory (ours)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """An exponential mean of grades, and how many entered it."""
+    """An exponential mean of grades, and the number of grades in it."""
 
     success_rate: float = 0.5
     count: int = 0
@@ -217,7 +217,7 @@ class Rate:
 
 @dataclass(slots=True)
 class Learned:
-    """The part of a session that survives in snapshots."""
+    """The part of a session that is kept in snapshots."""
 
     gain_mode: GainMode = "neutral"
     tick: int = 0
@@ -249,7 +249,7 @@ class Signals:
 
 
 _SETTLING: Final = ("arousal", "certainty", "sustained", "sensory_pe", "resource_pressure", "gate_confidence")
-"""The numbers that each settling step moves halfway to their new values."""
+"""The values that each settling step moves halfway to their targets."""
 _settling_values: Final[Callable[[Any], tuple[float, ...]]] = attrgetter(*_SETTLING)
 
 
@@ -278,7 +278,7 @@ def _plain_sum(values: list[float]) -> float:
 
 
 class Session:
-    """One user's session values, the learned ones of an earlier session among them (docs/decisions/noos.md, "Session")."""
+    """One user's session values, including learned ones from earlier sessions (docs/decisions/noos.md, "Session")."""
 
     def __init__(self, learned: Learned | None = None, *, topics: Topics = RELEASE_TOPICS) -> None:
         self.topics = topics
@@ -330,13 +330,13 @@ class Session:
 
     @property
     def learned(self) -> Learned:
-        """The part that survives in snapshots; live, not a copy."""
+        """The part that is kept in snapshots; live, not a copy."""
         self.settle()
         return self._learned
 
     def copy(self) -> Session:
         """Return an independent session in the same state."""
-        self.settle()  # settled first: the queue holds bound methods of this session
+        self.settle()  # settle first: the queue has bound methods of this session
         duplicate = copy.copy(self)
         duplicate._queue = []
         duplicate._learned = self._learned.copy()
@@ -378,7 +378,7 @@ class Session:
         self.body_budget = _clamp(self.body_budget - 0.02 * cost)
 
     def _process_message(self, message: str) -> None:
-        # Everything that depends on the text alone is read once; the settling below is arithmetic.
+        # Compute everything that depends only on the text once; the settling below is arithmetic.
         impression = impression_of(message)
         self.message = message
         self.cluster = cluster_of(self.topics(message))
@@ -413,7 +413,7 @@ class Session:
     def _update_gate(self, impression: Impression) -> None:
         learned = self._learned
         self.gate, self.gate_confidence = self._gate_of(impression)
-        # Before the smoothed rule, which may turn it tonic again in the same step.
+        # Before the smoothed rule, which may switch back to tonic in the same step.
         if self.arousal >= 0.35:
             learned.gain_mode = "phasic"
         adjusted = _clamp(self.gate_confidence + 0.15 * self.rpe)

@@ -1,4 +1,4 @@
-"""All the configuration of a regulator, as data; predicates and scorers of users are code, and kept by name."""
+"""The complete configuration of a regulator, as data; user-defined predicates and scorers are code, stored by name."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from noetic_nb.regulator.predicates.low_confidence import LowConfidence
 from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 
 TurnRules: TypeAlias = Literal["release", "strict"]
-"""How turns are separated. Strict turns forget an ungraded reply when the next turn starts, keep a graded one's text for
-`confidence` until then, clamp grades before learning, ignore grades that are not finite, count at most one implicit
-correction per completed reply, and count a text once per turn."""
+"""How turns are separated. With strict turns, an ungraded reply is dropped when the next turn starts, a graded reply's
+text is kept for `confidence` until then, grades are clamped before learning, non-finite grades are ignored, at most one
+implicit correction counts per completed reply, and a text counts once per turn."""
 
 SnapshotForm: TypeAlias = Literal["release", "everything"]
-"""What a snapshot keeps: what the original keeps, or also settings and every correction."""
+"""The content of a snapshot: the data of the original, or also settings and every correction."""
 
 RELEASE_PREDICATES: Final[tuple[Predicate, ...]] = (
     CostCap(),
@@ -32,16 +32,16 @@ RELEASE_PREDICATES: Final[tuple[Predicate, ...]] = (
     ScopeDrift(),
     ProceduralWarning(),
 )
-"""The locked priority of release 0.4.1."""
+"""The fixed priority of release 0.4.1."""
 
-# A predicate that its package exports is registered by that: there is no second list to forget.
+# Exporting a predicate registers it: there is no second list to maintain.
 _PREDICATES: Final[dict[str, type[Any]]] = {
     cls.kind: cls for cls in map(vars(built_in).__getitem__, built_in.__all__) if cls is not Predicate
 }
 
 
 def _is_built_in(predicate: Predicate) -> bool:
-    # The class itself: a subclass may have overridden `check`, which data cannot keep.
+    # The class itself: a subclass may have overridden `check`, which data cannot express.
     return _PREDICATES.get(predicate.kind) is type(predicate)
 
 
@@ -63,17 +63,17 @@ class Settings:
     predicates : tuple of Predicate
         In order of priority; the first that holds decides.
     topics : Topics
-        How clusters are taken from messages, for corrections and for learning alike.
+        How clusters are computed from messages, for corrections and for learning.
     cluster_from : Topics
-        What the correction cluster is computed from; equal to `topics` unless the newest original's rule is wanted.
+        Source of the correction cluster; equal to `topics` except for the rule of the newest original.
     turns : {"release", "strict"}
         How turns are separated.
     snapshots : {"release", "everything"}
-        What `export` keeps by default.
+        The default form of `export`.
     implicit_window_s : float, optional, seconds
-        A message on the same topic this soon after a reply counts as a correction; None switches that off.
+        A message on the same topic this soon after a reply counts as a correction; None disables that.
     max_clusters : int, optional
-        Most topic clusters with corrections that are remembered.
+        Most remembered topic clusters with corrections.
     """
 
     predicates: tuple[Predicate, ...] = RELEASE_PREDICATES
@@ -101,7 +101,7 @@ class Settings:
                 )
             if not (hasattr(predicate, "check") and hasattr(predicate, "explain") and hasattr(predicate, "kind")):
                 raise TypeError(f"A predicate needs `kind`, `check` and `explain`. Given: {predicate!r}.")
-            # Refused here and not when a snapshot is written, which may be days later.
+            # Raise here and not when a snapshot is written, which may be days later.
             if not _is_built_in(predicate) and own.setdefault(_name_of(predicate), predicate) != predicate:
                 raise ValueError(
                     f"Two predicates share the name {_name_of(predicate)!r}, by which snapshots refer to them. Given: "
@@ -109,11 +109,11 @@ class Settings:
                 )
 
     def with_cost_cap(self, tokens: int) -> Settings:
-        """Return settings whose first cost cap has this many output tokens; one is put first if there is none.
+        """Return settings whose first cost cap has this many output tokens; if there is none, one is inserted first.
 
-        A cost cap stops a task only where its grades are poor, too; see `with_token_cap`.
+        A cost cap stops a task only if its grades are poor as well; see `with_token_cap`.
         """
-        # The first one, because that is the one whose cap `Regulator.cost_cap_tokens` shows.
+        # The first one, because `Regulator.cost_cap_tokens` shows its cap.
         predicates = list(self.predicates)
         for place, predicate in enumerate(predicates):
             if isinstance(predicate, CostCap):
@@ -124,13 +124,13 @@ class Settings:
         return replace(self, predicates=tuple(predicates))
 
     def with_token_cap(self, tokens: int) -> Settings:
-        """Return settings that stop a task from so many output tokens on, regardless of its grades; an earlier cap goes."""
+        """Return settings that stop a task at this many output tokens regardless of its grades; replaces an earlier cap."""
         plain = [each for each in self.predicates if isinstance(each, CostCap) and each == _plain_cap(each.tokens_out)]
         rest = [each for each in self.predicates if each not in plain]
         return replace(self, predicates=(_plain_cap(tokens), *rest))
 
     def with_drift(self, **changes: Any) -> Settings:
-        """Return settings with every scope-drift predicate changed; one is put last if there is none."""
+        """Return settings with every scope-drift predicate changed; if there is none, one is appended."""
         changed = tuple(
             replace(predicate, **changes) if isinstance(predicate, ScopeDrift) else predicate
             for predicate in self.predicates
@@ -140,18 +140,18 @@ class Settings:
         return replace(self, predicates=changed)
 
     def with_thresholds(self, thresholds: Mapping[str, Mapping[str, float | None]]) -> Settings:
-        """Return settings with other numbers in some predicates: the reverse of `Regulator.thresholds`.
+        """Return settings with other numbers in some predicates: the inverse of `Regulator.thresholds`.
 
         Parameters
         ----------
         thresholds : mapping of str to mapping of str to float
-            New numbers by predicate, named as in `Regulator.thresholds`, and by the name of the number. A cap that is None is
-            none.
+            New numbers by predicate, named as in `Regulator.thresholds`, and by the name of the number. None as a cap
+            means no cap.
 
         Raises
         ------
         KeyError
-            For a predicate or a number that these settings do not have; the second argument names those that there are.
+            For a predicate or number that these settings do not have; the second argument lists the existing names.
         TypeError, ValueError
             If a number has the wrong type or is out of range.
 
@@ -171,7 +171,7 @@ class Settings:
         return replace(self, predicates=changed)
 
     def reads_as(self, other: Settings) -> bool:
-        """Tell whether both read the same from events, so that only their predicates may differ.
+        """Tell whether both derive the same evidence from events, so that only their predicates may differ.
 
         Examples
         --------
@@ -197,7 +197,7 @@ class Settings:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data; a predicate or scorer of one's own is kept by its `name`, a predicate without one by its `kind`."""
+        """Return plain data; a user-defined predicate or scorer is stored by `name`, a predicate without a name by `kind`."""
         return {
             "predicates": [_predicate_to_dict(predicate) for predicate in self.predicates],
             "topics": _topics_to_dict(self.topics),
@@ -210,14 +210,14 @@ class Settings:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, named: Mapping[str, Any] | None = None) -> Settings:
-        """Read settings back.
+        """Parse settings.
 
         Parameters
         ----------
         data : mapping
-            The result of `to_dict`; unknown keys are ignored, missing ones take their defaults.
+            The result of `to_dict`; unknown keys are ignored, missing ones have default values.
         named : mapping of str to object, optional
-            Scorers and predicates of one's own by name.
+            Your own scorers and predicates by name.
 
         Raises
         ------
@@ -232,7 +232,7 @@ class Settings:
                 if known.get(key) is not None:
                     known[key] = _topics_from_dict(known[key])
             return cls(**known)
-        # Wrong shapes surface wherever they are first used; to the reader they are one mistake.
+        # A wrong shape may cause any of these errors; report them all alike.
         except (TypeError, KeyError, AttributeError) as exc:
             raise ValueError(f"The settings of a snapshot cannot be read: {exc}. Given: {data!r:.160}.") from exc
 
@@ -253,12 +253,12 @@ NEWER_SETTINGS: Final = Settings(
 
 RECOMMENDED_SETTINGS: Final = Settings(
     predicates=(
-        # Both need grades, which recorded runs do not have while they last: not measured.
+        # Both need grades, which recorded runs do not have during the run: not measured.
         CostCap(),
         QualityDecline(),
-        # A third more than `presets.most_calls` of any good run. Agents that write code or browse need a number of their own.
+        # A third more than `presets.most_calls` of any good run. Agents that write code or browse need a different limit.
         CallBudget(total=20),
-        # Insurance: an agent that repeats itself to the letter, or fails whatever it tries, will not get anywhere.
+        # A safeguard: an agent that repeats identical calls, or whose calls all fail, will not succeed.
         ToolLoop(threshold=3, by="call", across_turns=True),
         ToolLoop(threshold=3, by="call", period=2, across_turns=True),
         ToolLoop(threshold=3, by="call", period=3, across_turns=True),
@@ -266,8 +266,8 @@ RECOMMENDED_SETTINGS: Final = Settings(
         RepeatedFailure(threshold=3),
         ProceduralWarning(),
         LowConfidence(),
-        # Last, as it is a remark beside a reply: it hides no other decision and never stops anything. A short reply, a first
-        # turn, a conversation without tools leave nothing to tell drift by; three unknown details can be looked up.
+        # Last, because it only annotates a reply: it masks no other decision and never stops anything. A short reply, a first
+        # turn or a conversation without tools has too little evidence for drift; three unknown details can be looked up.
         ScopeDrift(
             scorer=CONTEXT_SCORER,
             threshold=CONTEXT_THRESHOLD,
@@ -281,14 +281,14 @@ RECOMMENDED_SETTINGS: Final = Settings(
     snapshots="everything",
     max_clusters=512,
 )
-"""What one would run: a budget of calls, identical calls as insurance, drift as an annotation, strict turns, nothing lost in
-snapshots, bounded memory. ``presets.describe()`` says what it did where it was measured."""
+"""The recommended settings: a budget of calls, identical calls as a safeguard, drift as an annotation, strict turns,
+complete snapshots, limited memory. ``presets.describe()`` reports the measured effect."""
 
 
 def _with_numbers(name: str, predicate: Predicate, numbers: Mapping[str, Any]) -> Predicate:
     record: Any = predicate
     values: dict[str, Any] = {item.name: getattr(record, item.name) for item in fields_of(record)}
-    # A cap that is not set is a number too; a choice such as `by` is none.
+    # A cap of None is a number as well; a choice such as `by` is not.
     known = [key for key, value in values.items() if value is None or _is_number(value)]
     limits = {key: dict(value) for key, value in values.items() if isinstance(value, Mapping)}
     known += [f"{key}.{inside}" for key, inner in limits.items() for inside in inner]
@@ -310,7 +310,7 @@ def _with_numbers(name: str, predicate: Predicate, numbers: Mapping[str, Any]) -
 
 
 def _is_number(value: object) -> bool:
-    # To Python True is a number; as a setting it is none.
+    # In Python `True` is a number, but not a valid setting.
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -321,7 +321,7 @@ def _predicate_to_dict(predicate: Predicate) -> dict[str, Any]:
     if isinstance(predicate, CallBudget):
         body["per_tool"] = dict(predicate.per_tool)
     if isinstance(predicate, ScopeDrift):
-        # The least numbers came later: a snapshot without any is written as it was read.
+        # The minimum numbers were added later: write a snapshot without any as it was read.
         body = {"scorer": _scorer_to_dict(predicate.scorer), **predicate.thresholds}
     return {"kind": predicate.kind, **body}
 
@@ -356,7 +356,7 @@ def _scorer_from_dict(data: Mapping[str, Any], named: Mapping[str, Any]) -> Drif
         fitted = ContextScorer(bias=float(data["bias"]), weights=tuple(map(float, data["weights"])))
         return CONTEXT_SCORER if fitted == CONTEXT_SCORER else fitted
     read = KeywordScorer(topics=_topics_from_dict(data["topics"]), anchoring=data["anchoring"])
-    # Known scores are found by identity, so the ready-made scorers are handed out as themselves.
+    # Scores are cached by scorer identity, so return the ready-made scorers themselves.
     return next((known for known in (RELEASE_KEYWORDS, NEWER_KEYWORDS) if known == read), read)
 
 

@@ -1,8 +1,8 @@
-"""A person, and snapshots: the part of a regulator that survives a process, as JSON that the compiled original reads and writes.
+"""A person, and snapshots: the persistent part of a regulator, as JSON compatible with the compiled original.
 
-A snapshot holds text a user wrote: treat it as personal data. In release form it loses what the original loses: corrections
-below the threshold, all but the newest three of the others, and the settings. The form ``"everything"`` keeps them in one
-extra key, which the original ignores.
+A snapshot contains text written by a user: treat it as personal data. In release form it loses what the original loses:
+corrections below the threshold, all but the newest three of the others, and the settings. The form ``"everything"`` keeps
+them in one extra key, which the original ignores.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from noetic_nb.regulator.events import U32_MAX, U64_MAX, shown
 
 @dataclass(slots=True, eq=False)
 class Person:
-    """Person memory: texts of corrections by topic cluster, and the learned success of strategies. Never mix two people."""
+    """The memory of a person: correction texts by topic cluster, and learned success of strategies. Never mix two people."""
 
     user_id: str
     corrections: CorrectionStore = field(default_factory=CorrectionStore)
     session: Session = field(default_factory=Session)
 
     def replace(self, other: Person) -> None:
-        """Take over another memory; regulators that share this one use it from now on."""
+        """Copy another memory into this one; regulators that share this one use it from now on."""
         version = max(self.corrections.version, other.corrections.version) + 1
-        taken = other.copy()  # a copy, so that the two never share a memory by accident
+        taken = other.copy()  # a copy, so that the two never share data by accident
         self.user_id, self.corrections, self.session = taken.user_id, taken.corrections, taken.session
-        self.corrections.version = version  # never falls, so that no cached decision looks fresh
+        self.corrections.version = version  # never decreases, so that cached decisions become stale
 
     def copy(self, *, user_id: str | None = None) -> Person:
         """Return an independent person with the same memory."""
@@ -42,8 +42,8 @@ class Person:
 
 
 EXTRA_KEY: Final = "noetic_nb"
-"""Where settings and corrections below the threshold are kept."""
-EXTRA_VERSION: Final = 1  # of the extra key; raised when a reader of an older version could misread it
+"""The key of settings and of corrections below the threshold."""
+EXTRA_VERSION: Final = 1  # of the extra key; increased when an older reader could misread it
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class RegulatorState:
     Parameters
     ----------
     user_id : str
-        Whose it is.
+        The user it belongs to.
     learned : Learned
         Success of strategies by topic cluster.
     correction_patterns : mapping of str to CorrectionPattern
         By topic cluster; at least three corrections each, newest three as examples.
     extra : mapping, optional
-        Settings and complete corrections, when the snapshot is to keep everything.
+        Settings and complete corrections, if the snapshot keeps everything.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class RegulatorState:
 
     @classmethod
     def from_json(cls, text: str) -> RegulatorState:
-        """Read a snapshot, written by this library or by the original.
+        """Parse a snapshot written by this library or by the original.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class RegulatorState:
 
     @classmethod
     def from_dict(cls, data: object) -> RegulatorState:
-        """Read a snapshot from parsed JSON; raises like `from_json`."""
+        """Parse a snapshot from parsed JSON; raises as `from_json` does."""
         root = _object(data, "the snapshot", ("user_id", "learned", "correction_patterns"))
         learned = _object(_need(root, "learned", ""), "learned", _LEARNED_KEYS)
         extra = root.get(EXTRA_KEY)
@@ -156,7 +156,7 @@ class RegulatorState:
 
 
 class _Repeating(dict[str, Any]):
-    """A JSON object in which some keys came twice: an error in a record, harmless in a map."""
+    """A JSON object with repeated keys: an error in a record, harmless in a map."""
 
     __slots__ = ("repeated",)
 
@@ -167,13 +167,13 @@ class _Repeating(dict[str, Any]):
 
 
 def _fields(pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    # Only a repeated key makes the two lengths differ, and only then are keys counted.
+    # The lengths only differ if a key is repeated; count keys only then.
     record = dict(pairs)
     return record if len(record) == len(pairs) else _Repeating(pairs)
 
 
 def _plain(value: Any) -> Any:
-    """Turn the decoder's tuples back into dicts, all the way down."""
+    """Convert the decoder's tuples back to dicts recursively."""
     if isinstance(value, tuple):
         return {key: _plain(item) for key, item in value}
     return [_plain(item) for item in value] if isinstance(value, list) else value
@@ -184,11 +184,11 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _integer(digits: str) -> int | float:
-    # "-0" is a float in the format; more than 400 digits are no number of ours and would only cost time.
+    # "-0" is a float in the format; an integer of more than 400 digits is invalid anyway, and slow to parse.
     return float(digits) if digits == "-0" or len(digits) > 400 else int(digits)
 
 
-# Objects become tuples of pairs, and lists stay lists: no repeated key is lost.
+# Objects become tuples of pairs, so that repeated keys can be detected; lists stay lists.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant, parse_int=_integer)
 
@@ -206,7 +206,7 @@ def _object(value: object, path: str, order: Sequence[str] = ()) -> Mapping[str,
         return _fields(value)
     if isinstance(value, Mapping):
         return value
-    # The original also reads a record written as the list of its fields.
+    # The original also accepts a record as the list of its fields.
     if order and isinstance(value, list) and len(value) <= len(order):
         return dict(zip(order, value, strict=False))
     raise _wrong(path, "an object", value)
@@ -242,7 +242,7 @@ def _whole(value: object, path: str, most: int) -> int:
 def _real(value: object, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _wrong(path, "a number", value)
-    # JSON has integers that no double holds.
+    # JSON has integers too large for a double.
     try:
         number = float(value)
     except OverflowError as exc:
@@ -292,7 +292,7 @@ def _read_pattern(value: object, above: str, key: str) -> CorrectionPattern:
     record = _object(value, path, _PATTERN_KEYS)
     inside = f"{path}."
     examples = _need(record, "example_corrections", inside, default=[])
-    # Not a tuple: the decoder makes one of every object.
+    # Not a tuple: the decoder converts objects to tuples.
     if not isinstance(examples, list):
         raise _wrong(f"{inside}example_corrections", "a list of strings", examples)
     return CorrectionPattern(
@@ -306,7 +306,7 @@ def _read_pattern(value: object, above: str, key: str) -> CorrectionPattern:
 
 
 def snapshot(person: Person, settings: Settings, form: SnapshotForm) -> RegulatorState:
-    """Return the surviving part of a person, and with the form ``"everything"`` the settings too."""
+    """Return the persistent part of a person; the form ``"everything"`` includes the settings."""
     if form not in ("release", "everything"):
         raise ValueError(f"`snapshots` must be 'release' or 'everything'. Given: {form!r}.")
     extra: dict[str, Any] | None = None
@@ -315,7 +315,7 @@ def snapshot(person: Person, settings: Settings, form: SnapshotForm) -> Regulato
         extra = {
             "version": EXTRA_VERSION,
             "settings": settings.to_dict(),
-            # A list, because the order of use decides which cluster is forgotten first.
+            # A list, because the order of use determines which cluster is dropped first.
             "corrections": [[cluster, list(store.texts(cluster))] for cluster in store.clusters()],
         }
     return RegulatorState(
@@ -329,9 +329,9 @@ def snapshot(person: Person, settings: Settings, form: SnapshotForm) -> Regulato
 def restore(
     state: RegulatorState, *, use_extra: bool = True, named: Mapping[str, Any] | None = None
 ) -> tuple[Person, Settings]:
-    """Return the person and the settings of a snapshot; `named` are scorers and predicates of one's own. Raises ValueError."""
+    """Return the person and settings of a snapshot; `named` has user-defined scorers and predicates. Raises ValueError."""
     extra = state.extra if use_extra else None
-    # A snapshot without settings is one of the original, which forgets them.
+    # Snapshots of the original have no settings.
     settings = RELEASE_SETTINGS
     if extra is not None and isinstance(extra.get("settings"), Mapping):
         settings = Settings.from_dict(extra["settings"], named=named)
@@ -343,7 +343,7 @@ def restore(
 def _texts(state: RegulatorState, extra: Mapping[str, Any] | None) -> list[tuple[str, Sequence[str]]]:
     kept = None if extra is None else extra.get("corrections")
     if kept is None:
-        # The map's key decides the cluster; the other fields of a pattern are recomputed, as in the original.
+        # The map's key is the cluster; the other fields of a pattern are recomputed, as in the original.
         return [(key, found.example_corrections[::-1]) for key, found in state.correction_patterns.items()]
     path = f"{EXTRA_KEY}.corrections"
     if not isinstance(kept, list):

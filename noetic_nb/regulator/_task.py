@@ -24,11 +24,11 @@ from noetic_nb.regulator.predicates.core import DEFAULT_HISTORY_WINDOW
 from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer
 
 _EARLIER_TEXTS: Final = 16
-_TOOL_TEXTS: Final = 16  # how many texts of the conversation drift scorers are given (ours)
+_TOOL_TEXTS: Final = 16  # most texts of the conversation passed to drift scorers (ours)
 
 
 class Task:
-    """One task of one person, whose memory outlives it; `clock` gives monotonic seconds, for implicit corrections only."""
+    """One task of one person, whose memory outlives it; `clock` (monotonic seconds) is only used for implicit corrections."""
 
     __slots__ = (
         "_clock",
@@ -65,7 +65,7 @@ class Task:
         self._read_text: str | None = None
         self._cluster: str | None = ""
         self.scores: list[tuple[DriftScorer, DriftScore | None]] = []
-        """Known scores of the current reply; replaced, never emptied, when anything a scorer sees changes."""
+        """Cached scores of the current reply; replaced, never cleared, when any input of a scorer changes."""
         self._completed_at: float | None = None
         self._corrected: set[str] = set()
         self.implicit_count = 0
@@ -81,7 +81,7 @@ class Task:
         self.tool_texts: deque[str] = deque(maxlen=_TOOL_TEXTS)
 
     def reconfigure(self, settings: Settings) -> None:
-        """Change the settings; values computed under the old ones are computed again."""
+        """Change the settings; values computed with the old ones are recomputed."""
         self.settings = settings
         self.scores = []
         if self.message is not None:
@@ -90,10 +90,10 @@ class Task:
     # Events
 
     def turn_start(self, event: events.TurnStart) -> None:
-        """Open a turn."""
+        """Start a turn."""
         strict = self.settings.turns == "strict"
         window = self.settings.implicit_window_s
-        # Read before the message is replaced; and only with a window, because taking topics is the dear part of a turn.
+        # Read before the message is replaced, and only with a window, because extracting topics is the slow part of a turn.
         old_cluster = self.cluster if window is not None else ""
         if self.message is not None:
             self.earlier.append(self.message)
@@ -104,7 +104,7 @@ class Task:
         self.scores = []
         self.message, self.response = event.user_message, None
         self._cluster = None
-        # The original lets an ungraded reply survive, to be learned from under the next topic.
+        # In the original, an ungraded reply stays and is learned from under the next topic.
         if strict:
             self.pending = self._read_text = None
             self._corrected = set()
@@ -124,11 +124,10 @@ class Task:
             self.implicit_count += 1
 
     def token(self, event: events.Token) -> None:
-        """Take one streamed token."""
         self.token_stats.add(event)
 
     def turn_complete(self, event: events.TurnComplete) -> None:
-        """Take the reply."""
+        """Handle the reply."""
         self.response = self.pending = event.full_response
         self._read_text = None
         self.scores = []
@@ -147,7 +146,7 @@ class Task:
         self.person.session.add_cost(event.tokens_out, event.wallclock_ms)  # type: ignore[arg-type]  # whole by now
 
     def quality(self, event: events.QualityFeedback) -> None:
-        """Take a grade; it teaches only if a reply waits for one."""
+        """Handle a grade; it is only learned from if a reply waits for one."""
         quality = float(event.quality)
         finite = math.isfinite(quality)
         if finite:
@@ -155,18 +154,18 @@ class Task:
         strict = self.settings.turns == "strict"
         if strict and not finite:
             return
-        # A grade that is not finite uses the reply up too: the original takes it before it looks at the number.
+        # A non-finite grade uses up the reply as well: the original takes it before it checks the number.
         text, self.pending = self.pending, None
         if text is None or not finite:
             return
-        # Release mode learns from the number as it is, even 5.0; only the window above is clamped there.
+        # Release mode learns from the unclamped number, even 5.0; only the window above is clamped there.
         if strict:
             self._read_text = text
             quality = min(max(quality, 0.0), 1.0)
         self.person.session.add_grade(text, quality, self.message or "")
 
     def correction(self, event: events.UserCorrection) -> None:
-        """File a correction under the current topic."""
+        """Store a correction under the current topic."""
         if event.corrects_last:
             self._record_correction(event.correction_message)
 
@@ -182,7 +181,7 @@ class Task:
         self.tools.add_call(event)
         if event.args_json is not None:
             self.tool_texts.append(event.args_json)
-            self.scores = []  # a scorer that reads tool texts may now score the same reply otherwise
+            self.scores = []  # a scorer that reads tool texts may now give another score
 
     def tool_result(self, event: events.ToolResult) -> None:
         """Record how a call ended."""
@@ -209,7 +208,7 @@ class Task:
 
     @property
     def drift_input(self) -> DriftInput | None:
-        """The current reply as scorers see it."""
+        """The current reply as input for scorers."""
         if self.message is None or self.response is None:
             return None
         return DriftInput(self.message, self.response, self.earlier, self.tool_texts)
@@ -223,17 +222,19 @@ class Task:
         return self.tools.task_outcomes if across_turns else self.tools.outcomes
 
     def correction_count(self) -> int:
-        """How many corrections the current cluster holds."""
+        """Return the number of corrections in the current cluster."""
         return self.person.corrections.count(self.cluster)
 
     def correction_pattern(self, least: int) -> CorrectionPattern | None:
-        """Return the correction pattern on the current cluster."""
+        """Return the correction pattern of the current cluster."""
         return self.person.corrections.pattern(self.person.user_id, self.cluster, least=least)
 
     def drift(self, scorer: DriftScorer) -> DriftScore | None:
         """Score of the current reply; computed once per scorer and reply."""
         for known, score in self.scores:
-            if known is scorer:  # identity, because a scorer of one's own need not be comparable, nor cheap to compare
+            if (
+                known is scorer
+            ):  # identity, because a user-defined scorer may not be comparable, or may be slow to compare
                 return score
         given = self.drift_input
         score = None if given is None else scorer(given)
@@ -241,13 +242,13 @@ class Task:
         return score
 
     def streamed(self) -> tuple[int, Sequence[events.Token]]:
-        """Character offset of the first token kept, and this turn's tokens."""
+        """Character offset of the first kept token, and this turn's tokens."""
         return self.token_stats.first_char, self.token_stats.tokens
 
-    # Readings
+    # Measurements
 
     def confidence(self) -> float:
-        """How sure the model was of its reply, 0 to 1."""
+        """Return the model's confidence in its reply, 0 to 1."""
         window = self.token_stats.window
         if window:
             return confidence_of_nll(mean_nll(window))
@@ -269,7 +270,7 @@ HANDLERS: Final[dict[type[Any], Handler]] = {
 
 
 def trust(cls: type[Any], event_type: type[Any]) -> None:
-    """Accept a subclass of an event whose maker has checked every field; for compatibility layers."""
+    """Accept a subclass of an event that checks every field itself; for compatibility layers."""
     if not issubclass(cls, event_type):
         raise TypeError(f"{cls.__name__} must be a subclass of {event_type.__name__}.")
     HANDLERS[cls] = HANDLERS[event_type]

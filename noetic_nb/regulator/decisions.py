@@ -1,7 +1,7 @@
 """Decisions of a regulator: five frozen records.
 
-`QualityDeclineNoRecovery.mean_delta` is, despite its name, the oldest minus the newest quality of the window; `delta` is
-the same number under an honest name.
+`QualityDeclineNoRecovery.mean_delta` is, despite its name, the oldest minus the newest quality of the window; `delta`
+is the same number with a clear name.
 
 References
 ----------
@@ -48,7 +48,7 @@ class CostCapReached:
     tokens_cap: float
     mean_quality_last_n: float
     currency: str = "tokens_out"
-    """Ours, and left out of JSON for output tokens, the only currency of the original."""
+    """Ours; omitted from JSON for output tokens, the only currency of the original."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class QualityDeclineNoRecovery:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedToolCallLoop:
-    """One tool, or one cycle of tools, was called again and again."""
+    """One tool, or one cycle of tools, was called repeatedly."""
 
     kind: ClassVar[str] = "repeated_tool_call_loop"
     tool_name: str
@@ -85,7 +85,7 @@ class RepeatedFailurePattern:
 
 @dataclass(frozen=True, slots=True)
 class CallBudgetExceeded:
-    """A task made more tool calls than it may, or more of one tool; `tool_name` None means all of them (ours)."""
+    """A task made more tool calls than allowed, in total (`tool_name` None) or of one tool (ours)."""
 
     kind: ClassVar[str] = "call_budget_exceeded"
     tool_name: str | None
@@ -111,7 +111,7 @@ class CorrectionPattern:
 
 
 class Span(NamedTuple):
-    """A stretch of the reply, in characters, that the model was unsure of."""
+    """A part of the reply, in characters, about which the model was unsure."""
 
     start_char: int
     end_char: int
@@ -121,14 +121,14 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Nothing holds."""
+    """No predicate holds."""
 
     kind: ClassVar[str] = "continue"
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeDriftWarn:
-    """The reply talks about topics that the task does not mention."""
+    """The reply is about topics that the task does not mention."""
 
     kind: ClassVar[str] = "scope_drift_warn"
     drift_tokens: tuple[str, ...]
@@ -138,7 +138,7 @@ class ScopeDriftWarn:
 
 @dataclass(frozen=True, slots=True)
 class CircuitBreak:
-    """Stop retrying; `suggestion` may be shown to a person as it is."""
+    """Stop retrying; `suggestion` can be shown to a user as it is."""
 
     kind: ClassVar[str] = "circuit_break"
     reason: Reason
@@ -181,9 +181,9 @@ def _plain(value: object) -> Any:
 
 
 def body_of(record: Decision | Reason | CorrectionPattern) -> dict[str, Any]:
-    """Return the fields of a record as plain data, in their order."""
+    """Return the fields of a record as plain data, in order."""
     body = {field.name: _plain(getattr(record, field.name)) for field in fields(record)}
-    # The only currency of the original, so that both write it alike.
+    # Omit the original's only currency, so that both write the same JSON.
     if body.get("currency") == "tokens_out":
         del body["currency"]
     return body
@@ -222,7 +222,7 @@ def to_camel(decision: Decision) -> str | dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any] | str) -> Decision:
-    """Read a decision in either form.
+    """Parse a decision in either form.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def _untag(data: object) -> tuple[str, Mapping[str, Any]]:
 
 
 def _values(cls: type[Any], body: Mapping[str, Any]) -> dict[str, Any]:
-    # Unknown keys are ignored, so that decisions written by a later version can be read.
+    # Ignore unknown keys, so that decisions written by later versions can be read.
     missing = [field.name for field in fields(cls) if field.name not in body and field.default is MISSING]
     if missing:
         raise ValueError(f"{cls.__name__} lacks the key `{missing[0]}`. Given: {body!r:.120}.")

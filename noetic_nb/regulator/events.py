@@ -1,9 +1,9 @@
 """The events of a run, as eight frozen records.
 
-Building an event checks nothing; `check` does, and `from_dict` and
-`Regulator.on_event` do (of a token, `on_event` checks the types that it uses). Numbers of numpy and pandas are welcome wherever
-a number is, and fractions of a millisecond in durations, which are rounded half to even where they are counted or written. Two
-additions to the original are optional and left out of JSON while unset: `Cost.usd` and `ToolResult.output`.
+Creating an event validates nothing; `check` does, and so do `from_dict` and `Regulator.on_event` (for a token,
+`on_event` checks only the used types). NumPy and pandas numbers are accepted wherever a number is, and fractions of a
+millisecond in durations, which are rounded half to even when counted or written. Two additions to the original are
+optional and omitted from JSON while unset: `Cost.usd` and `ToolResult.output`.
 
 References
 ----------
@@ -43,12 +43,12 @@ def __dir__() -> list[str]:
 
 U32_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1
-"""Largest integers of the original's events and snapshots; larger ones could not be written by every JSON writer either."""
+"""Largest integers in the original's events and snapshots; some JSON writers cannot write larger ones either."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnStart:
-    """A user message opens a turn; per-turn state is cleared."""
+    """A user message starts a turn; per-turn state is cleared."""
 
     kind: ClassVar[str] = "turn_start"
     user_message: str
@@ -74,7 +74,7 @@ class TurnComplete:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The usage of one provider call; `usd` only when the caller knows the price."""
+    """The usage of one provider call; `usd` only if the caller knows the price."""
 
     kind: ClassVar[str] = "cost"
     tokens_in: int
@@ -94,14 +94,14 @@ class QualityFeedback:
 
     def __post_init__(self) -> None:
         spans = self.fragment_spans
-        if spans is not None and isinstance(spans, list | tuple):  # lists too: an event never changes
+        if spans is not None and isinstance(spans, list | tuple):  # copy a list: an event never changes
             frozen = tuple([tuple(span) if isinstance(span, list) else span for span in spans])
             object.__setattr__(self, "fragment_spans", frozen)
 
 
 @dataclass(frozen=True, slots=True)
 class UserCorrection:
-    """The user pushes back; dropped unless it `corrects_last`."""
+    """The user corrects the agent; dropped unless it `corrects_last`."""
 
     kind: ClassVar[str] = "user_correction"
     correction_message: str
@@ -119,7 +119,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """A tool returned; `output` is context for drift scorers and is kept for a few calls only."""
+    """A tool returned; `output` is context for drift scorers and is only kept for a few calls."""
 
     kind: ClassVar[str] = "tool_result"
     tool_name: str
@@ -135,12 +135,12 @@ Event: TypeAlias = TurnStart | Token | TurnComplete | Cost | QualityFeedback | U
 EVENT_TYPES: Final[tuple[type[Event], ...]] = get_args(Event)
 _BY_KIND: Final[dict[str, type[Event]]] = {cls.kind: cls for cls in EVENT_TYPES}
 _BY_TAG: Final[dict[str, type[Event]]] = {cls.__name__: cls for cls in EVENT_TYPES}
-# Left out of JSON while unset, so that the original reads what is written here.
+# Omitted from JSON while unset, so that the original can read it.
 _OURS: Final = {("cost", "usd"), ("tool_result", "output")}
 
 
 def shown(value: object) -> str:
-    """Return a value as error messages print it; Python itself refuses to print an integer of more than 4300 digits."""
+    """Return a value as shown in error messages; Python itself refuses to print an integer of more than 4300 digits."""
     try:
         return f"{value!r:.120}"
     except ValueError:
@@ -148,16 +148,16 @@ def shown(value: object) -> str:
 
 
 def is_numpy_bool(value: object) -> bool:
-    """Say whether a value is numpy's True or False, without importing numpy."""
+    """Tell whether a value is a NumPy bool, without importing NumPy."""
     cls = type(value)
     return cls.__module__ == "numpy" and cls.__name__ in ("bool", "bool_")
 
 
-# Each of these refuses a value or returns it as a plain Python one; the very object where it is plain already.
+# Each of these rejects a value or returns it as a plain Python value; the same object if it is already plain.
 
 
 def require_text(key: str, value: object) -> str:
-    """Refuse a value that is not a string, or holds a lone surrogate."""
+    """Reject a value that is not a string, or contains a lone surrogate."""
     if not isinstance(value, str):
         raise TypeError(f"{key} must be a string. Given: {shown(value)}.")
     if not value.isascii():
@@ -172,7 +172,7 @@ def require_text(key: str, value: object) -> str:
 
 
 def accepted_text(text: str) -> str:
-    """Return text as a regulator accepts it: lone surrogates, which some models emit, are replaced."""
+    """Return text in a form that regulators accept: lone surrogates, which some models emit, are replaced."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -181,7 +181,7 @@ def _optional_text(key: str, value: object) -> str | None:
 
 
 def _real(key: str, value: object) -> float:
-    # NaN and infinity pass: providers send them, and what reads these numbers skips them.
+    # Allow NaN and infinity: providers send them, and readers of these numbers skip them.
     if not isinstance(value, int | float | Real):
         raise TypeError(f"{key} must be a number. Given: {shown(value)}.")
     try:
@@ -200,7 +200,7 @@ def _flag(key: str, value: object) -> bool:
 
 
 def _whole(key: str, value: object, most: int = U64_MAX) -> int:
-    # True passes as 1, as in the compiled original.
+    # Accept True as 1, like the compiled original.
     if not isinstance(value, int | Integral):
         raise TypeError(f"{key} must be an integer. Given: {shown(value)}.")
     number = int(value)
@@ -212,7 +212,7 @@ def _whole(key: str, value: object, most: int = U64_MAX) -> int:
 
 
 def _time(key: str, value: object, most: int = U64_MAX) -> int:
-    # Clocks give fractions; the original counts whole milliseconds, and so does every snapshot and log.
+    # Clocks return fractions; the original counts whole milliseconds, and so does every snapshot and log.
     if isinstance(value, float | Real) and not isinstance(value, int | Integral):
         number = float(value)
         if not math.isfinite(number):
@@ -242,7 +242,7 @@ def _spans(key: str, value: object) -> tuple[tuple[int, int], ...] | None:
     is_plain = value.__class__ is tuple and all(
         old.__class__ is tuple and old[0] is new[0] and old[1] is new[1] for old, new in zip(value, read, strict=True)
     )
-    return value if is_plain else read  # type: ignore[return-value]  # what was just compared
+    return value if is_plain else read  # type: ignore[return-value]  # compared above
 
 
 _PLAIN_NUMBERS: Final = frozenset({int, float, bool})
@@ -273,14 +273,14 @@ _REQUIRED: Final = frozenset((cls.kind, f.name) for cls in EVENT_TYPES for f in 
 
 
 def check(event: Event) -> None:
-    """Refuse an event with a field of the wrong type or range.
+    """Reject an event with a field of the wrong type or range.
 
     Raises
     ------
     TypeError
         If a field has the wrong type, or the value is not an event at all.
     ValueError
-        If a number is out of range, or a text holds a lone surrogate.
+        If a number is out of range, or a text contains a lone surrogate.
 
     Examples
     --------
@@ -293,7 +293,7 @@ def check(event: Event) -> None:
 
 
 def plain(event: E) -> E:
-    """Return an event with plain Python numbers and whole milliseconds; the very event where it has them. Raises like `check`.
+    """Return an event with plain Python numbers and whole milliseconds; the same event if it is plain. Raises as `check`.
 
     Examples
     --------
@@ -312,7 +312,7 @@ def plain(event: E) -> E:
 
 
 def to_dict(event: Event) -> dict[str, Any]:
-    """Return an event as plain snake_case JSON, durations in whole milliseconds; refuses the same events as `check`.
+    """Return an event as plain snake_case JSON, durations in whole milliseconds; rejects the same events as `check`.
 
     Examples
     --------
@@ -344,7 +344,7 @@ def _body(event: Event) -> dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any]) -> Event:
-    """Read an event in either form and check it.
+    """Parse an event in either form and check it.
 
     Parameters
     ----------
@@ -383,7 +383,7 @@ def from_dict(data: Mapping[str, Any]) -> Event:
             values[name] = body[name]
         elif (cls.kind, name) in _REQUIRED:
             raise ValueError(f"{cls.kind} lacks the key `{name}`. Given: {shown(body)}.")
-    # Checked before they become tuples, so that the error is about what was given.
+    # Checked before conversion to tuples, so that the error shows the given value.
     if isinstance(values.get("fragment_spans"), list):
         values["fragment_spans"] = _spans("fragment_spans", values["fragment_spans"])
     return plain(cls(**values))

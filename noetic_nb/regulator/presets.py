@@ -1,8 +1,8 @@
-"""Settings to begin with, by name, and their effect on recorded runs whose outcome is known.
+"""Ready-made settings by name, and their measured effect on recorded runs with known outcomes.
 
-No figure about them is written here by hand: `figures` reads the table that ``benchmarks/studies/presets.py`` has made, by desk
-and model, with intervals over tasks. Where numbers were chosen on the same runs, the figure says so: it is too kind. Presets do
-not carry over from one desk to the next; measure on runs of your own.
+No figures are written by hand: `figures` reads the table created by ``benchmarks/studies/presets.py``, by domain and
+model, with intervals over tasks. A figure says if its thresholds were chosen on the same runs, because it is then too
+optimistic. Presets do not transfer between domains; measure on your own runs.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS
 __all__ = ["MEASURED", "PRESETS", "TABLE", "Figure", "Share", "describe", "figures", "most_calls"]
 
 TABLE: Final = Path(__file__).with_name("presets.json")
-"""What the study has made."""
+"""The results of the study."""
 
 PRESETS: Final[dict[str, Settings]] = {
     "release": RELEASE_SETTINGS,
     "newer": NEWER_SETTINGS,
     "recommended": RECOMMENDED_SETTINGS,
 }
-"""By name: those of `Regulator.for_user`, `Regulator.newer` and `Regulator.recommended`."""
+"""By name: the settings of `Regulator.for_user`, `Regulator.newer` and `Regulator.recommended`."""
 
 
 def _of(kind: type[Predicate]) -> tuple[Predicate, ...]:
-    """Return the predicates of a kind that the recommended preset has."""
+    """Return the predicates of one kind in the recommended preset."""
     return tuple(predicate for predicate in RECOMMENDED_SETTINGS.predicates if isinstance(predicate, kind))
 
 
@@ -56,7 +56,7 @@ MEASURED: Final[dict[str, tuple[Predicate, ...]]] = {
     "drift in context": (ScopeDrift(scorer=CONTEXT_SCORER, threshold=CONTEXT_THRESHOLD),),
     "drift in context, as recommended": _of(ScopeDrift),
 }
-"""Predicates that the study measures alone, by what they are called there."""
+"""Predicates that the study measures separately, by their names there."""
 
 
 CHOSEN_ON: Final[dict[str, frozenset[str]]] = {
@@ -72,12 +72,12 @@ CHOSEN_ON: Final[dict[str, frozenset[str]]] = {
     ),
     "drift in context": frozenset({"airline"}),
 }
-"""By preset or predicate: the domains on whose recorded runs its numbers were chosen. Those of the originals came with them."""
+"""By preset or predicate, the domains whose recorded runs determined its thresholds. The originals brought theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """So many of so many, with a 95 % interval of the rate; without one where nothing tells the tasks of the runs.
+    """A count out of a total, with a 95 % interval of the rate; without interval if the tasks of the runs are unknown.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class Share:
 
     @property
     def rate(self) -> float:
-        """The share itself; 0 of nothing is 0."""
+        """The share itself; 0 of 0 is 0."""
         return self.n / self.of if self.of else 0.0
 
     def __str__(self) -> str:
@@ -102,24 +102,24 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The effect of a preset or predicate on the runs of one desk and model.
+    """The effect of a preset or predicate on the runs of one domain and model.
 
     Parameters
     ----------
     detector : str
-        A key of `PRESETS`, of which stops count, or of `MEASURED`, of which warnings count too.
+        A key of `PRESETS`, for which stops count, or of `MEASURED`, for which warnings count as well.
     domain : str
-        The desk; ``"every desk"`` for all runs together that its numbers were not chosen on.
+        The domain; ``"every desk"`` for all runs together on which its thresholds were not chosen.
     failed, good : Share
-        Of the runs that failed, and of those that did not, how many it fell on.
+        How many failed runs, and how many others, it fired in.
     precision : Share
-        Of the runs it fell on, how many had failed.
+        Of the runs it fired in, how many had failed.
     base_rate : Share
-        Of all runs, how many had failed: a precision that is not above says nothing.
+        Of all runs, how many had failed: a precision that is not higher is meaningless.
     model : str
-        The model, and the source of the runs where another has the same desk.
+        The model, and the source of the runs if another source has the same domain.
     chosen_here : bool
-        Whether its numbers were chosen on these runs.
+        Whether its thresholds were chosen on these runs.
     """
 
     detector: str
@@ -149,7 +149,7 @@ def _table() -> tuple[tuple[Figure, ...], dict[str, int]]:
 
 
 def figures(detector: str | None = None, domain: str | None = None) -> tuple[Figure, ...]:
-    """Return the measured figures, of one preset or predicate and in one domain where given.
+    """Return the measured figures, optionally of one preset or predicate and in one domain.
 
     Examples
     --------
@@ -162,14 +162,14 @@ def figures(detector: str | None = None, domain: str | None = None) -> tuple[Fig
 
 
 def most_calls() -> dict[str, int]:
-    """Return how many tool calls the longest good run made, of each domain whose runs set the recommended budget."""
+    """Return the tool calls in the longest good run of each domain whose runs determined the recommended budget."""
     return dict(_table()[1])
 
 
 def describe(detector: str = "recommended") -> str:
-    """Describe the effect of a preset or predicate on recorded runs, a line for each desk and model, with 95 % intervals.
+    """Describe the effect of a preset or predicate on recorded runs, one line per domain and model, with 95 % intervals.
 
-    Lines of runs that its numbers were not chosen on come first.
+    Lines for runs on which its thresholds were not chosen come first.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def describe(detector: str = "recommended") -> str:
     Raises
     ------
     ValueError
-        If it was not measured; the message names what was.
+        If it was not measured; the message lists the measured ones.
 
     References
     ----------

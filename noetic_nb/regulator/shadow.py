@@ -1,11 +1,11 @@
-"""The decisions of a regulator on recorded events: the command line of the original, reading standard input.
+"""Computes the decisions of a regulator for recorded events: the original's command line, reading standard input.
 
     python -m noetic_nb.regulator.shadow --cost-cap=10000 --scope-threshold=0.7 < events.jsonl
     python -m noetic_nb.regulator.shadow --scope-threshold=0 --summary-only < events.jsonl
 
-One JSON object per line comes in, ``{"turn_id", "event_idx", "event_type", "payload"}``; one per event goes out, and a summary
-last. As in the original an option that cannot be used is reported and ignored. Ours are a file in place of standard input,
-``--preset`` and ``--group-by``.
+The input has one JSON object per line, ``{"turn_id", "event_idx", "event_type", "payload"}``; the output one per event,
+and a summary at the end. As in the original, an invalid option is reported and ignored. A file instead of standard
+input, ``--preset`` and ``--group-by`` are additions.
 
 References
 ----------
@@ -42,11 +42,11 @@ class LogLine:
     event_type: str
     event: Event
     user_id: str | None = None
-    """Ours, optional: whose turn it was."""
+    """Ours, optional: the user of the turn."""
 
 
 def read_log(lines: Iterable[str], on_skip: Callable[[int, str], None]) -> list[LogLine]:
-    """Return the events of JSON Lines; `on_skip` is called with the number and reason of each line that is not an event."""
+    """Return the events of JSON Lines; `on_skip` gets the number and reason of each line that is not an event."""
     found: list[LogLine] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -126,11 +126,11 @@ def score_statistics(scores: Sequence[float]) -> dict[str, Any]:
 def replay_log(
     log: Iterable[LogLine], make: Callable[[str], Regulator], *, group_by: str = "turn"
 ) -> Iterator[dict[str, Any]]:
-    """Yield a decision per event, and at the end the summary below the key ``_summary``.
+    """Yield a decision per event, and at the end the summary under the key ``_summary``.
 
-    Turns come in order of first appearance, the events of a turn by `event_idx`. `make` makes a regulator for a user
-    id, which is the turn id unless grouped by user. By ``"turn"`` each turn has a regulator, as in the original; by
-    ``"user"`` each user has one, so that memory, cost and grades carry over.
+    Turns are in order of first appearance, the events of a turn sorted by `event_idx`. `make` creates a regulator for a
+    user id, which is the turn id unless grouped by user. With ``"turn"``, each turn has its own regulator, as in the
+    original; with ``"user"``, each user has one, so that memory, cost and grades carry over.
     """
     if group_by not in ("turn", "user"):
         raise ValueError(f"group_by must be 'turn' or 'user'. Given: {group_by!r}.")
@@ -139,7 +139,7 @@ def replay_log(
         turns.setdefault(line.turn_id, []).append(line)
     statistics = ReplayStatistics(turns=len(turns))
     regulators: dict[str, Regulator] = {}
-    # Order of appearance, because corrections and costs of a user carry over from turn to turn.
+    # In order of appearance, because corrections and costs of a user carry over between turns.
     for turn_id, lines in turns.items():
         user_id = (lines[0].user_id or turn_id) if group_by == "user" else turn_id
         regulator = regulators.get(user_id) or make(user_id)
@@ -185,7 +185,7 @@ def _options(arguments: Sequence[str], problems: TextIO) -> Any:
     parser = argparse.ArgumentParser(
         prog="python -m noetic_nb.regulator.shadow",
         description="Decide recorded events again: JSON Lines in, decisions and a summary out.",
-        # An abbreviation would be one more spelling to keep.
+        # Abbreviations would have to be supported for ever.
         allow_abbrev=False,
     )
     parser.add_argument("log", nargs="?", type=Path, help="a file of events; standard input by default")
@@ -218,7 +218,7 @@ def _number(name: str, text: str | None, read: type[int] | type[float], most: in
 
 
 def main(arguments: Sequence[str], source: TextIO, out: TextIO, problems: TextIO) -> int:
-    """Run the command line; 0, or 1 when the events cannot be read or the decisions not be written."""
+    """Run the command line; returns 0, or 1 if reading events or writing decisions fails."""
     options = _options(arguments, problems)
 
     def make(user_id: str) -> Regulator:
@@ -234,7 +234,7 @@ def main(arguments: Sequence[str], source: TextIO, out: TextIO, problems: TextIO
 
     try:
         text = source.read() if options.log is None else options.log.read_text(encoding="utf-8")
-        # Not splitlines(): U+2028 inside a JSON string is no end of a line.
+        # Not splitlines(): U+2028 inside a JSON string does not end a line.
         for row in replay_log(read_log(text.split("\n"), skipped), make, group_by=options.group_by):
             if "_summary" in row or not options.summary_only:
                 print(json.dumps(row, ensure_ascii=False), file=out)
@@ -247,7 +247,7 @@ def main(arguments: Sequence[str], source: TextIO, out: TextIO, problems: TextIO
 
 if __name__ == "__main__":
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        # JSON is UTF-8 whatever the locale says.
+        # JSON is UTF-8 whatever the locale.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
     sys.exit(main(sys.argv[1:], sys.stdin, sys.stdout, sys.stderr))

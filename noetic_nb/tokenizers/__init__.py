@@ -1,6 +1,6 @@
-"""Counters of tokens by name: a provider's own vocabulary, or one that learns from reported usage.
+"""Token counters by name: a provider's own vocabulary, or a counter that learns from reported usage.
 
-``get("gpt-4.1")`` needs the extra ``tokens``; the default estimate, `noetic_nb.tokens.estimate_tokens`, needs nothing.
+``get("gpt-4.1")`` needs the extra ``tokens``; the default estimate, `noetic_nb.tokens.estimate_tokens`, needs no packages.
 """
 
 from noetic_nb._core.lazy_names import attach

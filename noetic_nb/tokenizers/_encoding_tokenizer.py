@@ -1,4 +1,4 @@
-"""Count with a provider's vocabulary or, offline, by rates (docs/studies/offline_tokens.md), and with its framing."""
+"""Counts with a provider's vocabulary or, offline, by rates (docs/studies/offline_tokens.md), including the framing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ OFFLINE: Final = "calibrated-offline"  # the name of the counter
 
 _MARK: Final = r"!-/:-@\[-`{-~"
 _ACCENTED: Final = r"\u00c0-\u024f\u1e00-\u1eff"
-# Frequent characters of traditional Chinese that neither the simplified script nor Japanese has: where they are, so are others.
+# Frequent characters that only exist in traditional Chinese: they indicate that the text uses this script.
 _TRADITIONAL: Final = "們個來這為說對會國學過發經點實還樣與從現開關機將讓電長門問題間時後動"
 
 
 class Piece(NamedTuple):
-    """A kind of piece: a regular expression that matches one, and the tokens that one has on average."""
+    """A kind of piece: a regular expression that matches one, and its average number of tokens."""
 
     pattern: str
     tokens: float
@@ -55,21 +55,21 @@ PIECES: Final = {
     "letter of another script": Piece(r"[^\W\d_]|[\u0590-\u1fff]", 0.39),
     "other": Piece(r"\S", 0.84),
 }
-"""By name; of those that match at a place the first one counts."""
+"""By name; if several match at a position, the first one counts."""
 
 CUT: Final = re.compile("|".join(f"({piece.pattern})" for piece in PIECES.values()))
 _TOKENS: Final = (0.0, *(piece.tokens for piece in PIECES.values()))
 
 
 def _encode(text: str) -> range:
-    """Return a stand-in for the tokens of a text: as many as it is expected to have."""
+    """Return a sequence as long as the expected number of tokens in a text."""
     tokens = sum([_TOKENS[found.lastindex or 0] for found in CUT.finditer(text)])
     return range(max(1, round(tokens)) if text else 0)
 
 
 @cache
 def offline_tokenizer() -> EncodingTokenizer:
-    """Return the counter, with the framing of current models of OpenAI.
+    """Return the offline counter, with the framing of current OpenAI models.
 
     Examples
     --------
@@ -79,23 +79,23 @@ def offline_tokenizer() -> EncodingTokenizer:
     return EncodingTokenizer(OFFLINE, _encode, framing_of(""), KNOWN_ERRORS[OFFLINE])
 
 
-# The library splits text by a regular expression that gives up, by a panic, on a run of a million blanks. Below this it
-# never does, and most items are below it: they are counted by one call.
+# The library splits text with a regular expression that panics on a run of a million spaces. It never does below this
+# limit, and most items are shorter, so they are counted in one call.
 MAX_PIECE: Final = 16_384
-# The last few texts that are longer are remembered: what a layer sends is counted when it is chosen, offered and planned.
+# A few recent texts longer than this are cached: a layer's text is counted when it is chosen, offered and planned.
 SHORT: Final = 1_000
 MOST_KNOWN: Final = 64
-# After a letter or digit, before a mark, blank or line end: the splitting ends a piece there, whatever follows.
+# After a letter or digit, before a sign, space or line end: a piece always ends there, whatever follows.
 _SAFE: Final = re.compile(r"[A-Za-z0-9](?=[\x00-&(-/:-@\[-`{-~])")
 
 
 def pieces(text: str, most: int = MAX_PIECE) -> Iterable[str]:
-    """Cut a text into pieces of at most `most` characters, at places that change no token as far as there are any."""
+    """Cut a text into pieces of at most `most` characters, where possible at places that do not change the tokens."""
     start = 0
     while len(text) - start > most:
         end = start + most
         cut = _last_safe(text, start, end)
-        # The halves of a surrogate pair are one character for the vocabulary.
+        # For the vocabulary, the two halves of a surrogate pair are one character.
         if cut is None:
             is_pair = "\ud800" <= text[end - 1] <= "\udbff" and "\udc00" <= text[end] <= "\udfff" and most > 1
             cut = end - 1 if is_pair else end
@@ -105,9 +105,9 @@ def pieces(text: str, most: int = MAX_PIECE) -> Iterable[str]:
 
 
 def _last_safe(text: str, start: int, end: int) -> int | None:
-    """Return the last place to cut after `start` and not behind `end`, or None if there is none."""
+    """Return the last safe place to cut after `start` and up to `end`, or None."""
     low = end
-    # From behind, in ever longer steps: most texts have one within a few words.
+    # Search backwards in growing steps: most texts have a safe place within a few words.
     for reach in (128, 1024, end - start):
         low, before = max(start, end - reach), low
         found = None
@@ -119,19 +119,19 @@ def _last_safe(text: str, start: int, end: int) -> int | None:
 
 
 class EncodingTokenizer:
-    """Counts the tokens of a text, of an item as a provider bills it, and of tools' definitions.
+    """Counts the tokens of a text, of an item as a provider bills it, and of tool definitions.
 
-    Made by `get` or `from_ranks`. A text that looks like a special token is plain text, and a lone surrogate counts as the
-    replacement character that is sent in its place.
+    Created by `get` or `from_ranks`. Text that looks like a special token counts as plain text, and a lone surrogate
+    counts as the replacement character that is sent instead.
 
     Attributes
     ----------
     name : str
-        Of the encoding.
+        The name of the encoding.
     known_error : float or None
-        Mean of the absolute relative error of a whole request against reported usage; None if it was not measured.
+        Mean absolute relative error of a whole request against reported usage; None if not measured.
     framing : Framing
-        What is added around texts.
+        The tokens added around texts.
     """
 
     __slots__ = ("_around", "_encode", "_known", "framing", "known_error", "name")
@@ -160,8 +160,8 @@ class EncodingTokenizer:
         return found
 
     def count_item(self, item: Mapping[str, Any]) -> int:
-        """Count an item as it is billed: its text and the tokens around it."""
-        # Written out: most items are short, and calls of functions would be a tenth of what counting them costs.
+        """Count an item as billed: its text and the tokens around it."""
+        # Inlined, because most items are short and function calls would add a tenth to the time.
         kind = kind_of(item)
         text = item_text(item)
         if not text and kind == "other":
@@ -170,11 +170,11 @@ class EncodingTokenizer:
         return tokens + self._around[kind]
 
     def count_system(self, text: str) -> int:
-        """Count the instructions as they are billed: a message, and the beginning of the answer that every request ends with."""
+        """Count the instructions as billed: a message, and the start of the answer that ends every request."""
         return self(text) + self.framing.message + self.framing.reply
 
     def count_tools(self, tools: Iterable[Any]) -> int:
-        """Count tools' definitions, each with a name, a description and parameters."""
+        """Count tool definitions, each with a name, a description and parameters."""
         return self.framing.definitions(tools, self)
 
     def __repr__(self) -> str:

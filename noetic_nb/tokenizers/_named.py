@@ -1,4 +1,4 @@
-"""Make a counter from a name, or from the tokenizer argument of a harness."""
+"""Creates a counter from a name, or from the tokenizer argument of a harness."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_
 
 
 class FallbackTokenizer:
-    """Counts by another counter, and by the default estimate where that one fails; `fault` is its first failure."""
+    """Counts with another counter, or with the default estimate if that one fails; `fault` is its first failure."""
 
     __slots__ = ("_inner", "fault", "name")
 
@@ -27,7 +27,7 @@ class FallbackTokenizer:
         self.fault: str | None = None
 
     @property
-    def known_error(self) -> float | None:  # said above
+    def known_error(self) -> float | None:  # documented above
         return known_error(self._inner if self.fault is None else estimate_tokens)
 
     def __call__(self, text: str) -> int:
@@ -44,7 +44,7 @@ class FallbackTokenizer:
         return estimate_tokens(text)
 
     def count_item(self, item: Mapping[str, Any]) -> int:
-        """Count an item: as the other counter does where it can, else its compact JSON."""
+        """Count an item: with the other counter if possible, otherwise its compact JSON."""
         count = getattr(self._inner, "count_item", None)
         if count is not None:
             try:
@@ -68,19 +68,19 @@ def get(name: str) -> Tokenizer:
     ----------
     name : str
         An encoding (``"o200k_base"``, ``"cl100k_base"``), a model (``"gpt-4.1"``, ``"openai/gpt-4o-mini"``),
-        ``"estimate"`` for the default, ``"calibrated-offline"`` for one that is close to o200k_base and needs no vocabulary, or
-        ``"calibrated"`` for one that starts as the default and learns.
+        ``"estimate"`` for the default, ``"calibrated-offline"`` for a counter close to o200k_base that needs no
+        vocabulary, or ``"calibrated"`` for one that starts as the default and learns.
 
     Returns
     -------
     callable
-        From text to tokens, with ``name`` and ``known_error``: the mean absolute relative error of a whole request against
-        the usage that was reported, on public runs; None if nobody has measured it.
+        Maps text to a number of tokens; has ``name`` and ``known_error``: the mean absolute relative error of a whole
+        request against reported usage, on public runs; None if not measured.
 
     Raises
     ------
     NoeticConfigError
-        ``UNKNOWN_TOKENIZER`` with the nearest names, ``MISSING_EXTRA`` or ``MISSING_RANKS`` where the library or its rank
+        ``UNKNOWN_TOKENIZER`` with the nearest names, ``MISSING_EXTRA`` or ``MISSING_RANKS`` if the library or its rank
         file is not installed, ``DAMAGED_RANKS``.
 
     References
@@ -102,12 +102,12 @@ def get(name: str) -> Tokenizer:
 
 
 def calibrated(base: str | Tokenizer = estimate_tokens) -> CalibratedTokenizer:
-    """Return a counter that starts as another one and learns from the usage of the harness that it is given to.
+    """Return a counter that starts as another one and learns from the usage in the harness that uses it.
 
     Parameters
     ----------
     base : str or callable
-        What counts: a name for `get`, or a counter.
+        The base counter: a name for `get`, or a function.
 
     Examples
     --------
@@ -119,17 +119,17 @@ def calibrated(base: str | Tokenizer = estimate_tokens) -> CalibratedTokenizer:
 
 @functools.lru_cache(maxsize=64)
 def best_tokenizer(model: str = "") -> Tokenizer:
-    """Return the counter that is closest to the bill of a model: its vocabulary, or o200k_base, where installed."""
+    """Return the counter closest to a model's bill: its vocabulary, otherwise o200k_base, if installed."""
     for name in (model, "o200k_base"):
         try:
             return encoding_tokenizer(name)
-        except NoeticConfigError:  # no vocabulary is published, or none is on this machine
+        except NoeticConfigError:  # no vocabulary is published, or none is installed
             continue
     return offline_tokenizer()
 
 
 def asked_tokenizer(given: str | TokenCalibration | Tokenizer | None) -> Tokenizer | None:
-    """Return the counter for a recorded run, by name, object or function; raises ``INVALID_TOKENIZER``, and as `get`."""
+    """Return the counter for a recorded run, from a name, object or function; raises ``INVALID_TOKENIZER``, and as `get`."""
     if isinstance(given, str | TokenCalibration):
         counter: Tokenizer = as_tokenizer(given)
         return counter
@@ -144,9 +144,9 @@ def asked_tokenizer(given: str | TokenCalibration | Tokenizer | None) -> Tokeniz
 
 
 def as_tokenizer(given: Any) -> Any:
-    """Return the counter that a harness was given: by name, a `TokenCalibration`, or a function.
+    """Return the counter given to a harness as a name, a `TokenCalibration`, or a function.
 
-    A function of someone else is wrapped: where it raises, the default estimate counts instead.
+    A user-defined function is wrapped: if it raises, the default estimate counts instead.
 
     Raises
     ------

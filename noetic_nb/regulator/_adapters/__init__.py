@@ -1,1 +1,1 @@
-"""Other ways in and out: recorded runs, event logs, OpenTelemetry spans, several threads."""
+"""Adapters: recorded runs, event logs, OpenTelemetry spans, several threads."""

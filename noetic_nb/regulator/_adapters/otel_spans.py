@@ -1,7 +1,7 @@
-"""OpenTelemetry GenAI spans, read as events: one span is one turn.
+"""Reads OpenTelemetry GenAI spans as events: one span is one turn.
 
-The order of events is fixed whatever their order in the span: turn start, turn complete, cost, then tools. What is not
-recognised is skipped; only text that is not JSON is an error.
+Events are always in this order: turn start, turn complete, cost, then tools. Unrecognised data is skipped; only text
+that is not JSON is an error.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def events_from_span(span: str | Mapping[str, Any], *, reading: SpanReading = "l
     span : str or mapping
         JSON text of one span, or the span itself.
     reading : {"lenient", "original"}
-        The original reads attributes as an object only, and takes an ``error.type`` that is not text for a success. Lenient
-        reading also takes OTLP's list of ``{"key", "value"}``, and any error that is not empty or false for a failure.
-        Numbers above 32 bits saturate in both, where the original wraps.
+        The original accepts attributes only as an object, and treats an ``error.type`` that is not text as success.
+        Lenient reading also accepts OTLP's list of ``{"key", "value"}``, and treats any error that is not empty or
+        false as failure. Numbers above 32 bits saturate in both, whereas the original wraps.
 
     Raises
     ------
     ValueError
-        If the text is not JSON, or a text in the span holds a lone surrogate.
+        If the text is not JSON, or a text in the span contains a lone surrogate.
 
     References
     ----------
@@ -53,7 +53,7 @@ def events_from_span(span: str | Mapping[str, Any], *, reading: SpanReading = "l
     if not isinstance(span, Mapping):
         return []
     lenient = reading == "lenient"
-    # The user's message opens the turn even where an exporter wrote it last.
+    # The user's message starts the turn, even if an exporter wrote it last.
     happened = [event for event in _list(span.get("events")) if isinstance(event, Mapping)]
     found: list[events.Event] = []
     message = _first_content(happened, "gen_ai.user.message", lenient)
@@ -66,7 +66,7 @@ def events_from_span(span: str | Mapping[str, Any], *, reading: SpanReading = "l
     for event in happened:
         if event.get("name") == "gen_ai.tool.message":
             found.extend(_tool(_attributes(event, lenient), lenient))
-    # Spans come from outside; a lone surrogate fails here, with the span at hand.
+    # Spans are external data; a lone surrogate must fail here, where the span is known.
     for made in found:
         events.check(made)
     return found
@@ -142,7 +142,7 @@ def _tool(attributes: Mapping[str, Any], lenient: bool) -> Iterator[events.Event
         yield events.ToolCall(name, json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), sort_keys=True))
     duration = _whole(attributes.get("gen_ai.tool.duration_ms"))
     if duration is not None:
-        # As in the original, `error.type` wins even where it is not text and so reads as a success.
+        # As in the original, `error.type` has priority even if it is not text and so counts as success.
         error = attributes.get("error.type", attributes.get("gen_ai.tool.error"))
         if lenient and not isinstance(error, str) and error:
             error = json.dumps(error, ensure_ascii=False, sort_keys=True)

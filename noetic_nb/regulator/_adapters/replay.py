@@ -1,7 +1,7 @@
-"""A recorded run evaluated again under other thresholds, fast enough to follow a slider.
+"""Evaluates a recorded run again with other thresholds, fast enough to follow a slider.
 
-Feeding events is done once; what is kept of each moment is a `MomentEvidence`, the evidence that predicates look at. Clusters and
-corrections are those of the recording: other word lists need another recording.
+Events are fed only once; for each moment, a `MomentEvidence` keeps the evidence for predicates. Clusters and
+corrections are those of the recording: other word lists need a new recording.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class MomentEvidence:
-    """The evidence of one moment, after one event; build it with `record_events`."""
+    """The evidence at one moment, after one event; created by `record_events`."""
 
     event_index: int
     event_kind: str
@@ -45,7 +45,7 @@ class MomentEvidence:
     first_char: int
     tokens: tuple[Token, ...]
     drift_input: DriftInput | None
-    # Shared by the readings of one reply, so that a score is computed once per scorer however many moments read it.
+    # Shared by all moments of one reply, so that each scorer scores it only once.
     _scores: list[tuple[DriftScorer, DriftScore | None]] = field(repr=False, compare=False)
 
     def calls(self, *, across_turns: bool) -> Sequence[ToolCall]:
@@ -57,11 +57,11 @@ class MomentEvidence:
         return self.task_outcomes if across_turns else self.turn_outcomes
 
     def correction_count(self) -> int:
-        """How many corrections the current cluster held."""
+        """Return the number of corrections in the current cluster."""
         return len(self.corrections)
 
     def correction_pattern(self, least: int) -> CorrectionPattern | None:
-        """Return the correction pattern on the current cluster."""
+        """Return the correction pattern of the current cluster."""
         return pattern_of(self.user_id, self.cluster, self.corrections, least)
 
     def drift(self, scorer: DriftScorer) -> DriftScore | None:
@@ -74,7 +74,7 @@ class MomentEvidence:
         return score
 
     def streamed(self) -> tuple[int, Sequence[Token]]:
-        """Character offset of the first token kept, and the turn's tokens."""
+        """Character offset of the first kept token, and the turn's tokens."""
         return self.first_char, self.tokens
 
 
@@ -96,7 +96,7 @@ class Recording:
     readings: tuple[MomentEvidence, ...]
 
     def decide(self, predicates: Iterable[Predicate]) -> tuple[Decision, ...]:
-        """Return the decisions of a regulator with these predicates at every moment.
+        """Return the decision of a regulator with these predicates at every moment.
 
         Parameters
         ----------
@@ -123,16 +123,16 @@ class Recording:
 def record_events(
     events: Iterable[Event], regulator: Regulator | None = None, *, include_tokens: bool = False
 ) -> Recording:
-    """Feed events to a regulator and keep a reading after each.
+    """Feed events to a regulator and keep the evidence after each.
 
     Parameters
     ----------
     events : iterable of Event
         A run, in order.
     regulator : Regulator, optional
-        Whose settings and memory to use; it is fed the events. A fresh one with release settings by default.
+        Its settings and memory are used, and it receives the events. By default a new one with release settings.
     include_tokens : bool
-        Keep a reading after every single token too; otherwise tokens show in the next event's reading.
+        Also keep the evidence after every single token; otherwise tokens appear in the evidence of the next event.
     """
     watched = Regulator.for_user("replay") if regulator is None else regulator
     readings: list[MomentEvidence] = []
@@ -140,17 +140,17 @@ def record_events(
         watched.on_event(event)
         if include_tokens or not isinstance(event, Token):
             readings.append(evidence_of(watched.evidence, index, event.kind, readings[-1] if readings else None))
-            watched.decide_all()  # scores every reply now, so that the first move of a slider is as quick as the next
+            watched.decide_all()  # score every reply now, so that the first move of a slider is as fast as later ones
     return Recording(tuple(readings))
 
 
 def evidence_of(task: Task, index: int, kind: str, before: MomentEvidence | None = None) -> MomentEvidence:
-    """Return the evidence of this moment; unchanged parts of the reading `before` are shared with it."""
+    """Return the evidence at this moment; parts unchanged since `before` are shared with it."""
     tools = task.tools
     first_char, tokens = task.streamed()
     given = None
     if task.message is not None and task.response is not None:
-        # The same scores mean the same texts, so thousands of readings share one input.
+        # Equal scores mean equal texts, so thousands of moments share one input.
         given = before.drift_input if before is not None and before._scores is task.scores else None
         if given is None:
             given = DriftInput(task.message, task.response, tuple(task.earlier), tuple(task.tool_texts))
@@ -180,8 +180,8 @@ def evidence_of(task: Task, index: int, kind: str, before: MomentEvidence | None
 
 
 def _kept(now: Sequence[T], before: tuple[T, ...] | None) -> tuple[T, ...]:
-    """Return the present values, as the last reading's own tuple if nothing changed: a long run then stays small."""
-    # What was added last is another object: hundreds of equal calls need not be compared to know that.
+    """Return the current values; reuses the previous tuple if nothing changed, to save memory in long runs."""
+    # A new last value is another object, so hundreds of equal calls need not be compared.
     if not before or len(now) != len(before) or now[-1] is not before[-1]:
         return tuple(now)
     fresh = tuple(now)

@@ -1,4 +1,4 @@
-"""A regulator for several threads: one lock around every access, shared by regulators of one person."""
+"""A regulator for several threads: one lock around every access, which regulators of one person share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ThreadSafeRegulator:
     Parameters
     ----------
     regulator : Regulator
-        From now on used through this object only.
+        The regulator; from now on, use it only through this object.
     lock : threading.RLock, optional
         Pass one lock to several, if their regulators share a person.
 
@@ -35,16 +35,16 @@ class ThreadSafeRegulator:
 
     def __init__(self, regulator: Regulator, lock: threading._RLock | None = None) -> None:
         self._regulator = regulator
-        # Re-entrant, so that `with shared:` may call the methods below.
+        # Reentrant, so that code inside `with shared:` may call the methods below.
         self._lock = threading.RLock() if lock is None else lock
 
     def on_event(self, event: Event) -> None:
-        """Take in one event."""
+        """Process one event."""
         with self._lock:
             self._regulator.on_event(event)
 
     def step(self, event: Event) -> Decision:
-        """Take in one event and decide, with no other thread in between."""
+        """Process one event and decide, with no other thread in between."""
         with self._lock:
             self._regulator.on_event(event)
             return self._regulator.decide()
@@ -69,4 +69,4 @@ class ThreadSafeRegulator:
         self._lock.release()
 
 
-Locked = ThreadSafeRegulator  # alias, kept for code that knows the class by this name
+Locked = ThreadSafeRegulator  # alias for existing code

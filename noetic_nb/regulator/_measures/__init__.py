@@ -1,1 +1,1 @@
-"""The measures: topics, costs, tools, confidence, corrections. Their thresholds are up to the predicates."""
+"""Measures: topics, costs, tools, confidence, corrections. The predicates have the thresholds."""

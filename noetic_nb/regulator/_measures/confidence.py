@@ -1,4 +1,4 @@
-"""How sure the model was, from log-probabilities below zero, or from the shape of the reply when there are none."""
+"""The confidence of the model, from log-probabilities below zero, or else from the shape of the reply."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ NEUTRAL_CONFIDENCE: Final = 0.5
 """Constants of the original; midpoint and half range in nats."""
 
 MOST_KEPT: Final = 16_384
-"""Tokens of one turn kept for low-confidence spans; beyond that the oldest half is only counted. Ours: about 2 MB."""
+"""Tokens of one turn kept for low-confidence spans; beyond that, the oldest half is only counted. Ours: about 2 MB."""
 
 
 def usable_logprob(logprob: float) -> bool:
-    """Say whether a log-probability was reported at all: finite and below 0."""
+    """Tell whether a log-probability was reported: finite and below 0."""
     return logprob < LOGPROB_UNAVAILABLE and math.isfinite(logprob)
 
 
 def mean_nll(logprobs: Sequence[float]) -> float:
-    """Average surprise of usable log-probabilities, in nats; summed oldest first."""
-    # Not sum(), which compensates rounding from Python 3.12: the order and the plain sum are part of the result.
+    """Return the average surprise of usable log-probabilities, in nats; summed oldest first."""
+    # Not sum(), which compensates rounding from Python 3.12: the plain left-to-right sum is part of the specification.
     total = 0.0
     for logprob in logprobs:
         total += -logprob
@@ -40,13 +40,13 @@ def mean_nll(logprobs: Sequence[float]) -> float:
 
 
 def confidence_of_nll(nll: float) -> float:
-    """Map a mean surprise in nats to [0, 1] (docs/behaviour/regulator.md, "Confidence")."""
+    """Map an average surprise in nats to [0, 1] (docs/behaviour/regulator.md, "Confidence")."""
     value = 0.5 + 0.5 * ((MEAN_NLL_CONFIDENCE_MIDPOINT - nll) / MEAN_NLL_CONFIDENCE_HALF_RANGE)
     return min(max(value, 0.0), 1.0)
 
 
 def structural_confidence(text: str) -> float:
-    """Guess confidence from length and question marks alone (docs/behaviour/regulator.md, "Confidence")."""
+    """Estimate confidence only from length and question marks (docs/behaviour/regulator.md, "Confidence")."""
     length = len(text)
     if length == 0:
         return NEUTRAL_CONFIDENCE
@@ -58,14 +58,14 @@ def structural_confidence(text: str) -> float:
 
 
 class TokenStats:
-    """The tokens of one turn: appended as they come, counted when they are read."""
+    """The tokens of one turn: appended on arrival, counted when read."""
 
     __slots__ = ("_read", "_total", "_unavailable", "_window", "first_char", "tokens")
 
     def __init__(self) -> None:
         self.tokens: list[Token] = []
         self.first_char = 0
-        """Offset in the reply of the first token kept, in characters."""
+        """Offset in the reply of the first kept token, in characters."""
         self._read = 0
         self._total = 0
         self._unavailable = 0
@@ -73,7 +73,7 @@ class TokenStats:
 
     def _catch_up(self) -> None:
         tokens = self.tokens
-        # By index: a slice would copy what came since the last reading.
+        # By index: a slice would copy the tokens since the last reading.
         for place in range(self._read, len(tokens)):
             logprob = tokens[place].logprob
             if usable_logprob(logprob):
@@ -84,7 +84,7 @@ class TokenStats:
         self._read = len(tokens)
 
     def add(self, token: Token) -> None:
-        """Take a token; once there are very many, the text of the oldest half is forgotten."""
+        """Add a token; if there are very many, the text of the oldest half is dropped."""
         self.tokens.append(token)
         if len(self.tokens) > MOST_KEPT:
             self._catch_up()
@@ -94,7 +94,7 @@ class TokenStats:
             self._read = len(self.tokens)
 
     def clear(self) -> None:
-        """Start a new turn; the old list is left to its readers."""
+        """Start a new turn with a new list, because readers keep the old one."""
         self.tokens = []
         self.first_char = self._read = self._total = self._unavailable = 0
         self._window.clear()
@@ -107,6 +107,6 @@ class TokenStats:
 
     @property
     def coverage(self) -> float:
-        """Share of the turn's tokens with a usable log-probability; 0 when there are no tokens."""
+        """Share of the turn's tokens with a usable log-probability; 0 without tokens."""
         self._catch_up()
         return (self._total - self._unavailable) / self._total if self._total else 0.0

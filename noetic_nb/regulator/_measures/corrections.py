@@ -1,4 +1,4 @@
-"""The corrections of one user, up to twenty by topic cluster; from three on they are a *pattern*."""
+"""The corrections by one user, up to twenty per topic cluster; three or more form a *pattern*."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ References
 """
 
 HEADER: Final = "User has previously corrected responses on this topic with:"
-REQUEST_LABEL: Final = "Current request: "  # the original's wording, so that prompts agree byte for byte
+REQUEST_LABEL: Final = "Current request: "  # the original's wording, so that prompts are identical
 
 
 class CorrectionStore:
-    """Correction texts by cluster, oldest first; above `max_clusters` the one corrected longest ago is forgotten."""
+    """Correction texts by cluster, oldest first; above `max_clusters`, the least recently corrected cluster is dropped."""
 
     __slots__ = ("_texts", "max_clusters", "version")
 
@@ -30,7 +30,7 @@ class CorrectionStore:
         self._texts: dict[str, list[str]] = {}
         self.max_clusters = max_clusters
         self.version = 0
-        """Grows with every change, so that a cached decision knows when it is stale."""
+        """Increases with every change, to detect stale cached decisions."""
 
     @classmethod
     def of(cls, texts: Iterable[tuple[str, Sequence[str]]]) -> CorrectionStore:
@@ -42,14 +42,14 @@ class CorrectionStore:
         return store
 
     def add(self, cluster: str, text: str) -> None:
-        """Record one correction; without a cluster there is nothing to file it under."""
+        """Record one correction; ignored without a cluster."""
         self.extend(cluster, (text,))
 
     def extend(self, cluster: str, new: Sequence[str]) -> None:
         """Record several corrections, oldest first."""
         if not cluster or not new:
             return
-        # Taken out and put back, so that the dict's order is the order of use.
+        # Remove and re-insert, so that the dict's order is the order of use.
         texts = self._texts.pop(cluster, [])
         texts.extend(new)
         del texts[:-MAX_CORRECTIONS_PER_CLUSTER]
@@ -58,14 +58,14 @@ class CorrectionStore:
         self.bound(self.max_clusters)
 
     def bound(self, max_clusters: int | None) -> None:
-        """Keep at most so many clusters, the most recently corrected ones."""
+        """Keep at most this many clusters, the most recently corrected ones."""
         self.max_clusters = max_clusters
         while max_clusters is not None and len(self._texts) > max_clusters:
             del self._texts[next(iter(self._texts))]
             self.version += 1
 
     def clear(self) -> None:
-        """Forget everything; the version still grows, so that no cached decision looks fresh."""
+        """Remove everything; the version still increases, so that cached decisions become stale."""
         self._texts.clear()
         self.version += 1
 
@@ -74,22 +74,22 @@ class CorrectionStore:
         return tuple(self._texts.get(cluster, ()))
 
     def count(self, cluster: str) -> int:
-        """Return how many corrections a cluster holds."""
+        """Return the number of corrections in a cluster."""
         texts = self._texts.get(cluster)
         return 0 if texts is None else len(texts)
 
     def clusters(self) -> Iterator[str]:
-        """Yield the clusters, the one corrected longest ago first."""
+        """Yield the clusters, least recently corrected first."""
         yield from self._texts
 
     def pattern(
         self, user_id: str, cluster: str, *, least: int = MIN_CORRECTIONS_FOR_PATTERN
     ) -> CorrectionPattern | None:
-        """Return the correction pattern on a cluster, or None below `least` corrections."""
+        """Return the correction pattern of a cluster, or None below `least` corrections."""
         return pattern_of(user_id, cluster, self._texts.get(cluster, ()), least)
 
     def patterns(self, user_id: str) -> dict[str, CorrectionPattern]:
-        """Return every pattern in ascending order of its cluster."""
+        """Return every pattern in ascending order of cluster."""
         found = {cluster: self.pattern(user_id, cluster) for cluster in sorted(self._texts)}
         return {cluster: pattern for cluster, pattern in found.items() if pattern is not None}
 
@@ -101,7 +101,7 @@ class CorrectionStore:
 
 
 def pattern_of(user_id: str, cluster: str, texts: Sequence[str], least: int) -> CorrectionPattern | None:
-    """Return the pattern of texts on one cluster, or None if there are fewer than `least`."""
+    """Return the pattern of the texts in one cluster, or None if there are fewer than `least`."""
     if not texts or len(texts) < least:
         return None
     return CorrectionPattern(
@@ -115,7 +115,7 @@ def pattern_of(user_id: str, cluster: str, texts: Sequence[str], least: int) -> 
 
 
 def prelude(patterns: Iterable[CorrectionPattern], *, header: str = HEADER) -> str:
-    """Return the header and one line per example, in example order; texts stay verbatim."""
+    """Return the header and one line per example, in order; texts are unchanged."""
     return "\n".join([header, *(f"- {text}" for pattern in patterns for text in pattern.example_corrections)])
 
 

@@ -1,4 +1,4 @@
-"""Tool calls and their outcomes, of this turn and, bounded, of the task; a result is that of the oldest open call."""
+"""Tool calls and their outcomes, for this turn and (bounded) for the task; a result belongs to the oldest open call."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from noetic_nb.regulator.events import ToolCall, ToolResult
 T = TypeVar("T")
 
 _MOST_REMEMBERED: Final = 512
-"""Calls and outcomes kept across turns (ours); those of the current turn are all kept, like in the original."""
+"""Calls and outcomes kept across turns (ours); those of the current turn are all kept, as in the original."""
 
 
 class Outcome(NamedTuple):
-    """How one tool call ended, and on which topic."""
+    """How one tool call ended, and in which topic cluster."""
 
     tool_name: str
     args_json: str | None
@@ -34,12 +34,12 @@ class ToolHistory:
     def __init__(self) -> None:
         self.task_calls: deque[ToolCall] = deque(maxlen=_MOST_REMEMBERED)
         self.task_outcomes: deque[Outcome] = deque(maxlen=_MOST_REMEMBERED)
-        # Apart from the calls, of which only the newest are kept: a budget counts all of them.
+        # Separate from the calls, of which only the newest are kept: a budget counts all of them.
         self.task_counts: dict[str, int] = {}
         self.start_turn()
 
     def start_turn(self) -> None:
-        """Forget this turn's records; old lists are left to their readers."""
+        """Start a new turn with new lists, because readers keep the old ones."""
         self.calls: list[ToolCall] = []
         self.outcomes: list[Outcome] = []
         self.duration_ms = 0
@@ -56,12 +56,12 @@ class ToolHistory:
     def add_result(self, result: ToolResult, cluster: str) -> None:
         """Record how a call ended."""
         unanswered = self._unanswered.get(result.tool_name)
-        # A result without a call is counted all the same: logs and spans may lack the call.
+        # Count a result even without a call: logs and spans may lack the call.
         args = unanswered.popleft() if unanswered else None
         outcome = Outcome(result.tool_name, args, result.success, result.error_summary, cluster)
         self.outcomes.append(outcome)
         self.task_outcomes.append(outcome)
-        self.duration_ms += result.duration_ms  # type: ignore[assignment]  # whole by now, see `events.plain`
+        self.duration_ms += result.duration_ms  # type: ignore[assignment]  # whole already, see `events.plain`
         self.failures += not result.success
 
     def counts_by_name(self) -> dict[str, int]:
@@ -72,14 +72,14 @@ class ToolHistory:
 def trailing_cycles(records: Sequence[T], period: int, key: Callable[[T], Hashable] = lambda record: record) -> int:
     """Return how often a cycle of exactly this period repeats at the end of a sequence.
 
-    Whole repetitions, at least 1 unless there are fewer than `period` records or they are all the same: a constant
-    run has period 1 only, so that one loop is not reported under several periods. Records count as the same where
-    `key` gives equal values; they are read from the end, only as far as the cycle goes.
+    Counts whole repetitions, at least 1 unless there are fewer than `period` records or they are all equal: a constant
+    series only has period 1, so that one loop is not reported under several periods. Records with equal `key` values are
+    equal; they are read from the end, only as far as the cycle extends.
     """
     size = len(records)
     if size < period:
         return 0
-    # Newest first, and as far as the cycle goes only: records may be hundreds long and this runs at every decision.
+    # Newest first, and only as far as the cycle extends: records may be hundreds long and this runs at every decision.
     cycle = [key(records[-1 - place]) for place in range(period)]
     if period > 1 and len(set(cycle)) == 1:
         return 0

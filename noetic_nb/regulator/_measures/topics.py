@@ -1,10 +1,10 @@
-"""Which words a text is about, and the cluster that corrections are filed under.
+"""The topic words of a text, and the cluster under which corrections are stored.
 
-Release mode keeps the first ten topics *alphabetically*, newer mode the twenty most frequent; the cluster is alphabetical
-in both, because snapshots are keyed by it. "Letter" means Unicode Alphabetic or a number, which is wider than `str.isalnum`:
-without the extra code points a Hindi word that ends in a vowel sign would lose its last character. Triggers are matched in folded
-text, which is for nothing else: characters that Python and the original class differently, such as combining marks, are replaced
-by stand-ins of the class that they have there.
+Release mode keeps the first ten topics *alphabetically*, newer mode the twenty most frequent; the cluster is
+alphabetical in both, because snapshots use it as a key. "Letter" means Unicode Alphabetic or a number, which is wider
+than `str.isalnum`: otherwise a Hindi word that ends in a vowel sign would lose its last character. Triggers are matched
+in folded text, used only for that: characters classified differently by Python and the original, such as combining
+marks, are replaced by characters of the original's class.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DATA: Final = Path(__file__).parent / "data"
 
 
 def load_data(name: str) -> dict[str, Any]:
-    """Return one of the data files beside this module."""
+    """Return one of the data files in this folder."""
     loaded: dict[str, Any] = json.loads((_DATA / name).read_text(encoding="utf-8"))
     return loaded
 
@@ -36,12 +36,12 @@ _EXTRA_LETTERS: Final = code_points(load_data("extra_alnum.json")["ranges"])
 
 
 def is_letter(char: str) -> bool:
-    """Say whether one character is a letter or a number; marks of Indian scripts are letters."""
+    """Tell whether a character is a letter or a number; marks of Indian scripts count as letters."""
     return char.isalnum() or char in _EXTRA_LETTERS
 
 
 def trimmed(token: str) -> str:
-    """Return a token without the characters at both ends that are neither letter nor number."""
+    """Strip characters that are neither letters nor numbers from both ends of a token."""
     first, last = 0, len(token)
     while first < last and not is_letter(token[first]):
         first += 1
@@ -52,16 +52,16 @@ def trimmed(token: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WordLists:
-    """Which words never are topics, and which short ones are.
+    """Words that are never topics, and short words that are.
 
     Parameters
     ----------
     stop_words : frozenset of str
-        Lower-case words to drop.
+        Lower-case words to exclude.
     short_terms : frozenset of str
-        Lower-case words kept although they have fewer than three bytes.
+        Lower-case words to keep although they have fewer than three bytes.
     drop_numbers : bool
-        Drop tokens made of digits only, so that an id in a prompt does not change its topics.
+        Exclude tokens of digits only, so that an id in a prompt does not change its topics.
 
     Examples
     --------
@@ -74,10 +74,10 @@ class WordLists:
     drop_numbers: bool = False
 
     def is_topic(self, token: str) -> bool:
-        """Say whether a trimmed, lower-case token is kept."""
+        """Tell whether to keep a trimmed, lower-case token."""
         if token in self.stop_words or (self.drop_numbers and token.isdecimal()):
             return False
-        # The three are bytes, not characters: "né" and a single CJK character are topics.
+        # Three bytes, not characters: "né" and a single CJK character are topics.
         return len(token) >= 3 or len(token.encode("utf-8", "surrogatepass")) >= 3 or token in self.short_terms
 
 
@@ -106,7 +106,7 @@ def _stand_ins() -> dict[int, str]:
 
 
 def folded(text: str) -> str:
-    """Return a text of the same length whose characters are of the class that the original gives them."""
+    """Return a text of the same length whose characters have the same class in Python as in the original."""
     if text.isascii() and not any(mark in text for mark in _NOT_REALLY_SPACE):
         return text
     return text.translate(_stand_ins())
@@ -114,18 +114,18 @@ def folded(text: str) -> str:
 
 @cache
 def lexicon() -> dict[str, Any]:
-    """Return the trigger lists; read once, when session values are first needed."""
+    """Return the trigger lists; loaded when session values are first needed."""
     return load_data("path1_lexicon.json")
 
 
 @cache
 def emoji() -> frozenset[str]:
-    """Return the characters with the Unicode property Emoji; digits, ``#`` and ``*`` are among them."""
+    """Return the characters with the Unicode property Emoji, which include digits, ``#`` and ``*``."""
     return code_points(load_data("emoji.json")["ranges"])
 
 
 def any_of(entries: list[str], *, whole: bool) -> str:
-    """Return a pattern for any of the entries at a word start, and at a word end too when `whole`."""
+    """Return a pattern for any of the entries at a word start, and with `whole` also at a word end."""
     body = "|".join(re.escape(entry) for entry in sorted(entries, key=len, reverse=True))
     return rf"\b(?:{body})\b" if whole else rf"\b(?:{body})"
 
@@ -134,11 +134,11 @@ TopicOrder: TypeAlias = Literal["alphabetical", "ranked"]
 
 TOPIC_LIMIT: Final = 10
 TOPIC_KEYWORD_CAP: Final = 20
-"""How many topics a bag holds, in release and in newer mode."""
+"""Most topics in a bag of the newer mode."""
 
 _MARKS: Final = ",;:!?.()[]{}/\\"
 _SPACED: Final = {ord(mark): " " for mark in _MARKS}
-# str.split() also separates at U+001C to U+001F, the original does not; texts that hold one take the slow way.
+# str.split() also splits at U+001C to U+001F, the original does not; texts with one of them take the slow path.
 _SEPARATORS_OF_PYTHON: Final = ("\x1c", "\x1d", "\x1e", "\x1f")
 _RUNS: Final = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000" + re.escape(_MARKS) + "]+")
 
@@ -157,16 +157,16 @@ def _pieces(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """How topics are taken from a text.
+    """How topics are extracted from a text.
 
     Parameters
     ----------
     order : {"alphabetical", "ranked"}
-        Release mode sorts by code point; newer mode by frequency, then length in bytes, both falling, then code point.
+        Release mode sorts by code point; newer mode by frequency, then length in bytes, both descending, then code point.
     limit : int
-        How many are kept.
+        How many topics to keep.
     words : WordLists
-        What is never, and what is always, a topic.
+        Words that are never topics, and short ones that are.
 
     References
     ----------
@@ -198,8 +198,8 @@ class Topics:
         return tuple(sorted(self.distinct(text))[: self.limit])
 
     def distinct(self, text: str) -> list[str]:
-        """Return every topic of a text once, uncut and in no order."""
-        # Most words of a reply repeat, so the set comes before the per-word work.
+        """Return the distinct topics of a text, unlimited and unordered."""
+        # Most words of a reply repeat, so build the set before processing words.
         return [token for token in set(map(trimmed, set(_pieces(text)))) if self._keeps(token)]
 
     def _keeps(self, token: str) -> bool:
@@ -208,7 +208,7 @@ class Topics:
 
 def cluster_of(topics: Iterable[str]) -> str:
     """Return the two alphabetically first topics of three bytes or more, as ``"async+auth"``; ``""`` for no cluster."""
-    # Sorted whatever the order of the topics: snapshots are keyed by clusters.
+    # Sorted whatever the order of the topics: snapshots use clusters as keys.
     long_enough = sorted(topic.lower() for topic in topics if byte_length(topic) >= 3)
     return "+".join(long_enough[:2])
 

@@ -1,6 +1,6 @@
-"""When a regulator steps in: small frozen records with their thresholds as data.
+"""When a regulator intervenes: small frozen records with their thresholds as data.
 
-A predicate exported here is registered by that: settings and snapshots keep it as data.
+Exporting a predicate here registers it, so that settings and snapshots can store it as data.
 """
 
 from noetic_nb.regulator.predicates.call_budget import CallBudget

@@ -1,4 +1,4 @@
-"""How many tool calls a task may make."""
+"""A limit on the tool calls of a task."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ _SUGGESTION: Final = "This task {did}. Ask the user to narrow the request, or ha
 
 @dataclass(frozen=True, slots=True)
 class CallBudget:
-    """A task makes more tool calls than it may.
+    """A task makes more tool calls than allowed.
 
     Parameters
     ----------
     total : int, optional
-        Most calls of the task, whichever tools they are and over all of its turns; the next one breaks the circuit. None sets no
-        limit.
+        Most calls of the task, counting all tools and turns; the next call breaks the circuit. None is no limit.
     per_tool : mapping of str to int
-        Most calls of one tool, by its name.
+        Most calls of one tool, by tool name.
 
     References
     ----------
@@ -44,7 +43,7 @@ class CallBudget:
 
     kind: ClassVar[str] = "call_budget"
     total: int | None = None
-    # Left out of the hash, which a mapping has none of.
+    # Excluded from the hash, because mappings are not hashable.
     per_tool: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -56,11 +55,11 @@ class CallBudget:
             if not isinstance(name, str):
                 raise TypeError(f"per_tool must name tools by text. Given: {name!r:.80}.")
             require_whole(f"per_tool[{name!r:.60}]", most, 0)
-        # A copy: whoever passed it may change it later.
+        # A copy, because the caller may change the original later.
         object.__setattr__(self, "per_tool", dict(self.per_tool))
 
     def check(self, evidence: Evidence, /) -> Decision | None:
-        """Return a circuit break if the task has made more calls than it may."""
+        """Return a circuit break if the task has exceeded a limit."""
         counts = evidence.call_counts
         if self.total is not None:
             made = sum(counts.values())
@@ -78,7 +77,7 @@ class CallBudget:
         return CircuitBreak(CallBudgetExceeded(name, made, most), _SUGGESTION.format(did=did))
 
     def explain(self, evidence: Evidence, /) -> PredicateFinding:
-        """Return the finding; a change of one limit suffices only if no other is exceeded."""
+        """Return the finding; changing one limit suffices only if no other is exceeded."""
         counts = evidence.call_counts
         limits = [] if self.total is None else [("total", "calls", sum(counts.values()), self.total)]
         limits += [
@@ -89,7 +88,7 @@ class CallBudget:
         if len(exceeded) == 1:
             ((name, what, made, most),) = exceeded
             changes = [Change(what, made, most, is_threshold=False), Change(name, most, made, is_threshold=True)]
-        # With no limit at all the empty group would hold vacuously; an impossible condition states the reason instead.
+        # Without limits, an empty group would hold trivially; an impossible condition states the reason instead.
         never = [] if limits else [Condition("limits_set", 0, ">=", 1)]
         reached = [Condition(what, made, ">", most) for _, what, made, most in limits]
         return finding(self.kind, self.check(evidence), never, changes, any_of=reached)

@@ -1,9 +1,9 @@
-"""A drift scorer that reads the whole conversation: does the reply cover the request, and are its details known?
+"""A drift scorer that uses the whole conversation: does the reply address the request, and are its details known?
 
-English by its word lists, but the weights rest on overlaps and counts only. They were fitted on one public set of airline
-conversations (``benchmarks/drift_study.py`` prints how well they do on tasks they have not seen); elsewhere the order of scores
-carries over better than their level, so choose the threshold on your own runs. A swapped reply is an easy kind of drift: on which
-real runs its warnings fall, ``presets.describe("drift in context")`` says by domain.
+Its word lists are English, but its weights only use overlaps and counts. They were fitted on one public set of airline
+conversations (``benchmarks/drift_study.py`` prints the results on held-out tasks); elsewhere, the order of scores is more
+reliable than their level, so choose the threshold on your own runs. Swapped replies are an easy kind of drift;
+``presets.describe("drift in context")`` reports by domain which real runs get warnings.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _WORD: Final = re.compile(r"[^\W_]+(?:['.:/_-][^\W_]+)*")
 _PART: Final = re.compile(r"[\w$]+(?:['.,:/-][\w]+)*|[.!?\n:*-]")
 _ENDS_SENTENCE: Final = frozenset(".!?\n:*-")
 _STEM: Final = 5
-"""Characters of a word that are compared; crude, and as good here as a stemmer."""
+"""How many characters of a word are compared; crude, but as good here as a stemmer."""
 _GRAM: Final = 4
 _RECENT: Final = 5
 _MOST_CHARS: Final = 6_000
-"""Of each earlier text; tool outputs may be huge."""
+"""Limit for each earlier text, because tool outputs may be huge."""
 
 FEATURES: Final = (
     "task_coverage",
@@ -43,7 +43,7 @@ FEATURES: Final = (
     "question_late",
     "all_unknown_late",
 )
-"""Names of the features, in the order in which they are added up."""
+"""Names of the features, in the order of summation."""
 
 
 def _stems(text: str) -> frozenset[str]:
@@ -52,7 +52,7 @@ def _stems(text: str) -> frozenset[str]:
 
 
 def _details(text: str) -> list[str]:
-    """Return the tokens that make a text specific: those with digits, and capitals that do not open a sentence."""
+    """Return the tokens that make a text specific: those with digits, and capitalised ones that do not start a sentence."""
     found: list[str] = []
     opens = True
     for match in _PART.finditer(text):
@@ -60,7 +60,7 @@ def _details(text: str) -> list[str]:
         if part in _ENDS_SENTENCE:
             opens = True
             continue
-        # Numbers, codes and dates are what one conversation does not share with another.
+        # Different conversations do not share numbers, codes and dates.
         if any(map(str.isdigit, part)):
             found.append(part.lower().strip("$"))
         elif part[0].isupper() and not opens and part.lower() not in RELEASE_WORDS.stop_words:
@@ -70,7 +70,7 @@ def _details(text: str) -> list[str]:
 
 
 def _grams(text: str) -> Counter[str]:
-    # Blanks are made alike: line breaks differ between tools and people, and are no difference in what is said.
+    # Normalise white space: line breaks differ between tools and people without changing the meaning.
     flat = " ".join(text.lower().split())
     return Counter(flat[place : place + _GRAM] for place in range(len(flat) - _GRAM + 1))
 
@@ -91,7 +91,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def drift_features(given: DriftInput) -> dict[str, float]:
-    """Return the features that the scorer weighs, one value per name in `FEATURES`: shares in [0, 1], counts capped at 10 or 30.
+    """Return the features of the scorer, one value per name in `FEATURES`: shares in [0, 1], counts capped at 10 or 30.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def drift_features(given: DriftInput) -> dict[str, float]:
     """
     earlier, tools = list(given.earlier), list(given.tool_texts)
     context = _joined([*earlier, given.task, *tools]).lower()
-    # Similarity fades with distance, so it is taken to what was written last; knowledge of a detail does not.
+    # Similarity fades with distance, so it is computed with the most recent texts; knowledge of a detail does not fade.
     recent = _joined([*earlier[-_RECENT + 1 :], given.task, *tools[-_RECENT:]])
     first = earlier[0] if earlier else given.task
     reply, task = _stems(given.response), _stems(given.task)
@@ -131,7 +131,7 @@ _BIAS: Final = 2.4692
 _WEIGHTS: Final = (-3.9945, -4.4077, 2.5998, -8.7338, 1.0839, 0.4091, 0.4342, -0.1626, -0.8674, 0.2072, -0.1701)
 
 CONTEXT_THRESHOLD: Final = 0.68
-"""The lowest score with at most 10 % false alarms on held-out tasks of the same study, where it finds 72 % of swapped replies."""
+"""The lowest score with at most 10 % false alarms on held-out tasks of the same study, finding 72 % of swapped replies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class ContextScorer:
     Parameters
     ----------
     bias : float
-        Log-odds of a reply all of whose features are 0.
+        Log-odds of a reply whose features are all 0.
     weights : tuple of float, shape (11,)
         Log-odds per unit of each feature, in the order of `FEATURES`.
 
@@ -170,16 +170,16 @@ class ContextScorer:
             )
 
     def __call__(self, given: DriftInput, /) -> DriftScore | None:
-        """Return the score, or None when the task or the reply has no topics."""
+        """Return the score, or None if the task or the reply has no topics."""
         task = RELEASE_TOPICS(given.task)
-        # Undefined in the same cases as the keyword scorer, so that one may stand for the other.
+        # Undefined in the same cases as the keyword scorer, so that the two are interchangeable.
         if not task or not RELEASE_TOPICS(given.response):
             return None
         features = drift_features(given)
         odds = self.bias + sum(weight * features[name] for name, weight in zip(FEATURES, self.weights, strict=True))
         context = _joined([*given.earlier, given.task, *given.tool_texts]).lower()
         unknown = dict.fromkeys(detail for detail in _details(given.response) if detail not in context)
-        # Written for both signs, because exp of a large positive number overflows.
+        # Two forms, because exp of a large positive number overflows.
         score = 1 / (1 + math.exp(-odds)) if odds >= 0 else math.exp(odds) / (1 + math.exp(odds))
         return DriftScore(score, tuple(unknown), task)
 

@@ -1,4 +1,4 @@
-"""The predicates of the original but for tool loops: frozen records, thresholds as data, a decision or None of evidence."""
+"""The predicates of the original except tool loops: frozen records whose thresholds are data."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ class CostCap:
     Parameters
     ----------
     tokens_out, tokens_in : int, optional, tokens
-        Caps on the task's totals; None means no cap in that currency.
+        Caps on the task's totals; None is no cap in that currency.
     usd : float, optional
-        Cap on the prices given in `Cost.usd`; costs without a price count as nothing, which `explain` notes.
+        Cap on the sum of `Cost.usd`; costs without a price count as zero, which `explain` notes.
     wallclock_ms : int, optional, milliseconds
         Cap on the summed durations.
     window : int
-        How many grades are averaged; with fewer, quality counts as 1.
+        How many grades to average; with fewer grades, quality counts as 1.
     poor_mean : float, optional
-        The mean must be below this; None makes the cap hard, whatever the quality.
+        The mean must be below this; None makes the cap unconditional.
 
     References
     ----------
-    .. [1] docs/behaviour/regulator.md, "Cost cap". The other currencies and the hard cap are ours.
+    .. [1] docs/behaviour/regulator.md, "Cost cap". The other currencies and the unconditional cap are ours.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class CostCap:
         return CircuitBreak(CostCapReached(spent, cap, mean, currency), _COST_SUGGESTION)
 
     def explain(self, evidence: Evidence, /) -> PredicateFinding:
-        """Return the finding; a change of one cap suffices only if no other cap is reached."""
+        """Return the finding; changing one cap suffices only if no other cap is reached."""
         caps = [
             Condition(name, getattr(evidence, name), ">=", getattr(self, name))
             for name in ("tokens_out", "tokens_in", "usd", "wallclock_ms")
@@ -122,16 +122,16 @@ class CostCap:
         quality = [] if self.poor_mean is None else [Condition("mean_quality", mean, "<", self.poor_mean)]
         changes: list[Change] = []
         if self.poor_mean is not None:
-            # What happened before settings: a reader asks first what would have had to go better.
+            # Events before settings: readers first ask what should have gone better.
             changes += _better_newest(evidence.qualities, self.window, self.poor_mean, None)
         reached = [cap for cap in caps if cap.holds]
         if len(reached) == 1 and reached[0].value is not None:
             cap = reached[0]
             spent = reached[0].value
-            # The least cap that is not reached yet: dollars have fractions, the other currencies count.
+            # The smallest cap that is not reached yet: dollars are fractional, the other currencies integers.
             room = math.nextafter(spent, math.inf) if cap.name == "usd" else spent + 1
             changes.append(Change(cap.name, cap.threshold, room, is_threshold=True))
-        # With no cap at all the empty group would hold vacuously; an impossible condition states the reason instead.
+        # Without caps, an empty group would hold trivially; an impossible condition states the reason instead.
         never = [Condition("caps_set", 0, ">=", 1)] if not caps else []
         notes = []
         if self.usd is not None and evidence.unpriced:
@@ -146,11 +146,11 @@ class QualityDecline:
     Parameters
     ----------
     window : int
-        How many of the newest grades are looked at.
+        How many of the newest grades to use.
     min_delta : float
-        Oldest minus newest must be at least this. Compared as doubles: 0.50 to 0.35 counts, 0.35 to 0.20 does not.
+        Minimum of oldest minus newest grade. Compared as doubles: 0.50 to 0.35 counts, 0.35 to 0.20 does not.
     poor_mean : float
-        And the mean must be below this.
+        In addition, the mean must be below this.
 
     References
     ----------
@@ -190,7 +190,7 @@ class QualityDecline:
         """Return the finding."""
         qualities = evidence.qualities
         enough = len(qualities) >= self.window
-        # None and not 0: with too few grades there is no decline to be near to.
+        # None, not 0: with too few grades, the distance to a decline is undefined.
         delta = qualities[-self.window] - qualities[-1] if enough else None
         conditions = [
             Condition("grades", len(qualities), ">=", self.window),
@@ -198,14 +198,14 @@ class QualityDecline:
             Condition("mean_quality", mean_of_last(qualities, self.window), "<", self.poor_mean),
         ]
         changes = _better_newest(qualities, self.window, self.poor_mean, self.min_delta)
-        # `min_delta` is at most 1, so no setting would pass over a drop of 1.
+        # `min_delta` is at most 1, so no setting would tolerate a drop of 1.
         if delta is not None and delta < 1:
             changes.append(Change("min_delta", self.min_delta, math.nextafter(delta, math.inf), is_threshold=True))
         return finding(self.kind, self.check(evidence), conditions, changes)
 
 
 def _better_newest(qualities: Sequence[float], window: int, poor_mean: float, min_delta: float | None) -> list[Change]:
-    """Return the least rise of the newest grade after which the mean or the drop no longer counts."""
+    """Return the smallest increase of the newest grade with which the mean or the drop no longer counts."""
     recent = list(qualities)[-window:]
     if len(recent) < window:
         return []
@@ -215,11 +215,11 @@ def _better_newest(qualities: Sequence[float], window: int, poor_mean: float, mi
         falls = min_delta is None or recent[0] - newest >= min_delta
         return falls and mean is not None and mean < poor_mean
 
-    # Nothing to mend, or more than a perfect answer could.
+    # Nothing to improve, or even a perfect answer would not suffice.
     if not counts(recent[-1]) or counts(1.0):
         return []
     low, high = recent[-1], 1.0
-    # Both sides are monotone in the newest grade, so halving down to neighbouring doubles finds the exact border.
+    # Both conditions are monotone in the newest grade, so bisection to neighbouring doubles finds the exact limit.
     while True:
         middle = low + (high - low) / 2
         if middle in (low, high):
@@ -232,22 +232,22 @@ def _better_newest(qualities: Sequence[float], window: int, poor_mean: float, mi
 
 @dataclass(frozen=True, slots=True)
 class ScopeDrift:
-    """The reply unanchored from the task.
+    """The reply is not anchored in the task.
 
     Parameters
     ----------
     scorer : DriftScorer
         Any callable of one `DriftInput`.
     threshold : float
-        Warn at this score or above; 0 warns on every defined score.
+        Warn at this score or above; 0 warns at every defined score.
     min_words : int
-        Words a reply needs: a short one has nothing to judge by.
+        Minimum number of words in a reply: a short one has too little evidence.
     min_earlier : int
-        Earlier messages and replies of the task that are needed; 1 leaves out the first turn.
+        Minimum number of earlier messages and replies in the task; 1 excludes the first turn.
     min_tool_texts : int
-        Arguments and outputs of tools that are needed: without any, every detail of a reply is unknown.
+        Minimum number of tool arguments and outputs: without any, every detail of a reply is unknown.
     min_drift_tokens : int
-        Words that the warning must be able to name.
+        Minimum number of words that the warning can name.
 
     References
     ----------
@@ -276,12 +276,12 @@ class ScopeDrift:
 
     @property
     def thresholds(self) -> dict[str, float]:
-        """The numbers in force: the least numbers only where there are any."""
+        """The thresholds in force; minimum numbers only if set."""
         least = {name: getattr(self, name) for name in _LEAST if getattr(self, name)}
         return {"threshold": self.threshold, **least}
 
     def _least(self, evidence: Evidence, found: DriftScore | None) -> list[Condition]:
-        """Return the conditions that must hold before a score counts."""
+        """Return the conditions for a score to count."""
         if not (self.min_words or self.min_earlier or self.min_tool_texts or self.min_drift_tokens):
             return []
         given = evidence.drift_input
@@ -294,7 +294,7 @@ class ScopeDrift:
         ]
 
     def check(self, evidence: Evidence, /) -> Decision | None:
-        """Return a warning if the score is defined and high enough, and there is enough to judge by."""
+        """Return a warning if the score is defined and high enough, and there is sufficient evidence."""
         found = evidence.drift(self.scorer)
         if found is None or not found.score >= self.threshold:
             return None
@@ -303,7 +303,7 @@ class ScopeDrift:
         return ScopeDriftWarn(found.drift_tokens, found.score, found.task_tokens)
 
     def explain(self, evidence: Evidence, /) -> PredicateFinding:
-        """Return the finding; for keyword bags also how many stray words would need an anchor."""
+        """Return the finding; for keyword bags, also how many of the drift words would need an anchor."""
         found = evidence.drift(self.scorer)
         changes: list[Change] = []
         notes: list[str] = []
@@ -311,20 +311,20 @@ class ScopeDrift:
             notes.append("Undefined: the task or the reply has no topics yet.")
         else:
             unanchored = len(found.drift_tokens)
-            # The score is a share of the bag, so the size of the bag follows from it.
+            # The score is a share of the bag, so it determines the size of the bag.
             bag = round(unanchored / found.score) if found.score else 0
-            if bag and unanchored / bag == found.score:  # a bag score; other scorers have no count of words to change
+            if bag and unanchored / bag == found.score:  # a bag score; other scorers have no word count to change
                 fewer = next((left for left in range(unanchored - 1, -1, -1) if left / bag < self.threshold), None)
                 if fewer is not None:
                     changes.append(Change("drift_tokens", unanchored, fewer, is_threshold=False))
-            # No threshold above 1 is legal, so at 1 no setting would help.
+            # Thresholds above 1 are invalid, so at a score of 1 no setting would help.
             if found.score < 1:
                 changes.append(
                     Change("threshold", self.threshold, math.nextafter(found.score, math.inf), is_threshold=True)
                 )
         score = None if found is None else found.score
         least = self._least(evidence, found)
-        # Raising a least number is a setting too; what happened (longer replies) is no way out.
+        # Raising a minimum number is a setting as well; longer replies would not help.
         changes += [
             Change(f"min_{each.name}", each.threshold, each.value + 1, is_threshold=True)
             for each in least
@@ -341,7 +341,7 @@ class ProceduralWarning:
     Parameters
     ----------
     min_corrections : int
-        How many corrections make a pattern.
+        How many corrections form a pattern.
 
     References
     ----------
@@ -369,7 +369,7 @@ class ProceduralWarning:
         count = evidence.correction_count()
         conditions = [Condition("corrections", count, ">=", self.min_corrections)]
         changes = [Change("corrections", count, self.min_corrections - 1, is_threshold=False)]
-        # 20 is the largest setting there is.
+        # 20 is the largest valid setting.
         if count < 20:
             changes.append(Change("min_corrections", self.min_corrections, count + 1, is_threshold=True))
         return finding(self.kind, self.check(evidence), conditions, changes)

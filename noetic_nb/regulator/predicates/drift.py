@@ -1,4 +1,4 @@
-"""How far a reply unanchored from its task, by any callable of one `DriftInput`; None if no score is defined."""
+"""How far a reply has drifted from its task, scored by any callable of one `DriftInput`; None if no score is defined."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Anchoring: TypeAlias = Literal["exact", "prefix"]
 
 DRIFT_WARN_THRESHOLD: Final = 0.5
 MIN_STEM_PREFIX_LEN: Final = 4
-"""Bytes both tokens need before one may be a prefix of the other ."""
+"""Minimum bytes of both tokens for one to be a prefix of the other."""
 
 
 class DriftScore(NamedTuple):
@@ -42,9 +42,9 @@ class DriftInput:
     task, response : str
         The user message and the reply.
     earlier : sequence of str
-        Messages and replies of earlier turns, oldest first; a bounded number.
+        A limited number of messages and replies of earlier turns, oldest first.
     tool_texts : sequence of str
-        Names, arguments and outputs of recent tool calls, oldest first; a bounded number.
+        A limited number of names, arguments and outputs of recent tool calls, oldest first.
     """
 
     task: str
@@ -54,10 +54,10 @@ class DriftInput:
 
 
 class DriftScorer(Protocol):
-    """Scores a reply against its task; must not change anything, and must return the same score for the same input."""
+    """Scores a reply against its task; must have no side effects, and return the same score for the same input."""
 
     def __call__(self, given: DriftInput, /) -> DriftScore | None:
-        """Return the score, or None when it is undefined."""
+        """Return the score, or None if undefined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class KeywordScorer:
     Parameters
     ----------
     topics : Topics
-        How both bags are taken.
+        How both bags are extracted.
     anchoring : {"exact", "prefix"}
-        Whether a topic must be equal to one of the task, or may also be a prefix of one or have one as its prefix.
+        Whether a topic must equal one of the task, or may also be a prefix of one or have one as its prefix.
 
     References
     ----------
@@ -92,7 +92,7 @@ class KeywordScorer:
             raise ValueError(f"anchoring must be 'exact' or 'prefix'. Given: {self.anchoring!r}.")
 
     def __call__(self, given: DriftInput, /) -> DriftScore | None:
-        """Return the share of unanchored topics, or None when either side has no topics."""
+        """Return the share of unanchored topics, or None if either side has no topics."""
         # The reply first: if it has no topics, those of the task are not needed.
         response = self.topics(given.response)
         if not response:
@@ -110,7 +110,7 @@ class KeywordScorer:
 def _anchored(token: str, task: Sequence[str]) -> bool:
     if token in task:
         return True
-    # Short words begin too many others: "car" would anchor "career".
+    # Short words are prefixes of too many others: "car" would anchor "career".
     if byte_length(token) < MIN_STEM_PREFIX_LEN:
         return False
     return any(

@@ -1,4 +1,4 @@
-"""All that predicates may read: the live task, or a frozen reading of it from a recorded run."""
+"""The evidence available to predicates: the live task, or a frozen copy of its evidence from a recorded run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Evidence", "mean_of_last"]
 
 
 class Evidence(Protocol):
-    """The state of one task, as far as decisions depend on it."""
+    """The state of one task on which decisions may depend."""
 
     @property
     def tokens_in(self) -> int:
@@ -30,7 +30,7 @@ class Evidence(Protocol):
 
     @property
     def usd(self) -> float:
-        """Money spent by the task, as far as prices are known."""
+        """Known cost of the task in US dollars."""
 
     @property
     def unpriced(self) -> int:
@@ -46,11 +46,11 @@ class Evidence(Protocol):
 
     @property
     def call_counts(self) -> Mapping[str, int]:
-        """How often the task has called each tool, over all of its turns."""
+        """How often the task has called each tool, over all turns."""
 
     @property
     def drift_input(self) -> DriftInput | None:
-        """The current reply as scorers see it; None before there is one."""
+        """The current reply as input for scorers; None before the first reply."""
 
     def calls(self, *, across_turns: bool) -> Sequence[ToolCall]:
         """Tool calls of this turn, or the newest of the task."""
@@ -59,16 +59,16 @@ class Evidence(Protocol):
         """Tool results of this turn, or the newest of the task."""
 
     def correction_count(self) -> int:
-        """How many corrections the current cluster holds."""
+        """Return the number of corrections in the current cluster."""
 
     def correction_pattern(self, least: int) -> CorrectionPattern | None:
-        """Return the correction pattern on the current cluster, None below `least` corrections."""
+        """Return the correction pattern of the current cluster, None below `least` corrections."""
 
     def drift(self, scorer: DriftScorer) -> DriftScore | None:
         """Score of the current reply; computed once per scorer and reply."""
 
     def streamed(self) -> tuple[int, Sequence[Token]]:
-        """Character offset of the first token kept, and this turn's tokens."""
+        """Character offset of the first kept token, and this turn's tokens."""
 
 
 def mean_of_last(qualities: Sequence[float], count: int) -> float | None:
@@ -82,7 +82,7 @@ def mean_of_last(qualities: Sequence[float], count: int) -> float | None:
     size = len(qualities)
     if count < 1 or size < count:
         return None
-    # Not sum(): from Python 3.12 it compensates rounding, and the specified value is the plain left-to-right sum.
+    # Not sum(): from Python 3.12 it compensates rounding, but the specified value is the plain left-to-right sum.
     total = 0.0
     for place in range(size - count, size):
         total += qualities[place]

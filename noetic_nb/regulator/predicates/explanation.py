@@ -1,7 +1,7 @@
 """The description of a predicate, and why it holds or not, as data.
 
-A predicate holds when its conditions hold together (or any of an `any_of` group does); the distance of a condition is how much
-its value has to move, in the value's own unit.
+A predicate holds if all its conditions hold (and at least one of an `any_of` group). The distance of a condition is how
+far its value must move, in the value's own unit.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Condition:
     Parameters
     ----------
     name : str
-        What is compared.
+        The name of the compared value.
     value : float or None
-        Its value now; None while it is undefined, which never holds.
+        Its current value; None if undefined, and then the condition does not hold.
     relation : {">=", ">", "<"}
-        How it is compared.
+        The comparison.
     threshold : float
-        With what.
+        The number it is compared with.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class Condition:
 
     @property
     def distance(self) -> float | None:
-        """How much the value is short of the threshold: 0 when it holds, None when undefined."""
+        """The distance of the value from the threshold: 0 if the condition holds, None if undefined."""
         if self.value is None:
             return None
         return 0 if self.holds else abs(self.threshold - self.value)
@@ -79,16 +79,16 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The least change of one number that would un-fire a predicate.
+    """The smallest change of one number with which a predicate would no longer fire.
 
     Parameters
     ----------
     field : str
         An input, such as ``"newest_quality"``, or a threshold, such as ``"tokens_out"``.
     before, after : float
-        Its value now, and the nearest at which the predicate no longer holds.
+        Its current value, and the nearest value at which the predicate no longer holds.
     is_threshold : bool
-        Whether it is a setting of the predicate (a slider) or something that happened.
+        Whether it is a setting of the predicate (a slider) or an event.
     """
 
     field: str
@@ -104,7 +104,7 @@ class PredicateFinding:
     Parameters
     ----------
     predicate : str
-        Which one it is: its kind, and where a regulator has several of a kind also what sets it apart (see `names_of`).
+        Its name: its kind, and if a regulator has several of a kind, also the difference (see `names_of`).
     holds : bool
         Whether it would fire on its own.
     decision : Decision or None
@@ -114,11 +114,11 @@ class PredicateFinding:
     any_of : tuple of Condition
         At least one must hold, if there are any.
     changes : tuple of Change
-        What would un-fire it, each least in its own unit; empty when it does not hold. What happened comes before settings.
+        What would stop it from firing, each the smallest in its unit; empty if it does not hold. Events come before settings.
     masked_by : str or None
-        The earlier predicate that holds too and decides in place of this one; None for one that does not hold.
+        The earlier predicate that also holds and decides instead; None for a predicate that does not hold.
     notes : tuple of str
-        What a reader should know, such as that some costs had no price.
+        Remarks for readers, such as that some costs had no price.
     """
 
     predicate: str
@@ -132,7 +132,7 @@ class PredicateFinding:
 
     @property
     def inputs(self) -> dict[str, float | None]:
-        """Every value the predicate read, by name."""
+        """Every value that the predicate read, by name."""
         return {condition.name: condition.value for condition in (*self.conditions, *self.any_of)}
 
     @property
@@ -142,11 +142,11 @@ class PredicateFinding:
 
     @property
     def distance(self) -> float | None:
-        """How far from firing, as a share of the thresholds: 0 when it holds, None while an input is undefined."""
+        """The distance from firing, as a share of the thresholds: 0 if it holds, None while an input is undefined."""
         gaps = [_relative(condition) for condition in self.conditions]
         if self.any_of:
             known = [gap for gap in map(_relative, self.any_of) if gap is not None]
-            # Of a group one is enough, so the nearest counts; of the others all must hold, so the farthest does.
+            # One condition of a group is sufficient, so use the nearest; all others must hold, so use the farthest.
             gaps.append(min(known) if known else None)
         return None if None in gaps else max((gap for gap in gaps if gap is not None), default=0.0)
 
@@ -155,7 +155,7 @@ def _relative(condition: Condition) -> float | None:
     gap = condition.distance
     if gap is None or condition.holds:
         return gap
-    # A mean that must be *below* its threshold is at distance 0 when equal to it, yet does not hold: the least step counts.
+    # A mean equal to a threshold that it must be *below* has distance 0, yet does not hold: use the smallest step.
     return max(gap, math.ulp(condition.threshold)) / max(abs(condition.threshold), 1e-12)
 
 
@@ -168,8 +168,8 @@ def finding(
     any_of: Iterable[Condition] = (),
     notes: Iterable[str] = (),
 ) -> PredicateFinding:
-    """Return a finding; changes are kept only if the predicate holds."""
-    # By the decision and not by the conditions: an explanation must not disagree with what was decided.
+    """Return a finding; changes are only kept if the predicate holds."""
+    # Based on the decision, not the conditions: an explanation must not contradict the decision.
     holds = decision is not None
     return PredicateFinding(
         predicate=kind,
@@ -183,7 +183,7 @@ def finding(
 
 
 class Predicate(Protocol):
-    """One reason to step in."""
+    """One reason to intervene."""
 
     @property
     def kind(self) -> str:
@@ -193,7 +193,7 @@ class Predicate(Protocol):
         """Return the decision if the predicate holds."""
 
     def explain(self, evidence: Evidence, /) -> PredicateFinding:
-        """Return its readings, its distance from firing, and the changes that would un-fire it."""
+        """Return its measurements, its distance from firing, and the changes that would stop it from firing."""
 
 
 COLUMNS: Final = ("predicate", "holds", "because", "distance", "hidden by")
@@ -201,16 +201,16 @@ COLUMNS: Final = ("predicate", "holds", "because", "distance", "hidden by")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """A decision and every predicate behind it; shown as a short table, one line per predicate.
+    """A decision and every predicate behind it; displayed as a short table, one line per predicate.
 
     Parameters
     ----------
     decision : Decision
-        What `decide` returns.
+        The result of `decide`.
     findings : tuple of PredicateFinding
         One per predicate, in order of priority.
     thresholds : mapping of str to mapping of str to float
-        The numbers each predicate was set to, by its name and theirs.
+        The thresholds of each predicate, by predicate and name.
 
     Examples
     --------
@@ -238,7 +238,7 @@ class Explanation:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """The changes that would un-fire the current decision, each the least in its own unit; events before settings."""
+        """The changes that would avoid the current decision, each the smallest in its unit; events before settings."""
         deciding = self.deciding
         return () if deciding is None else deciding.changes
 
@@ -299,10 +299,10 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def names_of(predicates: Iterable[Predicate]) -> tuple[str, ...]:
-    """Return a name for each predicate that no other of them has.
+    """Return a distinct name for each predicate.
 
-    That is its kind (one's own: its `name`, if it has one); where several share it, also the settings that change what is looked
-    at. Thresholds are left out, so that a name stays while a slider moves; what is still the same is counted.
+    The name is its kind (for a user-defined predicate, its `name` if it has one); if several share it, also the settings that
+    change the evidence. Thresholds are excluded, so that names stay while a slider moves; remaining duplicates are numbered.
 
     Examples
     --------
@@ -336,22 +336,21 @@ def _set_apart(predicate: Predicate) -> str:
         if value is True:
             shown.append(item.name)
         elif value != item.default and (item.name == "period" or isinstance(value, str) or callable(value)):
-            # Never a repr: that of a function holds an address.
+            # Never a repr: that of a function contains an address.
             text = value if isinstance(value, str | int) else getattr(value, "name", type(value).__name__)
             shown.append(f"{item.name}={text}")
     return f"({', '.join(shown)})" if shown else ""
 
 
 def fields_of(predicate: object) -> tuple[Field[Any], ...]:
-    """Return the fields of a predicate, none where it is no dataclass."""
+    """Return the fields of a predicate, none if it is not a dataclass."""
     return fields(predicate) if is_dataclass(predicate) else ()
 
 
 def thresholds_of(predicates: Iterable[Predicate]) -> dict[str, dict[str, float]]:
-    """Return the numbers that predicates are set to: thresholds, windows and least counts, by `names_of` and field.
+    """Return the numeric settings of predicates: thresholds, windows and minimum counts, by `names_of` and field.
 
-    A cap that is None is none and is left out. A predicate of one's own is read if it is a dataclass, or by its mapping
-    `thresholds`.
+    A cap of None is omitted. A user-defined predicate must be a dataclass, or have a mapping `thresholds`.
 
     Examples
     --------
@@ -369,16 +368,16 @@ def _numbers(predicate: Predicate) -> Iterator[tuple[str, float]]:
         own if isinstance(own, Mapping) else {item.name: getattr(predicate, item.name) for item in fields_of(predicate)}
     )
     for name, value in found.items():
-        # A mapping of limits, such as one per tool, is as much a setting as a number is.
+        # A mapping of limits, such as one per tool, is a setting as well.
         for inside, number in value.items() if isinstance(value, Mapping) else (("", value),):
-            # To Python True is a number; as a setting it is none.
+            # In Python `True` is a number, but not a valid setting.
             if not isinstance(number, bool) and isinstance(number, Real) and math.isfinite(number):
                 plain = int(number) if isinstance(number, Integral) else float(number)
                 yield (f"{name}.{inside}" if inside else str(name)), plain
 
 
 def explain(predicates: Sequence[Predicate], evidence: Evidence) -> Explanation:
-    """Return every predicate's finding on one piece of evidence; predicates in order of priority."""
+    """Return every predicate's finding for the same evidence; predicates in order of priority."""
     findings: list[PredicateFinding] = []
     deciding: PredicateFinding | None = None
     for name, predicate in zip(names_of(predicates), predicates, strict=True):
@@ -393,8 +392,8 @@ def explain(predicates: Sequence[Predicate], evidence: Evidence) -> Explanation:
 
 
 def require_number(name: str, value: object, low: float, high: float) -> None:
-    """Refuse a setting that is not a finite number within bounds."""
-    # To Python True is a number, and as a threshold it is a slip.
+    """Reject a setting that is not a finite number within bounds."""
+    # In Python `True` is a number, but as a threshold it is a mistake.
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number. Given: {value!r}.")
     if not low <= value <= high:  # NaN fails here too
@@ -402,7 +401,7 @@ def require_number(name: str, value: object, low: float, high: float) -> None:
 
 
 def require_whole(name: str, value: object, low: int, high: int | None = None) -> None:
-    """Refuse a setting that is not an integer within bounds."""
+    """Reject a setting that is not an integer within bounds."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an integer. Given: {value!r}.")
     if value < low or (high is not None and value > high):

@@ -1,4 +1,4 @@
-"""Which parts of a streamed reply the model was unsure of, in characters of its tokens laid end to end."""
+"""The parts of a streamed reply about which the model was unsure, in characters of its concatenated tokens."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["LowConfidence"]
 
 @dataclass(frozen=True, slots=True)
 class LowConfidence:
-    """Some stretch of tokens had low probability.
+    """A series of tokens had low probability.
 
     Parameters
     ----------
     threshold : float
         A token is low below this confidence; 0.5 is a surprise of 4 nats.
     min_tokens : int
-        Least length of a stretch; a token without a log-probability ends it.
+        Minimum length of a series; a token without a log-probability ends it.
 
     References
     ----------
@@ -49,7 +49,7 @@ class LowConfidence:
         start, low = place, list[float]()
         for token in tokens:
             if usable_logprob(token.logprob) and confidence_of_nll(-token.logprob) < threshold:
-                start = start if low else place  # a stretch starts where its first token does
+                start = start if low else place  # the series starts at its first low token
                 low.append(token.logprob)
             else:
                 self._close(spans, start, place, low)
@@ -64,19 +64,19 @@ class LowConfidence:
             spans.append(Span(start, end, confidence_of_nll(nll), -nll))
 
     def check(self, evidence: Evidence, /) -> Decision | None:
-        """Return the stretches, if there are any."""
+        """Return the unsure parts, if there are any."""
         spans = self._stretches(evidence, self.threshold)
         return LowConfidenceSpans(tuple(spans)) if spans else None
 
     def explain(self, evidence: Evidence, /) -> explanation.PredicateFinding:
-        """Return the finding; the worst stretch is the one with the least confident best token."""
+        """Return the finding; the worst series is the one with the lowest maximum confidence."""
         worst = self._worst(evidence)
         conditions = [explanation.Condition("confidence_of_worst_stretch", worst, "<", self.threshold)]
         changes = [] if worst is None else [explanation.Change("threshold", self.threshold, worst, is_threshold=True)]
         return explanation.finding(self.kind, self.check(evidence), conditions, changes)
 
     def _worst(self, evidence: Evidence) -> float | None:
-        """Return the least, over windows of `min_tokens` reported neighbours, of the most confident token in it."""
+        """Return the minimum, over windows of `min_tokens` adjacent tokens with values, of the highest confidence in each."""
         worst: float | None = None
         window: list[float] = []
         for token in evidence.streamed()[1]:
@@ -85,7 +85,6 @@ class LowConfidence:
                 continue
             window = [*window, confidence_of_nll(-token.logprob)][-self.min_tokens :]
             if len(window) == self.min_tokens:
-                # A stretch appears as soon as all tokens of some window are below the threshold, hence the most
-                # confident of each.
+                # A series is found once all tokens of some window are below the threshold, hence the maximum of each window.
                 worst = min(max(window), math.inf if worst is None else worst)
         return worst

@@ -1,4 +1,4 @@
-"""When tools go round in circles, or keep failing."""
+"""When tool calls repeat in circles, or keep failing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from noetic_nb.regulator.predicates.explanation import Change, Condition, Predic
 __all__ = ["LoopKey", "RepeatedFailure", "ToolLoop"]
 
 TOOL_LOOP_THRESHOLD: Final = 5
-"""Of the original."""
+"""The value of the original."""
 
 LoopKey: TypeAlias = Literal["name", "call", "result"]
 
@@ -31,19 +31,19 @@ _FAILURE_SUGGESTION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ToolLoop:
-    """The same call, or the same cycle of calls, again and again.
+    """The same call, or the same cycle of calls, is repeated.
 
     Parameters
     ----------
     threshold : int
-        Repetitions that make a loop.
+        Number of repetitions that count as a loop.
     by : {"name", "call", "result"}
-        What counts as the same: the tool's name; its name and arguments; or how it ended, which for a failure is the tool and
+        What must be equal: the tool's name; its name and arguments; or its outcome, which for a failure is the tool and
         its error, and for a success the tool and its arguments.
     period : {1, 2, 3}
         Length of the cycle; 2 finds ping-pong between two tools.
     across_turns : bool
-        Look at the newest 512 calls of the task instead of this turn only.
+        Use the newest 512 calls of the task instead of only this turn.
 
     References
     ----------
@@ -80,7 +80,7 @@ class ToolLoop:
         count = trailing_cycles(records, self.period, _KEYS[self.by])
         if not count >= self.threshold:
             return None
-        # Oldest first, so that a cycle reads in the order of its calls.
+        # Oldest first, so that a cycle has the order of its calls.
         names = [records[-place].tool_name for place in range(self.period, 0, -1)]
         cycle = " → ".join(map(repr, names))
         return CircuitBreak(RepeatedToolCallLoop(names[-1], count), _LOOP_SUGGESTION.format(names=cycle, count=count))
@@ -98,12 +98,12 @@ class ToolLoop:
 
 
 def _ending(outcome: Outcome) -> Hashable:
-    # Nothing is known about what a success returned, so only the same call counts as the same success.
+    # The output of a success is unknown, so only the same call counts as the same success.
     return (outcome.tool_name, outcome.success, outcome.args_json if outcome.success else outcome.error_summary)
 
 
 _KEYS: Final[dict[LoopKey, Callable[[Any], Hashable]]] = {
-    # `attrgetter` and no lambda: this is called for each record at each check.
+    # `attrgetter` instead of a lambda for speed: called for each record at each check.
     "name": attrgetter("tool_name"),
     "call": attrgetter("tool_name", "args_json"),
     "result": _ending,
@@ -119,11 +119,11 @@ class RepeatedFailure:
     threshold : int
         Failures since the last success under the current topic cluster.
     across_turns : bool
-        Look at the newest 512 results of the task instead of this turn only.
+        Use the newest 512 results of the task instead of only this turn.
 
     References
     ----------
-    .. [1] docs/behaviour/regulator.md, "Repeated failure": the original has this reason and never emits it.
+    .. [1] docs/behaviour/regulator.md, "Repeated failure": the original defines this reason but never emits it.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class RepeatedFailure:
         cluster = evidence.cluster
         failures = 0
         for outcome in reversed(evidence.outcomes(across_turns=self.across_turns)):
-            # Passed over and not a break: work on another topic in between proves nothing about this one.
+            # Skip it without ending the series: work on another topic proves nothing about this one.
             if outcome.cluster != cluster:
                 continue
             if outcome.success:
