@@ -68,7 +68,6 @@ def checked_item(item: Item) -> Item:
 
 
 def newly_checked(item: Item) -> Item:
-    """Check an item for the first time; see `checked_item`."""
     check = _CHECKS.get(item["type"])
     if check is not None:
         _check_frame(item)

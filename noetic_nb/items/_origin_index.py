@@ -259,7 +259,6 @@ class OriginIndex:
         return map(self._sources.__getitem__, self._numbers(needle_of(value), 0))
 
     def first_source(self, value: Any) -> Source | None:
-        """Return the first text that contains a value."""
         needle = needle_of(value)
         found, seen = self._kept.get(needle, (None, 0))
         if found is None and seen < len(self._sources):
@@ -270,7 +269,6 @@ class OriginIndex:
         return None if found is None else self._sources[found]
 
     def first(self, value: Any) -> Origin | None:
-        """Return the first author of a value, or None."""
         source = self.first_source(value)
         return None if source is None else origin_in(source, value)
 

@@ -374,14 +374,12 @@ class Needle:
         return found
 
     def is_in(self, text: SearchedText) -> bool:
-        """Tell whether a text contains the value."""
         for place, option in enumerate(self.options):
             if option <= text.keys and (place or not self.phrase or self.phrase in text.joined):
                 return True
         return False
 
     def equals(self, text: SearchedText) -> bool:
-        """Tell whether a text equals the value."""
         if self.tokens and text.tokens == self.tokens:
             return True
         return any(option <= text.whole or (len(text.tokens) == 1 and option <= text.keys) for option in self.options)
@@ -393,7 +391,6 @@ class Needle:
 
 
 def value_text(value: Any) -> str:
-    """Return a value as text for comparison."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

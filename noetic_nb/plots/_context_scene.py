@@ -80,7 +80,6 @@ def calls_a_column(shown: range) -> int:
 
 
 def columns_of(shown: range) -> list[range]:
-    """Return the calls of each column."""
     size = calls_a_column(shown)
     return [shown[at : at + size] for at in range(0, len(shown), size)]
 

@@ -225,7 +225,6 @@ class Learned:
     response_strategies: dict[str, dict[str, Rate]] = field(default_factory=dict)
 
     def copy(self) -> Learned:
-        """Return an independent copy."""
         return Learned(
             self.gain_mode,
             self.tick,
@@ -335,7 +334,6 @@ class Session:
         return self._learned
 
     def copy(self) -> Session:
-        """Return an independent session in the same state."""
         self.settle()  # settle first: the queue has bound methods of this session
         duplicate = copy.copy(self)
         duplicate._queue = []

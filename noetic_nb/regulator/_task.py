@@ -90,7 +90,6 @@ class Task:
     # Events
 
     def turn_start(self, event: events.TurnStart) -> None:
-        """Start a turn."""
         strict = self.settings.turns == "strict"
         window = self.settings.implicit_window_s
         # Read before the message is replaced, and only with a window, because extracting topics is the slow part of a turn.
@@ -127,7 +126,6 @@ class Task:
         self.token_stats.add(event)
 
     def turn_complete(self, event: events.TurnComplete) -> None:
-        """Handle the reply."""
         self.response = self.pending = event.full_response
         self._read_text = None
         self.scores = []
@@ -177,14 +175,12 @@ class Task:
         self.person.corrections.add(self.cluster, text)
 
     def tool_call(self, event: events.ToolCall) -> None:
-        """Record a call."""
         self.tools.add_call(event)
         if event.args_json is not None:
             self.tool_texts.append(event.args_json)
             self.scores = []  # a scorer that reads tool texts may now give another score
 
     def tool_result(self, event: events.ToolResult) -> None:
-        """Record how a call ended."""
         self.tools.add_result(event, self.cluster)
         text = event.output if event.output is not None else event.error_summary
         if text is not None:
@@ -195,7 +191,6 @@ class Task:
 
     @property
     def cluster(self) -> str:
-        """Topic cluster of the current message."""
         if self._cluster is None:
             topics = self.settings.cluster_from or self.settings.topics
             self._cluster = cluster_of(topics(self.message or ""))
@@ -203,30 +198,24 @@ class Task:
 
     @property
     def call_counts(self) -> Mapping[str, int]:
-        """How often the task has called each tool."""
         return self.tools.task_counts
 
     @property
     def drift_input(self) -> DriftInput | None:
-        """The current reply as input for scorers."""
         if self.message is None or self.response is None:
             return None
         return DriftInput(self.message, self.response, self.earlier, self.tool_texts)
 
     def calls(self, *, across_turns: bool) -> Sequence[events.ToolCall]:
-        """Tool calls of this turn, or the newest of the task."""
         return self.tools.task_calls if across_turns else self.tools.calls
 
     def outcomes(self, *, across_turns: bool) -> Sequence[Outcome]:
-        """Tool results of this turn, or the newest of the task."""
         return self.tools.task_outcomes if across_turns else self.tools.outcomes
 
     def correction_count(self) -> int:
-        """Return the number of corrections in the current cluster."""
         return self.person.corrections.count(self.cluster)
 
     def correction_pattern(self, least: int) -> CorrectionPattern | None:
-        """Return the correction pattern of the current cluster."""
         return self.person.corrections.pattern(self.person.user_id, self.cluster, least=least)
 
     def drift(self, scorer: DriftScorer) -> DriftScore | None:

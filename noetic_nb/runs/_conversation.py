@@ -188,7 +188,6 @@ class _Writer:
             self.t_ms = max(self.t_ms, message.t_ms)
 
     def take(self, message: Message, items: Sequence[Item]) -> None:
-        """Write one message."""
         if message.role != "user":
             self.ended_ms = self.t_ms
         role = message.role
@@ -290,7 +289,6 @@ class _Writer:
     def model_call(
         self, message: Message, made: tuple[Item, ...], usage: Mapping[str, int], purpose: Literal["agent", "summary"]
     ) -> ev.ModelCalled:
-        """Convert a call to an event."""
         return ev.ModelCalled(
             self.where,
             self.t_ms,

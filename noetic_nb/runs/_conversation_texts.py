@@ -57,7 +57,6 @@ class ContextTokens:
         self._tokens = 0
 
     def add(self, items: Iterable[Item]) -> None:
-        """Add items that are sent from now on."""
         self._waiting += items
 
     def reset(self, items: Iterable[Item], tokens: int | None) -> None:
@@ -74,7 +73,6 @@ class ContextTokens:
         return self._tokens
 
     def written(self, items: Iterable[Item]) -> int:
-        """Return the tokens of an answer."""
         counter = self._counter.tokenizer
         return sum([content_tokens(item, counter) for item in items])
 

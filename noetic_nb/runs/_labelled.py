@@ -131,7 +131,6 @@ class LabelledEvents(GrowingEvents):
     def _target(
         self, thread_id: str | None, turn: int | None, call: int | ModelCalled | None, item: int | None
     ) -> tuple[str | None, int | None, int | None, int | None]:
-        """Return the validated thread, turn, call and item of a label."""
         if turn is None and call is None and item is None:
             return (None,) * 4
         for given, what in ((turn, "turn"), (item, "item")):
@@ -197,7 +196,6 @@ def agent_calls(run: GrowingEvents) -> Iterator[tuple[int, ModelCalled]]:
 
 
 def labels_in(run: GrowingEvents) -> list[Label]:
-    """Return the labels of a run that are in effect."""
     store: LabelStore | None = getattr(run, "_label_store", None)
     return [] if store is None else in_force(store.every())
 

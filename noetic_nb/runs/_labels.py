@@ -340,7 +340,6 @@ class LabelStore:
         self.path, self.key = os.path.abspath(path), key
 
     def copy(self) -> LabelStore:
-        """Return a store with the same labels."""
         return LabelStore(self.key, self.path, self._labels)
 
     @staticmethod

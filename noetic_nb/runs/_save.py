@@ -120,7 +120,6 @@ def _is_cut(head: bytes, length: int) -> bool:
 
 
 def json_line(data: Any, *, sort_keys: bool = False) -> bytes:
-    """Return JSON data as one line of a file."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
     return text.encode() + b"\n"
 

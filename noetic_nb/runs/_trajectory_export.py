@@ -48,7 +48,6 @@ class _Writer:
         self.closing: dict[str, None] = {}
 
     def write(self, events: Iterable[ev.RunEvent]) -> dict[str, Any]:
-        """Return the trajectory of a thread's events."""
         policy = self.run.meta.get("policy")
         for event in events:
             where = event.where
@@ -324,5 +323,4 @@ def _media(url: str) -> str:
 
 
 def trajectory(run: Any, thread_id: str, events: Sequence[ev.RunEvent]) -> dict[str, Any]:
-    """Return a thread of a run as a trajectory, JSON data."""
     return _Writer(run, thread_id).write([event for event in events if event.where.thread_id == thread_id])

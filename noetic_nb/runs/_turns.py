@@ -241,7 +241,6 @@ def _cells(turn: TurnSummary) -> tuple[str | float | None, ...]:
 
 
 def turns_card(run_id: str, turns: Sequence[TurnSummary], *, problem: str | None = None) -> Card:
-    """Return a run as a card with a row for each turn."""
     count = "no turns yet" if not turns else "1 turn" if len(turns) == 1 else f"{len(turns)} turns"
     said = count if problem is None else f"{count} (NOT SAVED: {plain(problem)})"
     return Card("Run", run_id, [("", said)], table=Table(_HEADINGS, map(_cells, turns), empty=""))

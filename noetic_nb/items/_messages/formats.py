@@ -220,7 +220,6 @@ def encode_messages(items: Sequence[Item], format: str, *, failed: Collection[st
 
 
 def unknown_format(given: object, known: Iterable[str]) -> NoeticConfigError:
-    """Return the error for an unknown format."""
     return NoeticConfigError(
         "UNKNOWN_FORMAT", "There is no such format.", given=given, hint=f"Formats are {', '.join(known)}."
     )

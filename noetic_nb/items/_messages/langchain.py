@@ -82,7 +82,6 @@ def _fields(value: Any) -> tuple[Any, Mapping[str, Any]]:
 
 
 def decode(value: Any, reading: msg.Reading) -> None:
-    """Read a message."""
     kind, fields = _fields(value)
     role = _TYPES.get(kind) if isinstance(kind, str) else None
     if role == "chat":

@@ -134,12 +134,10 @@ def shown(value: object) -> Any:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a mapping, or an empty one for any other value."""
     return value if isinstance(value, Mapping) else {}
 
 
 def records(value: Any) -> list[Mapping[str, Any]]:
-    """Return the mappings of a list, or an empty list for any other value."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list | tuple) else []
 
 

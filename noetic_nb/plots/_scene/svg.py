@@ -33,7 +33,6 @@ DOT: Final = '<svg x="{x:.3f}%" y="{y:g}" overflow="visible">{inside}</svg>'
 
 
 def path_of(kind: str, panel: Panel, marks: Iterable[Mark]) -> str:
-    """Return the path of the marks of a series."""
     parts: list[str] = []
     area: list[tuple[float, float, float]] = []
     joined = False
@@ -74,7 +73,6 @@ def text(x: str, y: float, words: str, anchor: str = "end", more: str = "") -> s
 
 
 def plot(scene: Scene, panel: Panel, theme: str | None = None) -> str:
-    """Return the marks in the plot of a panel."""
     paths, single = [], []
     for name, look, marks in scene.drawn(panel):
         if look.kind in SINGLE:
@@ -171,7 +169,6 @@ def to_html(scene: Scene) -> str:
 
 
 def legend_html(scene: Scene) -> str:
-    """Return the legend as a list."""
     items = "".join(f"<li>{swatch(scene, tone)}<span>{escape(name)}</span></li>" for tone, name in scene.legend)
     return f'<ul class="nn-keys">{items}</ul>' if items else ""
 

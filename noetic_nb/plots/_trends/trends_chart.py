@@ -164,7 +164,6 @@ class ThreadChart:
                     self._tops[key] = number
 
     def turns_of(self, column: int) -> list[TurnSignals]:
-        """Return the turns that share a column."""
         return self.turns[column * self.size : (column + 1) * self.size]
 
     def column_of(self, turn: int) -> int:
@@ -175,7 +174,6 @@ class ThreadChart:
         return place // self.size
 
     def detail(self, column: int) -> list[dict[str, Any]]:
-        """Return the cells of each turn in a column."""
         return [{"turn": turn.turn, "cells": _cells([turn], _values([turn]))} for turn in self.turns_of(max(0, column))]
 
     def part(self, first: int, last: int) -> ThreadChart:

@@ -49,23 +49,18 @@ class MomentEvidence:
     _scores: list[tuple[DriftScorer, DriftScore | None]] = field(repr=False, compare=False)
 
     def calls(self, *, across_turns: bool) -> Sequence[ToolCall]:
-        """Tool calls of this turn, or the newest of the task."""
         return self.task_calls if across_turns else self.turn_calls
 
     def outcomes(self, *, across_turns: bool) -> Sequence[Outcome]:
-        """Tool results of this turn, or the newest of the task."""
         return self.task_outcomes if across_turns else self.turn_outcomes
 
     def correction_count(self) -> int:
-        """Return the number of corrections in the current cluster."""
         return len(self.corrections)
 
     def correction_pattern(self, least: int) -> CorrectionPattern | None:
-        """Return the correction pattern of the current cluster."""
         return pattern_of(self.user_id, self.cluster, self.corrections, least)
 
     def drift(self, scorer: DriftScorer) -> DriftScore | None:
-        """Score of the reply at that moment."""
         for known, score in self._scores:
             if known is scorer:
                 return score
@@ -74,7 +69,6 @@ class MomentEvidence:
         return score
 
     def streamed(self) -> tuple[int, Sequence[Token]]:
-        """Character offset of the first kept token, and the turn's tokens."""
         return self.first_char, self.tokens
 
 

@@ -70,11 +70,9 @@ class CorrectionStore:
         self.version += 1
 
     def texts(self, cluster: str) -> tuple[str, ...]:
-        """Return the corrections of a cluster, oldest first."""
         return tuple(self._texts.get(cluster, ()))
 
     def count(self, cluster: str) -> int:
-        """Return the number of corrections in a cluster."""
         texts = self._texts.get(cluster)
         return 0 if texts is None else len(texts)
 

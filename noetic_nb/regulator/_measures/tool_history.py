@@ -47,14 +47,12 @@ class ToolHistory:
         self._unanswered: dict[str, deque[str | None]] = {}
 
     def add_call(self, call: ToolCall) -> None:
-        """Record a call."""
         self.calls.append(call)
         self.task_calls.append(call)
         self.task_counts[call.tool_name] = self.task_counts.get(call.tool_name, 0) + 1
         self._unanswered.setdefault(call.tool_name, deque()).append(call.args_json)
 
     def add_result(self, result: ToolResult, cluster: str) -> None:
-        """Record how a call ended."""
         unanswered = self._unanswered.get(result.tool_name)
         # Count a result even without a call: logs and spans may lack the call.
         args = unanswered.popleft() if unanswered else None

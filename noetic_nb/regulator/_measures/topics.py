@@ -144,7 +144,6 @@ _RUNS: Final = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\
 
 
 def byte_length(token: str) -> int:
-    """Return the length of a token in UTF-8."""
     return len(token) if token.isascii() else len(token.encode("utf-8", "surrogatepass"))
 
 
@@ -191,7 +190,6 @@ class Topics:
             raise ValueError(f"limit must be at least 1. Given: {self.limit!r}.")
 
     def __call__(self, text: str) -> tuple[str, ...]:
-        """Return the topics of a text, in order."""
         if self.order == "ranked":
             counts = Counter(token for token in map(trimmed, _pieces(text)) if self._keeps(token))
             return tuple(sorted(counts, key=lambda token: (-counts[token], -byte_length(token), token))[: self.limit])

@@ -20,7 +20,6 @@ _NUMBERS: Final = _Numbers({cls: number for number, cls in enumerate(EVENT_TYPES
 
 
 def kinds_of(events: Iterable[RunEvent]) -> bytes:
-    """Return the kinds of some events."""
     return bytes(map(_NUMBERS.__getitem__, map(type, events)))
 
 
@@ -31,5 +30,4 @@ def _is_wanted(wanted: frozenset[type[Any]]) -> bytes:
 
 
 def places_of(kinds: bytes | bytearray, wanted: Collection[type[Any]]) -> Iterator[int]:
-    """Yield the places of the events of some kinds, in order."""
     return compress(range(len(kinds)), kinds.translate(_is_wanted(frozenset(wanted))))

@@ -132,7 +132,6 @@ class Numbering:
             self.add(event)
 
     def add(self, event: RunEvent) -> None:
-        """Give the next event its number."""
         self.seqs.append(self._next)
         self.calls.append(self._calls)
         self._next += 1

@@ -29,7 +29,6 @@ def ended(run: Any) -> list[tuple[int, ev.ModelCalled | ev.ToolCalled | ev.TurnC
 
 
 def decisions(run: Any) -> list[tuple[int, ev.SteeringDecided]]:
-    """Return the steering decisions."""
     return placed(run, ev.SteeringDecided)
 
 
@@ -44,5 +43,4 @@ def layer_states(run: Any) -> list[tuple[int, ev.LayerStateChanged]]:
 
 
 def was_called(run: Any) -> bool:
-    """Tell whether a model was called or a request was made."""
     return bool(placed(run, ev.ModelCalled, ev.ViewAssembled))

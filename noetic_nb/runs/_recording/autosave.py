@@ -242,7 +242,6 @@ class Autosave:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file is open."""
         return self._fd is not None
 
     def close(self) -> None:

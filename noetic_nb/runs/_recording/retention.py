@@ -54,7 +54,6 @@ class RunKeeper:
 
     @property
     def saves(self) -> bool:
-        """Whether the run is saved to a file."""
         return self._file is not None and self._file.is_open
 
     def bound_by(self, turns: KeptTurns) -> None:
@@ -81,7 +80,6 @@ class RunKeeper:
         }
 
     def begin(self, events: Sequence[RunEvent]) -> Sequence[bool] | None:
-        """Read the events that the run already has."""
         for place, event in enumerate(events):
             if self._numbers is not None:
                 serial, member = self._places[self._numbers[place]]

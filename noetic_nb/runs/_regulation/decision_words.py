@@ -32,7 +32,6 @@ def reason_of(decision: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def decision_label(decision: Mapping[str, Any]) -> str:
-    """Return the label of a decision in a picture."""
     name, reason = _shown(str(decision.get("kind"))), reason_of(decision)
     return f"{name}: {_shown(str(reason['kind']))}" if "kind" in reason else name
 
@@ -43,7 +42,6 @@ def _shown(name: str) -> str:
 
 
 def decision_detail(decision: Mapping[str, Any], suggestion: str | None) -> str:
-    """Return the cause of a decision, and its suggestion."""
     # Decisions of loaded runs come from files: skip a field of an unexpected type.
     match decision:
         case {"kind": "scope_drift_warn", "drift_tokens": list() | tuple() as words, "drift_score": float() as score}:
@@ -103,7 +101,6 @@ class DecisionRedaction:
         self._unread: deque[RunEvent] = deque()
 
     def take(self, event: RunEvent) -> None:
-        """Read one event."""
         if type(event) not in _TEXTS:
             return
         self._unread.append(event)
@@ -122,7 +119,6 @@ class DecisionRedaction:
         return self._rule
 
     def decision(self, decision: Any) -> Any:
-        """Return a decision without secrets."""
         return self.rule.data(decision)
 
     def _learn(self, count: int) -> None:

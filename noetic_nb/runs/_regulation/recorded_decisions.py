@@ -365,7 +365,6 @@ def tape_of(
 
 
 def with_thresholds(settings: Settings, thresholds: Mapping[str, Mapping[str, float | None]]) -> Settings:
-    """Return settings with other thresholds."""
     hint = "Thresholds are {predicate: {name: number}}, as in `Regulator.thresholds`."
     is_mapping = isinstance(thresholds, Mapping) and all(isinstance(each, Mapping) for each in thresholds.values())
     if not is_mapping:

@@ -161,7 +161,6 @@ class RecordedReply(str):
 
     @property
     def text(self) -> str:
-        """The text of the reply."""
         return str(self)
 
 

@@ -44,7 +44,6 @@ class Billed(Struct, frozen=True, gc=False):
 
     @property
     def usage(self) -> CallUsage:
-        """The usage of the request."""
         called, prepared = self.called, self.prepared
         counter = None if prepared is None else prepared.tokenizer
         known = None if prepared is None else prepared.tokenizer_error
@@ -58,12 +57,10 @@ class Billed(Struct, frozen=True, gc=False):
 
 
 def planned_tokens(view: ViewAssembled) -> int:
-    """Return the planned tokens of a request."""
     return view.system + view.tools + view.framing + view.history + sum([layer.used for layer in view.layers])
 
 
 def counter_words(name: str | None) -> str:
-    """Return the name of a counter for views."""
     return plain((name or "an unknown counter").replace(_DEFAULT, "the default estimate"), 120)
 
 

@@ -24,12 +24,10 @@ def context_of(where: Any) -> Context:
 
 
 def compactions_of(run: Any) -> Compactions:
-    """Return the compactions of a run, with their indices."""
     return placed(run, ContextCompacted)
 
 
 def reason_of(event: ContextCompacted) -> str:
-    """Return why items left in a compaction."""
     return "cleared" if "clear" in event.by.lower() else "compaction"
 
 

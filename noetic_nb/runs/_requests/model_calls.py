@@ -182,7 +182,6 @@ class Shares(Sequence[CallShare]):
         self._billed: dict[int, Billed] = {}
 
     def add(self, view: ViewAssembled, number: int, prepared: RequestPrepared | None) -> None:
-        """Add a call, with its number in its turn."""
         self.views.append(view)
         self._prepared.append(prepared)
         self._numbers.append(number)
@@ -227,7 +226,6 @@ class Calls:
 
     @classmethod
     def of(cls, events: Iterable[RunEvent], *, turn: int | None = None, thread_id: str | None = None) -> Calls:
-        """Return the model calls of some events."""
         calls = cls(turn=turn, thread_id=thread_id)
         for event in events:
             calls.read(event)

@@ -131,7 +131,6 @@ class RequestIndex:
         self._logs[thread, event.where.execution_id] = log
 
     def find(self, call: int | ev.ModelCalled, *, thread_id: str | None = None) -> RecordedRequest:
-        """Return a call; see `recorded_request`."""
         places = self.places
         if thread_id is not None:
             places = [at for at in places if self.requests[at].where.thread_id == thread_id]

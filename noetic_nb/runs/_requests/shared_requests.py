@@ -209,7 +209,6 @@ def _same(old: _Cursor, new: _Cursor) -> int:
 
 
 def first_tokens(parts: Sequence[RequestPart], depth: int, counter: Tokenizer) -> int:
-    """Return the tokens of the first items of a request."""
     tokens, cursor = 0, _Cursor(parts)
     while depth > 0 and cursor.body is not None:
         count = min(depth, cursor.parts[cursor.at].size - cursor.offset)

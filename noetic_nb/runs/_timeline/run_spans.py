@@ -37,7 +37,6 @@ class Timeline(PlacedSpans):
 
     @classmethod
     def of(cls, run: Any, thread_id: str | None = None) -> Timeline:
-        """Return the spans of a run, or of one of its threads."""
         spans = cls(is_timed=has_clock(run), shows=lambda where: thread_id in (None, where.thread_id))
         for seq, event in placed(run, *cls.reads):
             spans.take(event, seq)

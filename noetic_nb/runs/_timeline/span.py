@@ -69,7 +69,6 @@ class DrawnTime:
         return 0.0 if self.origin is None else self.drawn(self.until)
 
     def drawn(self, time: float) -> float:
-        """Return the drawn position of a time."""
         at = bisect_right(self._times, time)
         if not at:
             return max(0.0, time - (self.origin or 0.0))
@@ -80,7 +79,6 @@ class DrawnTime:
         return place + time - before
 
     def clock(self, place: float) -> float:
-        """Return the time at a drawn position."""
         at = bisect_right(self._places, place)
         if not at:
             return place + (self.origin or 0.0)
@@ -129,7 +127,6 @@ class Row:
         self.until = -inf
 
     def add(self, span: Any) -> None:
-        """Add a span at the end."""
         spans, start, first = self.spans, span.start_ms, span.first
         if span.severity:
             self.problems.append(len(spans))
@@ -144,7 +141,6 @@ class Row:
             self.until = until
 
     def pop(self) -> Any:
-        """Remove the last span."""
         span = self.spans.pop()
         self.starts.pop()
         self.orders.pop()

@@ -50,7 +50,6 @@ class Running:
 
     @property
     def inner(self) -> Span | None:
-        """The innermost running span."""
         return next(reversed(self.steps.values())) if self.steps else self.base
 
 
@@ -140,7 +139,6 @@ class PlacedSpans:
             self._rows = None
 
     def row_of(self, span: Span) -> Row:
-        """Return the row of a span."""
         return self._made[span.row]
 
     def _end(

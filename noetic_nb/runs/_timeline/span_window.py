@@ -26,7 +26,6 @@ class Wanted(NamedTuple):
     hooks: bool = True
 
     def takes(self, span: Span) -> bool:
-        """Tell whether a span is shown."""
         kind, _ = span.look
         if self.kinds and kind not in self.kinds:
             return False

@@ -203,7 +203,6 @@ def _counted(call: CallShare) -> str:
 
 
 def call_html(call: CallShare, order: dict[str, int], caching: CallCaching) -> str:
-    """Return one call as HTML without scripts."""
     scale = call.scale(order)
     label = f"Sent: {call.headline}"
     sent = bar(call.sent_parts(order), scale, label=label, height_px=34, limit=call.total, broke=caching.broke)
@@ -219,7 +218,6 @@ def call_html(call: CallShare, order: dict[str, int], caching: CallCaching) -> s
 
 
 def call_text(call: CallShare, order: dict[str, int], caching: CallCaching) -> str:
-    """Return one call as plain text."""
     table = rows(call, order, caching)
     width = max(len(row.part.label) for row in table)
     lines = [call.title, call.headline, *([call.counted] if call.counted else [])]

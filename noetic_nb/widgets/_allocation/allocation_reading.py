@@ -189,7 +189,6 @@ class AllocationReading(Reading):
         return [[name, fill, ink_on(fill)] for name, fill in fills.items()]
 
     def request(self, at: int) -> RecordedRequest:
-        """Return the request of a drawn call."""
         return self.index.requests[self._drawn[at]]
 
     def caching(self, at: int) -> CallCaching:
@@ -254,7 +253,6 @@ class AllocationReading(Reading):
         return {"at": at, "text": said}
 
     def _shown_rows(self, at: int, request: dict[str, Any]) -> ShownRows:
-        """Return the rows of a request in the parts that a page names."""
         parts = [part for part in request.get("parts") or () if isinstance(part, str | int)]
         if self._rows is None or self._rows[0] != (at, parts):
             recorded = self.requests()[at]
@@ -277,7 +275,6 @@ class AllocationReading(Reading):
 
     @property
     def total(self) -> int:
-        """How many requests are shown."""
         return len(self._drawn) or self.snapshot["plain"]
 
     @property

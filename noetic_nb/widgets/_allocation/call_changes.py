@@ -132,7 +132,6 @@ def _limit(number: Any) -> Any:
 
 
 def _step(number: float) -> int:
-    """Return a round number of at least `number`."""
     unit = 10 ** max(0, math.floor(math.log10(number)) - 1)
     return int(math.ceil(number / unit) * unit)
 

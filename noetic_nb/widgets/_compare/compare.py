@@ -233,7 +233,6 @@ class _SecondSide:
         self._both = both
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event."""
         return self._both.take_of(1, event, place)
 
 

@@ -54,7 +54,6 @@ class TurnPart:
     cost: float | None = None
 
     def summary(self) -> TurnSummary:
-        """Return the summary of the turn."""
         return TurnBook().read(self.events)[0]
 
 
@@ -149,7 +148,6 @@ class ComparedTurns:
 
     @property
     def pairs(self) -> list[Pair]:
-        """The pairs in order."""
         if self._pairs is None:
             self._pairs = list(turn_pairs(*[side.turns for side in self.sides]))
         return self._pairs
@@ -168,7 +166,6 @@ class ComparedTurns:
         return known[2]
 
     def differing(self, at: int) -> list[Row]:
-        """Return the differences in a pair."""
         return [row for row in self.rows(at) if row[1] != row[2]]
 
     def stop_after(self, start: int) -> int:
@@ -219,7 +216,6 @@ class ComparePicture:
         return pairs[:PAIRS_SHOWN]
 
     def to_html(self) -> str:
-        """Return HTML without scripts."""
         head = heading(TITLE)
         if not self.reading.has_any:
             return f'{head}<p class="nn-empty">{escape(self.reading.snapshot["empty"])}</p>'
@@ -235,7 +231,6 @@ class ComparePicture:
         return f'{head}{picture}{sums}<p class="nn-sub">{escape(self.said)}</p>{pairs if self.pairs else ""}'
 
     def to_text(self) -> str:
-        """Return plain text."""
         if not self.reading.has_any:
             return f"Compare. {self.reading.snapshot['empty']}"
         lines = [f"Compare. {', '.join(self.names)}. {self.said}"]
@@ -266,7 +261,6 @@ def said_of(counts: Sequence[int], of: int) -> str:
 
 
 def pair_rows(pair: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a pair of turns as table rows."""
     rows = [(row["what"], parts_html(row["a"]), parts_html(row["b"])) for row in pair["rows"]]
     if pair["more"] or not rows:
         rows.append(("", f"and {pair['more']:,} more rows" if rows else "nothing differs", ""))
@@ -320,7 +314,6 @@ class CompareReading(Reading):
         return self.take_of(0, event, place)
 
     def take_of(self, side: int, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event of either run."""
         shows = self._shows_all or self.moment.shows(event.where)
         if not self.sides[side].take(event, place.seq, place.call, shows=shows):
             return None

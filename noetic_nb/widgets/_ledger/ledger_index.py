@@ -325,7 +325,6 @@ class LedgerIndex:
         self._lines: list[Line] = []
 
     def add(self, entry: Entry) -> None:
-        """Add the next entry."""
         self.entries.append(entry)
         for key in entry.facets():
             self._places.setdefault(key, []).append(entry.at)

@@ -123,7 +123,6 @@ class LedgerPicture:
         return lines[-LINES_SHOWN:][::-1], max(0, len(lines) - LINES_SHOWN)
 
     def to_html(self) -> str:
-        """Return the table as HTML without scripts."""
         head = heading("Ledger")
         note = f'<p class="nn-note">{escape(self.note)}</p>' if self.note else ""
         if not self.index.entries:
@@ -146,7 +145,6 @@ class LedgerPicture:
         return html
 
     def to_text(self) -> str:
-        """Return the table as plain text."""
         note = [self.note] if self.note else []
         if not self.index.entries:
             return "\n".join([f"Ledger. {self.empty}", *note])

@@ -72,7 +72,6 @@ class MemoryPicture:
         return plain(track.layer_id) + (f" of thread {plain(track.thread_id)}" if self.has_threads else "")
 
     def to_html(self) -> str:
-        """Return HTML without scripts."""
         head = heading("Memory")
         if self.is_empty or self.shown is None:
             return f'{head}<p class="nn-empty">{escape(self.empty)}</p>'
@@ -84,7 +83,6 @@ class MemoryPicture:
         return f"{head}{picture}{layers}{more}{self._changes_html(self.shown)}{self._flows_html(self.shown)}"
 
     def scene(self) -> Scene:
-        """Return the picture of the shown thread."""
         if self.shown is None:
             return Scene(title=TITLE)
         thread = self.shown.thread_id
@@ -115,7 +113,6 @@ class MemoryPicture:
         return f'<p class="nn-label">Children</p>{_table(FLOWS, rows)}'
 
     def to_text(self) -> str:
-        """Return plain text."""
         if self.is_empty or self.shown is None:
             return f"Memory. {self.empty}"
         lines = [f"Memory. {len(self.tracks) + self.more:,} layer{'' if len(self.tracks) == 1 else 's'}"]
@@ -353,7 +350,6 @@ class MemoryReading(Reading):
         return None
 
     def scene(self) -> Scene:
-        """Return the picture of the shown thread."""
         return MemoryPicture(self.index, self.shown, self.snapshot["empty"]).scene()
 
     def to_html(self) -> str:
@@ -384,7 +380,6 @@ def _near(writes: Sequence[Write], place: int) -> Sequence[Write]:
 
 
 def _newest(rows: Sequence[Any], start: Any, row: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return one page of rows, counted from the newest."""
     first = start if type(start) is int and start > 0 else 0
     first = max(0, min(first, len(rows) - 1))
     stop = len(rows) - first

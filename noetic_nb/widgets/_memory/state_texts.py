@@ -188,7 +188,6 @@ def counts_of(write: Write) -> tuple[int, int, int] | None:
 
 
 def count_words(write: Write) -> str:
-    """Return the changes of a write as short counts."""
     if write.last is None:
         return "given" if write.is_child else "first recorded"
     if not write.changed:
@@ -207,7 +206,6 @@ def writer_words(write: Write) -> str:
 
 
 def state_line(state: Any) -> str:
-    """Return the beginning of a state, in one line."""
     return "empty" if state is None else plain_line(plain_data(thaw(state), 4 * LINE_LENGTH), LINE_LENGTH)
 
 

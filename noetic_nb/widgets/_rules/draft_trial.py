@@ -52,7 +52,6 @@ _OUTCOMES: Final = (
 
 
 def trial_words(title: str, note: str = "") -> dict[str, Any]:
-    """Return words to show instead of a trial."""
     return {"title": title, "note": note, "lines": [], "counts": [], "rows": [], "faults": [], "of": "draft"}
 
 
@@ -311,7 +310,6 @@ class DraftTrial:
 
     @property
     def in_force(self) -> dict[str, Any]:
-        """Return the results of the rules in force for a page."""
         is_known = self._known is not None and self._known[0] is self._rulebook.snapshot
         return self._known[1] if self._known is not None and is_known else NOT_EDITED
 
@@ -327,7 +325,6 @@ class DraftTrial:
         self._live.later(work, first=lambda: self._read(rules))
 
     def cancel(self) -> None:
-        """Cancel the current trial."""
         self._live.cancel()
 
     def _read(self, rules: RuleSnapshot) -> float:
@@ -371,12 +368,10 @@ class _Recorded:
         return S_PER_CALL * len(self._trials.calls)
 
     def in_force(self, rules: RuleSnapshot) -> dict[str, Any]:
-        """Return the decisions of the rules in force for a page."""
         assert self._before is not None
         return in_force_data(self._runs, self._trials.diff(rules, rules), self._before[1])
 
     def data(self, rules: RuleSnapshot, candidate: SteeringRule, stop: Callable[[], bool]) -> dict[str, Any]:
-        """Return the changes of a draft for a page."""
         diff = self._trials.diff(rules, candidate, stop=stop)
         assert self._before is not None
         before = self._before[1]

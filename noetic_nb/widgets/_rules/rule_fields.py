@@ -33,7 +33,6 @@ class Field:
     is_sentence: bool = False
 
     def data(self) -> dict[str, Any]:
-        """Return the field for a page."""
         return {
             **{name: getattr(self, name) for name in ("name", "label", "kind", "placeholder", "suggest")},
             "options": [list(option) for option in self.options],
@@ -139,7 +138,6 @@ def as_names(text: str) -> tuple[str, ...]:
 
 
 def names_text(names: Sequence[str] | None) -> str:
-    """Return names as the text of a field."""
     return ", ".join(names or ())
 
 

@@ -108,7 +108,6 @@ def load_ipython_extension(shell: Any) -> None:
     """Register ``%%rule``."""
 
     def rule(line: str, cell: str) -> SteeringRule:
-        """Add the rule in the cell to a rule book."""
         return rule_cell(line, cell, shell.user_ns)
 
     shell.register_magic_function(rule, magic_kind="cell", magic_name="rule")

@@ -134,7 +134,6 @@ def rule_rows(rulebook: RuleBook, hits: RuleHits) -> list[dict[str, Any]]:
 
 
 def with_hits(row: Mapping[str, Any], hits: RuleHits) -> dict[str, Any]:
-    """Return a row with the hits so far."""
     row = {**row, **hits.row(row["id"])}
     return row | keyed(row["id"], _row(row, hits.wide))
 
@@ -153,7 +152,6 @@ def _row(row: Mapping[str, Any], wide: int) -> str:
 
 
 def _cells(row: Mapping[str, Any], wide: int) -> list[str]:
-    """Return the cells of `SHOWN`."""
     name = " · ".join(filter(None, [row["label"], row["name"]]))
     hits = f"{_sparkline(row['spark'], wide)}<span>{escape(row['words'] or 'no hits')}</span>"
     return [escape(name), escape(row["form"]), escape(row["where"]), hits, f"{row['version']}"]
@@ -222,7 +220,6 @@ def _sparkline(path: str, wide: int) -> str:
 
 
 def rules_text(rulebook: RuleBook, rows: Iterable[dict[str, Any]]) -> str:
-    """Return the rules as plain text."""
     lines = []
     for at, row in enumerate(rows, start=1):
         facts = [row["label"], row["name"], row["words"], plain(row["where"], TEXT_LENGTH)]

@@ -31,7 +31,6 @@ class RunLabels:
         self.names, self.data = names_for(collection[0] if len(collection) else None, by, "run")
 
     def text(self, at: int) -> str:
-        """Return the labels of a run for its row."""
         shown = [each for each in visible_labels(self.collection[at], self.by) if each.target == (None,) * 4]
         return ", ".join(
             f"{each.name}: {each.value}" + ("" if each.by == self.by else f" ({plain(each.by)})") for each in shown
@@ -178,7 +177,6 @@ class RunsReading(Reading):
         return shown
 
     def page(self) -> dict[str, Any]:
-        """Return the current page."""
         return self._turn_to(self.snapshot["start"])
 
     def _ask(self, asked: dict[str, Any]) -> None:

@@ -135,7 +135,6 @@ class ShownRows:
         return f"{number:,} items not sent: {REASONS.get(kind, plain(kind))}{size}"
 
     def change_words(self, change: Change) -> str:
-        """Return the sign and word of a change."""
         return f"{CHANGE_MARKS[change]} {change}" if change else ""
 
     def chip(self, at: int) -> list[str]:
@@ -193,12 +192,10 @@ class ShownCall(ShownRows):
 
     @property
     def before(self) -> list[OutcomeLine]:
-        """The decisions before the request."""
         return self._outcome[0]
 
     @property
     def outcome(self) -> list[OutcomeLine]:
-        """The outcome of the call."""
         return self._outcome[1]
 
     @property

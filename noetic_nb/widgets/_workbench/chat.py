@@ -58,7 +58,6 @@ class Questions:
         self._open: dict[int, OpenQuestion] = {}
 
     def ask(self, words: QuestionWords) -> OpenQuestion:
-        """Add a question."""
         self._count += 1
         asked = OpenQuestion(self._count, words, self._settled)
         self._open[asked.number] = asked
@@ -133,7 +132,6 @@ class Conversation:
         self.deaf = "" if listens else NOBODY_LISTENS
 
     def data(self) -> dict[str, Any]:
-        """Return the data for a page."""
         return {
             "agent": plain(self.harness.config.name),
             "thread": plain(self.thread_id),

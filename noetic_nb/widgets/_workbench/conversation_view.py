@@ -113,7 +113,6 @@ class Talk:
         return row
 
     def data(self, at: int) -> dict[str, Any]:
-        """Return a row for a page."""
         row = self._rows[at]
         where = row.where
         return {
@@ -146,7 +145,6 @@ class Talk:
         return None if row is None else row.at
 
     def has_reply(self, thread_id: str) -> bool:
-        """Tell whether a thread has any reply."""
         last = (row for row in reversed(self._rows) if row.where.thread_id == thread_id)
         return any(row.done is not None for row in last)
 

@@ -66,7 +66,6 @@ class Progress:
         self._last: TurnCompleted | None = None
 
     def take(self, event: RunEvent) -> None:
-        """Read one event."""
         match event:  # the most frequent types first
             case ModelCalled():
                 self._tokens += event.input_tokens + event.output_tokens
@@ -150,18 +149,15 @@ class ThreadNames:
         return at
 
     def read(self, events: Iterable[RunEvent]) -> None:
-        """Read many events."""
         known = self._at
         for event in events:
             if event.where.thread_id not in known:  # true for few events
                 self.take(event)
 
     def name(self, at: int) -> str | None:
-        """Return the name at an index; None, which means all threads, if there is none."""
         return self._names[at] if 0 <= at < len(self._names) else None
 
     def place(self, name: str | None) -> int | None:
-        """Return the index of a name."""
         return None if name is None else self._at.get(name)
 
     def row(self, at: int) -> list[object]:
@@ -271,7 +267,6 @@ class WorkbenchReading(Reading):
         return parts
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event; returns the changed parts."""
         kind = type(event)
         if kind in Progress.reads:
             self.progress.take(event)
