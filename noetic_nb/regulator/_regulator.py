@@ -104,7 +104,7 @@ class Readings:
         return self._task.wallclock_ms
 
     def total_usd(self) -> float:
-        """Return the money spent by the task, as far as prices are known."""
+        """Return the known cost of the task in US dollars."""
         return self._task.usd
 
     def cost_cap_tokens(self) -> int | None:

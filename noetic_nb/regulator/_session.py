@@ -304,7 +304,7 @@ class Session:
         self.smoothed = 0.5
 
     def add_message(self, message: str) -> None:
-        """Take in a user message."""
+        """Queue a user message."""
         self._enqueue(len(message), self._process_message, message)
 
     def add_cost(self, tokens_out: int, wallclock_ms: int) -> None:
@@ -312,7 +312,7 @@ class Session:
         self._enqueue(0, self._process_cost, normalize_cost(tokens_out, wallclock_ms))
 
     def add_grade(self, response: str, quality: float, message: str | None = None) -> None:
-        """Learn from a finite grade; about the topic of `message`, by default the newest one."""
+        """Learn from a finite grade, for the topic of `message` (by default the newest message)."""
         self._enqueue(len(response), self._process_grade, response, quality, message)
 
     def _enqueue(self, chars: int, process: Callable[..., None], *arguments: object) -> None:
@@ -322,7 +322,7 @@ class Session:
             self.settle()
 
     def settle(self) -> None:
-        """Process everything queued; reading `learned` or `signals` does so."""
+        """Process everything queued; reading `learned` or `signals` does this."""
         queue, self._queue, self._chars = self._queue, [], 0
         for process, arguments in queue:
             process(*arguments)

@@ -133,15 +133,15 @@ class Task:
             self._completed_at = self._clock()
 
     def cost(self, event: events.Cost) -> None:
-        """Count the usage, of an event that is plain by now (`events.plain`); one without a price adds nothing to `usd`."""
+        """Count a plain event (see `events.plain`); without a price it adds nothing to `usd`."""
         self.tokens_in = min(self.tokens_in + event.tokens_in, events.U32_MAX)
         self.tokens_out = min(self.tokens_out + event.tokens_out, events.U32_MAX)
-        self.wallclock_ms = min(self.wallclock_ms + event.wallclock_ms, events.U64_MAX)  # type: ignore[assignment]  # whole by now
+        self.wallclock_ms = min(self.wallclock_ms + event.wallclock_ms, events.U64_MAX)  # type: ignore[assignment]  # whole already
         if event.usd is None:
             self.unpriced += 1
         else:
             self.usd += event.usd
-        self.person.session.add_cost(event.tokens_out, event.wallclock_ms)  # type: ignore[arg-type]  # whole by now
+        self.person.session.add_cost(event.tokens_out, event.wallclock_ms)  # type: ignore[arg-type]  # whole already
 
     def quality(self, event: events.QualityFeedback) -> None:
         """Handle a grade; it is only learned from if a reply waits for one."""
