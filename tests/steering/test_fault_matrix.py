@@ -7,6 +7,7 @@ import itertools
 import time
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -16,6 +17,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided, ToolCalled
 from noetic_nb.memory._enforcement import FAILED_GUIDANCE
 from noetic_nb.steering import SteeringRule
+from noetic_nb.steering._predicates import conditions
 from noetic_nb.steps import loop, until
 from noetic_nb.testing import drive_loop
 from tests.matrix import matrix
@@ -228,6 +230,32 @@ def test_a_condition_that_runs_for_ever_in_its_process_is_denied_on_time() -> No
     assert (endless_decision.action.value, endless_decision.rule_ids) == ("deny", ("endless",))
     assert seconds < 10
     assert next_decision.action.value == "allow"
+
+
+SLOW_WORKER = """
+import runpy, time
+while time.process_time() < 1.2:
+    pass
+runpy.run_path({worker!r}, run_name="__main__")
+"""
+
+
+def test_the_start_of_the_process_does_not_count_as_compiling(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    slow = tmp_path / "worker.py"
+    slow.write_text(SLOW_WORKER.format(worker=str(conditions._WORKER)))
+    monkeypatch.setattr(conditions, "_WORKER", slow)
+    monkeypatch.setattr(conditions, "COMPILE_MS", 1_000.0)
+
+    assert conditions.CelProcess("1 == 1").compile_error() is None
+    assert "Syntax error" in str(conditions.CelProcess("1 = 1").compile_error())
+
+
+def test_a_process_that_ends_at_its_start_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "worker.py"
+    broken.write_text("raise SystemExit(1)")
+    monkeypatch.setattr(conditions, "_WORKER", broken)
+
+    assert "ended" in str(conditions.CelProcess("1 == 1").compile_error())
 
 
 def test_a_slow_synchronous_rule_is_noted_in_the_ledger() -> None:

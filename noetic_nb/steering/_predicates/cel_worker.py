@@ -1,4 +1,4 @@
-"""The other process, run as a file: reads an expression, then sets of values, and writes the result for each."""
+"""The other process, run as a file: says that it is ready, reads an expression, then sets of values, and answers each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def main() -> None:
     import cel
 
     limit_memory()
-    output = sys.stdout  # the library could print; only what is written here is a reply
+    output = sys.stdout
+    output.write("\n")  # ready
+    output.flush()
     program = None
     for line in sys.stdin:
         given = json.loads(line)

@@ -39,8 +39,10 @@ from noetic_nb.steering._predicates.in_thread import in_thread
 from noetic_nb.steering._rules.rule import SteeringRule
 
 _WORKER: Final = Path(__file__).with_name("cel_worker.py")
-# A syntax error is found in milliseconds; what takes longer than this to compile is refused.
+# A syntax error is found in milliseconds; an expression that takes longer than this to compile is refused.
 COMPILE_MS: Final = 5_000.0
+# On a busy machine a new process may need seconds before it can compile.
+START_MS: Final = 60_000.0
 # Old versions of a rule keep theirs; the one started first goes when there are more than this, and is started again if needed.
 MAX_PROCESSES: Final = 16
 
@@ -68,8 +70,12 @@ class CelProcess:
         """Start the process and compile; returns the fault of the expression, or None if there is none."""
         # In a thread, because a pipe cannot be read with a time limit on every system.
         reply: list[dict[str, Any]] = []
-        thread = threading.Thread(target=lambda: reply.append(self._started()), daemon=True)
+        ready = threading.Event()
+        thread = threading.Thread(target=lambda: reply.append(self._started(ready)), daemon=True)
         thread.start()
+        if not ready.wait(START_MS / 1000):
+            self.stop()
+            return f"its process did not start within {START_MS / 1000:g} seconds"
         thread.join(COMPILE_MS / 1000)
         if not reply:
             self.stop()
@@ -77,11 +83,14 @@ class CelProcess:
         error = reply[0].get("error")
         return None if error is None else str(error)
 
-    def _started(self) -> dict[str, Any]:
-        with self._lock:
-            return self._start()
+    def _started(self, ready: threading.Event) -> dict[str, Any]:
+        try:
+            with self._lock:
+                return self._start(ready)
+        finally:
+            ready.set()
 
-    def _start(self) -> dict[str, Any]:
+    def _start(self, ready: threading.Event | None = None) -> dict[str, Any]:
         if self._process is not None and self._process.poll() is None:
             return {"compiled": True}
         # The worker is run as a file, not as a module: importing the package would take longer than most evaluations.
@@ -101,6 +110,10 @@ class CelProcess:
             oldest = _live.popleft()()
             if oldest is not None and oldest is not self:
                 oldest.stop()
+        assert process.stdout is not None
+        process.stdout.readline()  # empty if the process has ended, which the exchange reports
+        if ready is not None:
+            ready.set()
         return self._exchange(process, {"compile": self._text})
 
     @staticmethod
