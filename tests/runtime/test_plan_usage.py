@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,18 +67,15 @@ def test_a_layer_that_offers_twice_or_without_an_allocation_is_counted_with_all_
     assert len(plan.layer_items) == 3
 
 
-@pytest.mark.parametrize("is_same", [True, False], ids=["same", "other"])
-def test_a_text_is_counted_again_unless_it_was_counted_alike(is_same: bool) -> None:
+def test_a_text_is_counted_by_the_tokenizer_of_the_plan() -> None:
     def letters(text: str) -> int:
         return len(text)
 
-    offer = entry("notes", "x" * 40)
     log = ItemLog([input_message("hello")])
     policy = ProjectionPolicy(token_budget=10_000, response_reserve=0)
-    counted_by = letters if is_same else estimate_tokens
-    plan = plan_turn(log, [], policy, [offer], budgets=split(200.0), tokenizer=letters, counted_by=counted_by)
+    plan = plan_turn(log, [], policy, [entry("notes", "x" * 40)], budgets=split(200.0), tokenizer=letters)
 
-    assert plan.layers[0].used == (offer.token_count if is_same else 40)
+    assert plan.layers[0].used == 40
 
 
 def test_items_are_added_up_whether_they_were_counted_before_or_not() -> None:

@@ -246,7 +246,6 @@ class Player:
                 tokenizer=self.tokenizer,
                 projected=chosen,
                 budgets=split,
-                counted_by=self.tokenizer,
             )
             if self.timer is not None and began is not None:
                 played.ms += self.timer.monotonic_ms() - began

@@ -133,7 +133,6 @@ class PlannedStep:
             projected=projected,
             budgets=self.budgets,
             system_tokens=self.system_tokens,
-            counted_by=engine.tokenizer,
         )
         self.planning_ms = engine.clock.monotonic_ms() - start
         return plan

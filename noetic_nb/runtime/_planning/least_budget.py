@@ -148,10 +148,6 @@ class _OfferedItem:
         self.item = all_items(entry)[absent.position]
 
     def is_sent(self, **changes: Any) -> bool:
-        # Most budgets leave too little for the layer itself, which is known without a plan.
-        held = self.inputs.held(self.layer_id, **changes)
-        if held is not None and not self._is_among(held.items):
-            return False
         plan = self.inputs.replan(**changes)
         return self._is_among([item for layer_id, item in plan.layer_items if layer_id == self.layer_id])
 

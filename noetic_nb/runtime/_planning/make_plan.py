@@ -42,7 +42,6 @@ def plan_turn(
     projected: Sequence[Item] | None = None,
     budgets: BudgetPlan | None = None,
     system_tokens: int | None = None,
-    counted_by: Tokenizer | None = None,
 ) -> TurnPlan:
     """Select the items that a model call sends.
 
@@ -70,8 +69,6 @@ def plan_turn(
         An allocation computed earlier from the same numbers.
     system_tokens : int, optional
         Tokens of the instructions, if already counted.
-    counted_by : callable, optional
-        The tokenizer that counted the texts of `recalled`; if it is another one, they are counted again.
 
     Returns
     -------
@@ -102,7 +99,7 @@ def plan_turn(
     head, history = split_history(view, projected)
     head_tokens = sum([item_tokens(item, tokenizer) for item in head])
     left = policy.view_budget(system + tool_tokens) - head_tokens
-    offers = _Offers(budgets, tokenizer, counted_by)
+    offers = _Offers(budgets, tokenizer)
     # The latest user message is always sent, so the layers share the rest.
     must = must_send(history, tokenizer)
     left = must + offers.take(recalled, left - must)
@@ -235,7 +232,7 @@ def _hidden(
 class _Offers:
     """The accepted offers of layers, and the usage of each layer."""
 
-    def __init__(self, budgets: BudgetPlan, tokenizer: Tokenizer, counted_by: Tokenizer | None) -> None:
+    def __init__(self, budgets: BudgetPlan, tokenizer: Tokenizer) -> None:
         self.items: list[tuple[str, Item]] = []
         self.fates: list[ItemFate] = []
         self.unsent: list[UnsentOffer] = []
@@ -243,30 +240,15 @@ class _Offers:
         self.framing = 0
         self._budgets = budgets
         self.tokenizer = tokenizer
-        self._is_counted = counted_by is tokenizer
         # Accepted tokens and items of each layer.
         self._used: dict[str, tuple[int, int]] = {}
 
     def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
         """Accept the items that fit, one by one; a smaller item behind a larger one may still fit."""
-        tokenizer, taken, is_counted = self.tokenizer, self._used, self._is_counted
-        texts, taken_items, framing = self.texts, self.items, 0
-        is_plain = not hasattr(tokenizer, "count_content")  # otherwise a custom counter may inspect the item
         for entry in recalled:
-            layer_id, items, content, dropped, _, text = entry
-            if text is not None:
-                texts.append(layer_id)
-                if is_plain and len(items) == 1 and not dropped and layer_id not in taken:
-                    # The common case: a text that is sent unchanged. A truncated text is another string.
-                    item = items[0]
-                    if item["content"][0]["text"] is text and (whole := item_tokens(item, tokenizer)) <= left:
-                        if not is_counted:
-                            content = tokenizer(text)
-                        taken_items.append((layer_id, item))
-                        framing += whole - content
-                        taken[layer_id] = content, 1
-                        left -= whole
-                        continue
+            layer_id = entry.layer_id
+            if entry.text is not None:
+                self.texts.append(layer_id)
             origin = f"layer:{layer_id}"
             # Indices in the layer's original offer; usually nothing was dropped.
             places: Sequence[int] = range(len(entry.items))
@@ -281,21 +263,17 @@ class _Offers:
                     self._leave(layer_id, places[position], "over_budget", item)
                     continue
                 left -= whole
-                self._add(layer_id, item, whole, content)
+                self.items.append((layer_id, item))
+                self.framing += whole - content
+                used, count = self._used.get(layer_id, (0, 0))
+                self._used[layer_id] = used + content, count + 1
             for position, item in enumerate(entry.dropped, start=len(entry.items)):
                 tokens = content_tokens(item, self.tokenizer)
                 self.fates.append(ItemFate(origin, position, tokens, "over_allocation"))
                 self._leave(layer_id, entry.places[position - len(entry.items)], "over_allocation", item)
             if entry.text is not None and entry.items:
                 self._note_cut(entry, entry.text)
-        self.framing += framing
         return left
-
-    def _add(self, layer_id: str, item: Item, whole: int, content: int) -> None:
-        self.items.append((layer_id, item))
-        self.framing += whole - content
-        used, count = self._used.get(layer_id, (0, 0))
-        self._used[layer_id] = used + content, count + 1
 
     def _leave(self, layer_id: str, place: int, reason: UnsentReason, item: Item) -> None:
         self.unsent.append(UnsentOffer(layer_id, place, len(self.items), reason, item))
@@ -312,17 +290,9 @@ class _Offers:
 
     def usage(self) -> tuple[LayerTokens, ...]:
         """Return the allocation, use and yield of every layer."""
-        taken, nothing = self._used, (0, 0)
+        allocated = dict(self._budgets.allocations)
         rows: list[LayerTokens] = []
-        left = len(taken)
-        for layer_id, given in self._budgets.allocations:
-            used, count = nothing
-            if layer_id in taken:
-                used, count = taken[layer_id]
-                left -= 1
-            rows.append(LayerTokens(layer_id, given, used, given - used if given > used else 0.0, count))
-        if left:  # of layers without an allocation
-            known = {layer_id for layer_id, _ in self._budgets.allocations}
-            others = [(layer_id, tokens) for layer_id, tokens in taken.items() if layer_id not in known]
-            rows += [LayerTokens(layer_id, 0.0, used, 0.0, count) for layer_id, (used, count) in others]
+        for layer_id in dict.fromkeys([*allocated, *self._used]):
+            given, (used, count) = allocated.get(layer_id, 0.0), self._used.get(layer_id, (0, 0))
+            rows.append(LayerTokens(layer_id, given, used, max(0.0, given - used), count))
         return tuple(rows)

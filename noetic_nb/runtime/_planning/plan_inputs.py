@@ -18,7 +18,7 @@ from noetic_nb.events import RequestPrepared, UnsentOffer, ViewAssembled
 from noetic_nb.items import Item, freeze
 from noetic_nb.items._build import content_tokens
 from noetic_nb.items._log import ItemView
-from noetic_nb.memory import BudgetConfig, BudgetPlan, MemoryLayer, ProjectionPolicy, allocate_budgets
+from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy, allocate_budgets
 from noetic_nb.memory._budget import Order, Overflow
 from noetic_nb.memory._hooks.recall import RecallEntry, places_that_fit, text_that_fits
 from noetic_nb.memory._layer import budget_range
@@ -101,15 +101,6 @@ class PlanInputs:
             return self._plan(layers, policy, (*offers, self.summary), split)
         return plan
 
-    def held(
-        self, layer_id: str, *, budgets: Mapping[str, Any] | None = None, total: float | None = None
-    ) -> RecallEntry | None:
-        """Return the part of a layer's offer that these budgets admit; None for a summary, or if nothing was offered."""
-        limits = self._limits({} if budgets is None else budgets)
-        policy = self._policy(total, None, None, RECORDED, None)
-        entry = next((entry for entry in self.offers if entry.layer_id == layer_id), None)
-        return None if entry is None else self._held(entry, self._split(limits, policy)[1])
-
     def _split(self, limits: _Limits, policy: ProjectionPolicy) -> tuple[tuple[MemoryLayer, ...], BudgetPlan]:
         return _split(limits, self.suffixes, policy.token_budget, policy.response_reserve, self.system_tokens)
 
@@ -153,19 +144,18 @@ class PlanInputs:
         window: int | _Recorded | None,
         order: Order | None,
     ) -> ProjectionPolicy:
-        policy = self.policy
-        if total is not None or reserve is not None:
-            policy = _with_tokens(policy, _as_tokens(total, "total"), _as_tokens(reserve, "reserve"))
-        changed: dict[str, Any] = {}
-        if overflow is not None:
-            changed["overflow"] = overflow
-            if overflow == "truncate" and isinstance(window, _Recorded):
-                changed["window_size"] = None  # it has no meaning there
+        given = {
+            "token_budget": _as_tokens(total, "total"),
+            "response_reserve": _as_tokens(reserve, "reserve"),
+            "overflow": overflow,
+            "order": order,
+        }
+        changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         if not isinstance(window, _Recorded):
             changed["window_size"] = window
-        if order is not None:
-            changed["order"] = order
-        return _changed(policy, changed) if changed else policy
+        elif overflow == "truncate":
+            changed["window_size"] = None  # it has no meaning there
+        return ProjectionPolicy(**{**self.policy.model_dump(), **changed}) if changed else self.policy
 
     def _held(self, entry: RecallEntry, split: BudgetPlan) -> RecallEntry:
         """Limit an offer to a layer's allocation if that differs from the recorded one."""
@@ -202,30 +192,25 @@ def _as_tokens(given: object, field: str) -> float | None:
     return given
 
 
-def _changed(policy: ProjectionPolicy, changes: Mapping[str, Any]) -> ProjectionPolicy:
-    return ProjectionPolicy(**{**policy.model_dump(), **changes})
-
-
 # A search, or a handle that is dragged, plans some hundred calls with the same numbers.
-@lru_cache(maxsize=256)
-def _with_tokens(policy: ProjectionPolicy, total: float | None, reserve: float | None) -> ProjectionPolicy:
-    numbers = {"token_budget": total, "response_reserve": reserve}
-    return _changed(policy, {name: number for name, number in numbers.items() if number is not None})
-
-
 @lru_cache(maxsize=256)
 def _split(
     limits: _Limits, suffixes: tuple[str, ...], total: float, reserve: float, system: float
 ) -> tuple[tuple[MemoryLayer, ...], BudgetPlan]:
-    layers = tuple([_layer(layer_id, low, high, layer_id in suffixes) for layer_id, low, high in limits])
+    layers = tuple(
+        [
+            MemoryLayer(
+                id=layer_id,
+                slot=0,
+                scope="thread",
+                budget={"min": low, "max": high},
+                placement="suffix" if layer_id in suffixes else None,
+            )
+            for layer_id, low, high in limits
+        ]
+    )
     split = allocate_budgets(layers, total_budget=total, system_prompt_tokens=system, response_reserve=reserve)
     return layers, split
-
-
-@lru_cache(maxsize=256)
-def _layer(layer_id: str, low: float, high: float, suffix: bool) -> MemoryLayer:
-    budget: BudgetConfig = {"min": low, "max": high}
-    return MemoryLayer(id=layer_id, slot=0, scope="thread", budget=budget, placement="suffix" if suffix else None)
 
 
 def _range(given: Any, layer_id: str) -> tuple[float, float]:
