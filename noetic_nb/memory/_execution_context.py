@@ -223,31 +223,6 @@ class ExecutionContext:
 
             object.__setattr__(self, "fs", as_filesystem(self.fs))
 
-    @classmethod
-    def of(cls, facts: dict[str, Any]) -> ExecutionContext:
-        """Return the execution with all of its fields and properties as they are given: for callers that begin many.
-
-        Examples
-        --------
-        >>> facts = vars(ExecutionContext(execution_id="e1", thread_id="t1"))
-        >>> ExecutionContext.of({**facts}) == ExecutionContext(**facts)
-        True
-        """
-        made = object.__new__(cls)
-        vars(made).update(facts)
-        return made
-
-    def further(self, *, step_number: int, token_usage: Usage, cost: float) -> ExecutionContext:
-        """Return the same execution further on.
-
-        Examples
-        --------
-        >>> begun = ExecutionContext(execution_id="e1", thread_id="t1")
-        >>> begun.further(step_number=2, token_usage=Usage(40, 2), cost=0.01).step_number, begun.step_number
-        (2, 0)
-        """
-        return self.of({**vars(self), "step_number": step_number, "token_usage": token_usage, "cost": cost})
-
     @property
     def trace(self) -> Trace:
         """The trace of a hook: ``trace.set_attribute(key, value)``, ``trace.add_event(name, attributes)``."""

@@ -264,44 +264,37 @@ class Engine:
 
     def hook_context(self, ctx: Execution) -> ExecutionContext:
         known = ctx.hook_base
-        if known is None or known[0] is not self or known[1].sink is not self.sink:
-            made = self._hook_base(ctx)
-            ctx.hook_base = self, made
-            return made
-        base, tokens, step, cost = known[1], ctx.tokens, ctx.step_count, ctx.cost
-        if base.token_usage is tokens and base.step_number == step and base.cost == cost:
-            return base
-        made = base.further(step_number=step, token_usage=tokens, cost=cost)
+        if known is not None and known[0] is self:
+            made = known[1]
+            now = self.sink, ctx.step_count, ctx.tokens, ctx.cost
+            if (made.sink, made.step_number, made.token_usage, made.cost) == now:
+                return made
+        made = ExecutionContext(
+            execution_id=ctx.id,
+            thread_id=ctx.thread_id,
+            resource_id=ctx.resource_id,
+            depth=ctx.depth,
+            step_number=ctx.step_count,
+            call_model=None if self.models is None else lambda request: self.call_model_for_layer(ctx, request),
+            token_usage=ctx.tokens,
+            cost=ctx.cost,
+            tokenize=self.tokenizer,
+            read_layer_state=lambda layer_id: self.stack.state.copy_of(ctx.id, layer_id, "read_layer_state"),
+            turn=ctx.turn,
+            clock=self.clock,
+            ids=self.ids,
+            diagnostic=partial(self.stack.state.report, ctx.id),
+            warn=partial(self.stack.state.note, ctx.id),
+            sink=self.sink,
+            fs=self.fs,
+            shell=self.shell,
+            home=self.stack.storage,
+            past_calls=ctx.tree.calls.so_far,
+            known_tools=self.setups.known,
+        )
+        vars(made)["where"] = ctx.where  # the same record in all events of an execution
         ctx.hook_base = self, made
         return made
-
-    def _hook_base(self, ctx: Execution) -> ExecutionContext:
-        # All fields, including the computed ones.
-        facts: dict[str, Any] = {
-            "execution_id": ctx.id,
-            "thread_id": ctx.thread_id,
-            "resource_id": ctx.resource_id,
-            "depth": ctx.depth,
-            "call_model": None if self.models is None else lambda request: self.call_model_for_layer(ctx, request),
-            "tokenize": self.tokenizer,
-            "read_layer_state": lambda layer_id: self.stack.state.copy_of(ctx.id, layer_id, "read_layer_state"),
-            "turn": ctx.turn,
-            "clock": self.clock,
-            "ids": self.ids,
-            "diagnostic": partial(self.stack.state.report, ctx.id),
-            "warn": partial(self.stack.state.note, ctx.id),
-            "sink": self.sink,
-            "fs": self.fs,
-            "shell": self.shell,
-            "home": self.stack.storage,
-            "past_calls": ctx.tree.calls.so_far,
-            "known_tools": self.setups.known,
-            "step_number": ctx.step_count,
-            "token_usage": ctx.tokens,
-            "cost": ctx.cost,
-            "where": ctx.where,
-        }
-        return ExecutionContext.of(facts)
 
     def call_model_for_layer(
         self, ctx: Execution, request: HookModelRequest | Mapping[str, Any]

@@ -10,7 +10,6 @@ import asyncio
 from asyncio import current_task
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from noetic_nb._core.shell import Shell
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NOTHING: Final[frozenset[Any]] = frozenset()
 
 RUNNING: Final[ContextVar[tuple[RunningExecution, tuple[str, ...], int, Any] | None]] = ContextVar(
     "noetic_nb_running", default=None
@@ -50,19 +48,6 @@ StepRunner: TypeAlias = Callable[[Engine, Step, StepValue, "RunningExecution"], 
 
 OpenMemory: TypeAlias = Callable[[Engine, "RunningExecution"], TypedMemory]
 """Creates the value of `Context.memory`."""
-
-
-# Cached: every turn of an agent has the same few paths, and a run stores each text once.
-@lru_cache(maxsize=1_024)
-def _path_in(around: tuple[str, ...], step_id: str) -> str:
-    step_id = step_id.replace("~", "~0").replace("/", "~1")
-    return f"/{'/'.join(around)}/{step_id}" if around else f"/{step_id}"
-
-
-@lru_cache(maxsize=1_024)
-def _counted_path(around: tuple[str, ...], prefix: str, count: int) -> tuple[str, tuple[str, ...]]:
-    path = f"{prefix}#{count}"
-    return path, (*around, path.rpartition("/")[2])
 
 
 class RunningExecution(Context):
@@ -118,13 +103,13 @@ class RunningExecution(Context):
         self.rerenders: tuple[RerenderRequest, ...] = ()
         self.model_calls = 0
         self.tool_calls = 0
-        self.locks: dict[str, asyncio.Lock] | None = None
+        self.locks: dict[str, asyncio.Lock] = {}
         self.aborted = False
         self.abort_reason: str | None = None
         self.abort_error: BaseException | None = None
         self.where = Where(thread_id, id, turn, self.depth)
         """The place of this execution in a run's events."""
-        self.children: frozenset[RunningExecution] | set[RunningExecution] = _NOTHING
+        self.children: set[RunningExecution] = set()
         self.waiting: set[asyncio.Task[Any]] = set()
         # The number of running steps, nested or parallel.
         self.running = 0
@@ -143,10 +128,7 @@ class RunningExecution(Context):
         self.record: ExecutionRecorder[RunningExecution, Any] | None = None
         self.tree: Tree = Tree(limits) if parent is None else parent.tree
         if parent is not None:
-            if isinstance(parent.children, set):
-                parent.children.add(self)
-            else:
-                parent.children = {self}
+            parent.children.add(self)
             if parent.aborted:
                 self.aborted, self.abort_reason, self.abort_error = True, parent.abort_reason, parent.abort_error
 
@@ -192,16 +174,14 @@ class RunningExecution(Context):
         return self.engine.clock.monotonic_ms() - self.started_ms
 
     def lock(self, layer_id: str) -> asyncio.Lock:
-        if self.locks is None:
-            self.locks = {}
         return self.locks.setdefault(layer_id, asyncio.Lock())
 
     def entered(self, step_id: str, around: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         """Count a step that is about to run; returns its path, such as ``/think#1/ask#2``, and the parts of that path."""
-        prefix = _path_in(around, step_id)
-        occurrences = self.tree.occurrences
-        count = occurrences[prefix] = occurrences.get(prefix, 0) + 1
-        return _counted_path(around, prefix, count)
+        step_id = step_id.replace("~", "~0").replace("/", "~1")
+        prefix = "".join([f"/{frame}" for frame in (*around, step_id)])
+        count = self.tree.occurrences[prefix] = self.tree.occurrences.get(prefix, 0) + 1
+        return f"{prefix}#{count}", (*around, f"{step_id}#{count}")
 
     @property
     def frames(self) -> tuple[str, ...]:
@@ -330,8 +310,7 @@ class RunningExecution(Context):
             return
         self.parent.calls += self.calls
         self.calls = []
-        if isinstance(self.parent.children, set):
-            self.parent.children.discard(self)
+        self.parent.children.discard(self)
 
     async def send(self, channel: Channel, value: Any, timeout_ms: float = WAIT_MS) -> None:
         await self.tree.channels.send(channel, value, timeout_ms, self.until_aborted)
