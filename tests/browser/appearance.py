@@ -1,4 +1,4 @@
-"""What a picture must satisfy beyond looking good, computed from styles in the page."""
+"""Objective requirements for a picture, computed from the styles in the page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tests.browser.lab import wait_for
 
-# Blends colours over what lies behind and reports every text whose contrast is below 4.5 to 1 (WCAG 2.2, level AA).
+# Blends colours with their backgrounds and reports every text with a contrast below 4.5 to 1 (WCAG 2.2, level AA).
 CONTRAST: Final = r"""root => {
   const ctx = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
   const kept = (known, make) => key => { if (!known.has(key)) known.set(key, make(key)); return known.get(key); };
@@ -48,7 +48,7 @@ CONTRAST: Final = r"""root => {
   return {checked, found};
 }"""
 
-# Nothing may stick out of the view, except inside a part that scrolls by itself.
+# Nothing may extend beyond the view, except inside a scrollable part.
 OVERFLOW: Final = r"""root => {
   const edge = root.getBoundingClientRect();
   const found = [];
@@ -72,20 +72,20 @@ MARKS: Final = r"""root => {
 
 
 def assert_readable(root: Any) -> None:
-    """Every text of the view has a contrast of at least 4.5 to 1."""
-    # A page that puts a new form in the place of the old has neither for a moment.
+    """Check that every text of the view has a contrast of at least 4.5 to 1."""
+    # While a page replaces an old form by a new one, it has neither for a moment.
     result = wait_for(lambda: (found := root.evaluate(CONTRAST))["checked"] and found, "the view has text")
     assert result["found"] == [], result["found"]
 
 
 def assert_contained(root: Any) -> None:
-    """Nothing sticks out sideways."""
+    """Check that nothing extends beyond the sides."""
     found = root.evaluate(OVERFLOW)
     assert found == [], found
 
 
 def assert_each_readable_and_contained(roots: Any) -> None:
-    """Every text of each of many has its contrast, and nothing sticks out of any: asked at once."""
+    """Check the contrast of every text and the extent of every element, in all views at once."""
     results = roots.evaluate_all(f"roots => roots.map(root => [({CONTRAST})(root), ({OVERFLOW})(root)])")
     for contrast, overflow in results:
         assert contrast["checked"]
@@ -94,14 +94,14 @@ def assert_each_readable_and_contained(roots: Any) -> None:
 
 
 def assert_marks_have_area(root: Any, *, at_least: int = 1) -> None:
-    """Every mark of the picture can be seen."""
+    """Check that every mark of the picture is visible."""
     result = root.evaluate(MARKS)
     assert result["total"] >= at_least
     assert result["flat"] == [], result["flat"]
 
 
 def at_width(root: Any, width_px: int) -> None:
-    """Give the view a page of this width."""
+    """Set the width of the view's page."""
     root.evaluate(
         "(root, width) => { for (const box of [root.parentElement, root]) { box.style.width = `${width}px`;"
         " Object.assign(box.style, {minWidth: '0', maxWidth: 'none', flex: 'none', boxSizing: 'border-box'}); } }",

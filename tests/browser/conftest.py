@@ -1,6 +1,6 @@
-"""A real browser for tests: skipped where none is installed, unless NOETIC_NB_REQUIRE_BROWSER=1 asks for it.
+"""A real browser for tests: skipped if none is installed, unless NOETIC_NB_REQUIRE_BROWSER=1 is set.
 
-NOETIC_NB_SHOTS names a folder for screenshots; without it none are taken, since nobody would look at them.
+NOETIC_NB_SHOTS names a folder for screenshots; without it none are taken.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FLAGS: Final = [
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
-    # A page that asks for another host must fail, and not depend on a network.
+    # A page that requests another host must fail, instead of depending on a network.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
 NO_CHROMIUM: Final = (
@@ -44,13 +44,13 @@ NEEDED: Final = ("playwright", "jupyterlab", "notebook", "jupyter_client", "nbfo
 
 
 def chromium_path() -> str | None:
-    """Return the browser to use: $CHROMIUM, or one of Debian's names; the shell draws the same pages with less work."""
+    """Return the browser to use: $CHROMIUM, or one of Debian's names; the headless shell draws the same pages faster."""
     names = ("chromium-headless-shell", "chromium", "chromium-browser")
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
 
 def missing() -> str | None:
-    """Return what keeps browser tests from running, None where nothing does."""
+    """Return why browser tests cannot run, or None."""
     packages = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if packages:
         return f"not installed: {', '.join(packages)}; pip install 'noetic_nb[lab,test]'"
@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=f"browser tests: {reason}"))
 
 
-# The browser lives for this folder only: its driver runs a loop in this thread, which asynchronous tests cannot share.
+# The browser only exists for this folder: its driver runs an event loop in this thread, which async tests cannot share.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     reason = missing()
@@ -79,13 +79,13 @@ def browser() -> Iterator[Browser]:
         pytest.fail(f"NOETIC_NB_REQUIRE_BROWSER=1, but {reason}")
     from playwright.sync_api import expect, sync_playwright
 
-    # How long a state is waited for before it counts as missing, in ms: on a loaded machine 5 s are no sign of a fault.
+    # Time limit for reaching a state, in ms: on a busy machine, 5 s do not indicate a fault.
     expect.set_options(timeout=30_000)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium_path(), headless=True, args=FLAGS)
         yield started
         started.close()
-    # The driver leaves its loop marked as running in this thread, where asynchronous tests come next.
+    # The driver leaves its event loop marked as running in this thread, where async tests follow.
     asyncio._set_running_loop(None)
 
 
@@ -100,10 +100,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[
 
 @pytest.fixture
 def notebook(lab: Lab, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., LabNotebook]]:
-    """Show one notebook with the given cells. Fails the test if the page called another host or broke.
+    """Show one notebook with the given cells. Fails the test if the page requested another host or reported an error.
 
-    The kernel, emptied, is that of the test before, as is the file. ``is_alone=True`` asks for both anew, for what restarts a
-    kernel, saves a file or loads a page; ``saved`` is a whole notebook, for what stands on the page when it is opened.
+    The kernel, emptied, and the file are those of the previous test. ``is_alone=True`` requests new ones, for tests
+    that restart a kernel, save a file or load a page; ``saved`` is a complete notebook, for tests of opening one.
     """
     from tests.browser.window import LabNotebook, Window
 
@@ -128,7 +128,7 @@ def notebook(lab: Lab, browser: Browser, request: pytest.FixtureRequest) -> Iter
 
 @pytest.fixture(scope="module")
 def quiet_page(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Open a file with JavaScript off and the network off: once in a module, and then as wide as it is asked for."""
+    """Open a file with JavaScript and the network disabled: once per module, then at the requested width."""
     foreign: list[str] = []
     context = browser.new_context(java_script_enabled=False, offline=True)
     pages: dict[Path, Page] = {}
@@ -148,19 +148,19 @@ def quiet_page(browser: Browser) -> Iterator[Callable[..., Page]]:
 
     yield open_file
     context.close()
-    # The export's own template names a library on a CDN; without scripts nothing may be fetched at all.
+    # The export's own template references a library on a CDN; without scripts, nothing may be fetched at all.
     assert foreign == [], "the page called another host"
 
 
 @pytest.fixture
 def shot() -> Callable[..., None]:
-    """Save a picture of a page or an element that can be seen."""
+    """Save a screenshot of a page or a visible element."""
     from playwright.sync_api import expect
 
     folder = os.environ.get("NOETIC_NB_SHOTS")
 
     def save(target: Any, name: str, **options: Any) -> None:
-        if hasattr(target, "bounding_box"):  # an element: waits again where the page puts a new one in its place
+        if hasattr(target, "bounding_box"):  # an element: waits again if the page replaces it
             expect(target).to_be_visible()
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
@@ -171,7 +171,7 @@ def shot() -> Callable[..., None]:
 
 @pytest.fixture
 def looks(shot: Callable[..., None]) -> Callable[..., None]:
-    """Check a view at every width, and in the other theme at the last; each with each in `make fuzz` and for screenshots."""
+    """Check a view at every width, and the other theme at the last; all combinations in `make fuzz` and for screenshots."""
     from tests.browser.appearance import assert_contained, assert_readable, at_width
 
     is_each = IS_WHOLE or "NOETIC_NB_SHOTS" in os.environ

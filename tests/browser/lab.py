@@ -1,4 +1,4 @@
-"""A throw-away JupyterLab or Notebook 7 on loopback, and a second client that reads the kernel of a notebook."""
+"""A temporary JupyterLab or Notebook 7 on loopback, and a second client for the kernel of a notebook."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ SETTINGS: Final = {
         "checkForUpdates": False,
         "doNotDisturbMode": True,
     },
-    # Cells that are scrolled away must stay in the page, or a test cannot find them.
+    # Cells outside the viewport must stay in the page, so that tests can find them.
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
 }
-# What no notebook of a test shows or asks for: each page would load it, and each server look for languages and terminals.
-# Notebook 7 has all of its own.
+# Extensions that no test notebook needs: each page would load them, and each server search for languages and terminals.
+# Notebook 7 has its own versions of all of them.
 LEFT_OUT: Final = (
     *(
         f"@jupyterlab/{name}-extension"
@@ -58,7 +58,7 @@ SERVER_LEFT_OUT: Final = ("jupyter_lsp", "jupyter_server_terminals", "jupyterlab
 
 
 def wait_for(check: Callable[[], T], what: str, *, seconds: float = 30.0) -> T:
-    """Return the first true answer of `check`; polls, because the other side is another process."""
+    """Return the first true result of `check`; polls, because the other side is another process."""
     deadline, pause = time.monotonic() + seconds, 0.005
     while True:
         answer = check()
@@ -70,7 +70,7 @@ def wait_for(check: Callable[[], T], what: str, *, seconds: float = 30.0) -> T:
         pause = min(2 * pause, 0.05)
 
 
-# Ends a process when the one that started it has: a worker that was killed closes nothing.
+# Ends a process when its parent has ended: a killed worker cannot clean up.
 FOLLOW: Final = """
 import os, signal, threading, time
 def follow():
@@ -79,8 +79,8 @@ def follow():
     os.kill(os.getpid(), signal.SIGTERM)
 threading.Thread(target=follow, daemon=True).start()
 """
-# Starts a front end as its command does. Of the forms of texts that no schema of its own asks for, one takes a second to import;
-# and the program that would build a front end is not started, to tell where it would fetch from.
+# Starts a front end like its command. Skips an optional text format whose import takes a second, and does not start the
+# program that builds front ends, which would only report download sources.
 START: Final = f"""{FOLLOW}
 import sys
 sys.modules["rfc3987_syntax"] = None
@@ -90,15 +90,15 @@ from {{module}} import main
 sys.exit(main())
 """
 
-# A page that closes a view ends the kernel's subshell for it. A message that comes in the same moment is dropped by ipykernel,
-# and Python complains of its task in the cell that collects garbage next, which may be one of another test.
+# Closing a view ends its kernel subshell. ipykernel drops a message that arrives at the same moment, and Python reports
+# the lost task in the cell that next collects garbage, which may belong to another test.
 STARTUP: Final = """
 import logging, warnings
 logging.getLogger("asyncio").addFilter(lambda record: "Kernel.shell_main" not in record.getMessage())
 warnings.filterwarnings("ignore", "coroutine 'Kernel.shell_main' was never awaited")
 """
 
-# How the front ends are started, where a notebook is, and whether its kernel is a new process, as everyone's is.
+# How to start each front end, where its notebooks are, and whether a kernel is a new process.
 FRONT_ENDS: Final = {
     "lab": (
         "jupyterlab.labapp",
@@ -117,7 +117,7 @@ FRONT_ENDS: Final = {
 
 
 class Lab:
-    """A server of JupyterLab, or of Notebook 7, in a folder of its own."""
+    """A server of JupyterLab or Notebook 7 in its own folder."""
 
     def __init__(self, root: Path, front_end: str = "lab") -> None:
         self.root = root
@@ -209,7 +209,7 @@ class Kernel:
     def __init__(self, lab: Lab, kernel_id: str) -> None:
         self._client = BlockingKernelClient(connection_file=str(lab.root / "runtime" / f"kernel-{kernel_id}.json"))
         self._client.load_connection_file()
-        # The answers alone: what else is sent would only be thrown away.
+        # Only replies: other messages would be discarded.
         self._client.start_channels(iopub=False, stdin=False, hb=False, control=False)
 
     def run(self, code: str) -> None:
@@ -221,7 +221,7 @@ class Kernel:
         return str(self._ask("", {"value": expression})["value"])
 
     def says(self, expression: str, wanted: str) -> None:
-        """Wait until the repr of an expression is this: what a page sends comes by another way, and may come later."""
+        """Wait until the repr of an expression has this value: messages from the page take another path, and may arrive later."""
         wait_for(lambda: self.value(expression) == wanted, f"{expression} is {wanted}")
 
     def _ask(self, code: str, expressions: dict[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The token allocation in JupyterLab: drawn, moved through, followed, and readable in both themes and at every width."""
+"""The token allocation in JupyterLab: drawn, navigated, followed, and readable in both themes and at every width."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_allocation_is_readable_in_both_themes_and_at_every_width(
         if scene != "Run":
             assert_marks_have_area(root, at_least=10)
             calls, plot = (root.locator(f".{name}").first.bounding_box() for name in ("nn-hits", "nn-plotbox"))
-            assert calls["x"] == pytest.approx(plot["x"], abs=1)  # what is pointed at is what is drawn there
+            assert calls["x"] == pytest.approx(plot["x"], abs=1)  # hover positions match the drawn marks
             assert calls["width"] == pytest.approx(plot["width"], abs=1)
 
     looks(opened, root, f"allocation-{scene}", widths=(1400, 900, 420), also=has_marks)
@@ -68,7 +68,7 @@ def test_allocation_follows_a_live_run_and_patches_what_is_there(notebook: Open,
     root = opened.view
     expect(root.locator(".nn-empty")).to_be_visible()
 
-    # Without a bill: the part that it leaves unexplained comes and goes with it.
+    # Without a bill: the unexplained part appears and disappears with it.
     opened.kernel.run("from msgspec.structs import replace\nfrom noetic_nb.events import ModelCalled")
     opened.kernel.run(
         "def unbilled(events):\n    for e in events: run.append(replace(e, input_tokens=0) if type(e) is ModelCalled else e)"
@@ -101,15 +101,15 @@ def test_a_call_shows_what_it_was_billed_at_once_it_has_ended(notebook: Open, ce
     expect(root).to_contain_text("Billed 5,000 input tokens, 1,050 of them unexplained (21 %).")
     expect(root.locator('.nn-mark[data-kind="unexplained"]')).to_have_count(1)
     expect(root.locator(".nn-sub")).to_contain_text("Turn 1, call 1")
-    expect(root.locator("[data-kept]")).to_have_count(1)  # patched, not drawn anew
+    expect(root.locator("[data-kept]")).to_have_count(1)  # patched, not redrawn
 
 
-# A page that is loaded again looks two seconds for a widget, and then never again: on a machine that stalls, that is too short.
+# A reloaded page looks for a widget for two seconds only, which is too short on a busy machine.
 GIVEN_UP = re.compile("widget model not found")
 
 
 def load_again(opened: Any, shown: Any, texts: list[str]) -> None:
-    """Load the page anew until it shows these texts; where it gave widgets up, once more."""
+    """Reload the page until it shows these texts; retry if it has given up on widgets."""
     for _ in range(5):
         before = len(opened.problems)
         opened.page.reload()
@@ -160,7 +160,7 @@ def test_the_saved_notebook_keeps_the_picture_of_the_last_turn(notebook: Open, c
         opened.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
         return opened.path.read_text(encoding="utf-8")
 
-    # On the page first: saved over and over, a slow server would be asked to write what it is still writing.
+    # Wait for the page first: saving repeatedly would overload a slow server.
     expect(opened.page.locator(".noetic-nb-static .nn-sub")).to_contain_text("Turn 3, call 1")
     wait_for(lambda: "Turn 3, call 1" in saved(), "the file holds the static form of the last turn")
 
@@ -265,7 +265,7 @@ def test_a_part_shows_its_items_and_an_item_is_chosen(notebook: Open, cells_of: 
 
     opened.kernel.run("shown.selection.select(call=1)")
     expect(root.locator(".nn-sub")).to_contain_text("Turn 2, call 1")
-    expect(items.locator(".nn-change")).to_contain_text("History: 3 items")  # of the call that is shown
+    expect(items.locator(".nn-change")).to_contain_text("History: 3 items")  # for the shown call
 
 
 def test_a_band_is_opened_by_a_click_and_by_keys(notebook: Open, cells_of: Open, looks: Open) -> None:
@@ -277,7 +277,7 @@ def test_a_band_is_opened_by_a_click_and_by_keys(notebook: Open, cells_of: Open,
     box = calls.bounding_box()
     assert box is not None
 
-    calls.click(position={"x": box["width"] * 2.5 / 6, "y": 23 + 180})  # the foot of the third column
+    calls.click(position={"x": box["width"] * 2.5 / 6, "y": 23 + 180})  # the bottom of the third column
     expect(head).to_have_text("system: 1 item, 18 tokens")
     expect(root.locator(".nn-part-items")).to_contain_text("You sell flights.")
     expect(root.locator(".nn-sub")).to_contain_text("Turn 3, call 1")
@@ -356,7 +356,7 @@ def test_ribbons_of_a_band_are_pointed_at_and_chosen(notebook: Open, cells_of: O
     expect(ribbons.nth(2)).to_have_attribute("aria-pressed", "true")
     opened.page.keyboard.press("Escape")
 
-    # An item that is chosen elsewhere, as a lost fact, has its ribbon without a band.
+    # An item selected elsewhere, such as a lost fact, has its ribbon without an open band.
     root.get_by_role("button", name="user", exact=True).press("Enter")
     expect(ribbons).to_have_count(1)
     opened.kernel.run("shown.point(8)")
@@ -397,7 +397,7 @@ def test_the_budget_and_a_layer_are_dragged_and_what_was_recorded_stays(
     total = int((budget.get_attribute("aria-valuenow") or "").partition(".")[0])
     was, would_be = (opened.kernel.value(f"shown.what_if(-1, total={each}).total_tokens") for each in (900, total))
     ends = "el => [...el.getAttribute('d').matchAll(/M([\\d.]+),([\\d.]+)/g)].map(([, x, y]) => [Number(x), 184 - Number(y)])"
-    # Above the foot, in pixels: the last step as recorded, before the budget, and the top of the last band.
+    # Heights in pixels: the last step as recorded, before the budget, and the top of the last band.
     ghost, top = would.evaluate(ends)[-2][1], max([height for x, height in band.evaluate(ends) if x == 13])
     assert top / ghost == pytest.approx(int(would_be) / int(was), abs=0.01)
     looks(opened, root, "allocation-dragged")

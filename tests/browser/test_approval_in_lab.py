@@ -1,4 +1,4 @@
-"""A rule asks the person at the notebook while the cell that runs the agent is still running."""
+"""A rule asks the user of the notebook while the cell that runs the agent is still running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In JupyterLab: what cells show that end with an object of the library, in both themes, wide and narrow."""
+"""In JupyterLab: the display of cells that end with an object of the library, in both themes, wide and narrow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_cell_shows_each_as_a_card_that_can_be_read(names: tuple[str, ...], no
     page = opened.page
     card = page.locator(".nn-card")
     count = card.count()
-    assert count >= len(names) - 4  # what is only text
+    assert count >= len(names) - 4  # some are text only
     assert page.locator(".nn-card .MathJax, .nn-card mjx-container").count() == 0
     expect(card.filter(has_text="It was $5 and $6.").first).to_be_visible()
 

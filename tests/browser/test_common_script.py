@@ -1,4 +1,4 @@
-"""The script that all views share, in a bare page: no notebook is needed for it."""
+"""The script shared by all views, in a bare page without a notebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from noetic_nb.widgets.base._feed import changes
 from tests.widgets.scenes import demo_run
 from tests.widgets.timeline_scenes import ten_thousand_spans
 
-# A model as anywidget gives it, which keeps what is sent.
+# A model like anywidget's that records sent messages.
 MODEL = """
 const model = {
   sent: [], handlers: {}, traits: { snapshot: { rows: [] }, fault: "", static_name: "a1" },
@@ -35,28 +35,28 @@ SHARED = _text("base/common.js") + _text("base/rows.js")
 
 
 def opener(opened: Any) -> Iterator[Callable[[str], Any]]:
-    """Give what has a page run the script and some more in an empty document."""
+    """Yield a function that runs the shared script and more in an empty document."""
     problems: list[str] = []
 
     def complain(error: Any) -> None:
         problems.append(str(error))
 
     def run(script: str) -> Any:
-        opened.goto("about:blank")  # no name and no listener of the last document
+        opened.goto("about:blank")  # removes names and listeners of the previous document
         opened.set_content("<div id='root'></div>")
         opened.add_script_tag(content=SHARED + MODEL + script)
         return opened
 
     opened.on("pageerror", complain)
     yield run
-    opened.evaluate("() => new Promise((done) => setTimeout(done))")  # what fails late has failed
+    opened.evaluate("() => new Promise((done) => setTimeout(done))")  # let late errors occur
     opened.remove_listener("pageerror", complain)
     assert problems == []
 
 
 @pytest.fixture(scope="module")
 def shared_page(browser: Any) -> Iterator[Any]:
-    """One page, since a new one costs more than what most tests do in it."""
+    """One shared page, because a new page takes longer than most tests."""
     opened = browser.new_page()
     yield opened
     opened.close()
@@ -64,13 +64,13 @@ def shared_page(browser: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def page(shared_page: Any) -> Iterator[Callable[[str], Any]]:
-    """Open an empty document in a page that others have used."""
+    """Open an empty document in a reused page."""
     yield from opener(shared_page)
 
 
 @pytest.fixture
 def new_page(browser: Any) -> Iterator[Callable[[str], Any]]:
-    """Open an empty document in a page whose pointer and focus are where they begin."""
+    """Open an empty document in a page with pointer and focus in their initial state."""
     opened = browser.new_page()
     yield from opener(opened)
     opened.close()
@@ -173,7 +173,7 @@ def test_a_pointer_that_rests_takes_nothing_from_the_focus(page: Any) -> None:
     opened.get_by_text("three", exact=True).focus()
     expect(line).to_have_text("value three")
 
-    opened.evaluate("over('two', 7)")  # as a browser says it when the page below the pointer has moved
+    opened.evaluate("over('two', 7)")  # as a browser reports it when the page has moved below the pointer
     expect(line).to_have_text("value three")
     opened.evaluate("over('two', 8)")
     expect(line).to_have_text("value two")
@@ -418,7 +418,7 @@ def test_a_page_evaluates_a_script_once_and_dresses_each_document_and_shadow_onc
 
 
 def test_a_choice_is_brought_into_the_part_that_was_asked_for_last(page: Any) -> None:
-    # The page has not got the picture of the part, and does not get it before the choice.
+    # The page does not have the picture of the part, and does not get it before the selection.
     with RunTimeline(ten_thousand_spans()) as view:
         opened = page("")
         opened.evaluate(

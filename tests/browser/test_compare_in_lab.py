@@ -1,4 +1,4 @@
-"""Two runs side by side in JupyterLab: what differs is found by pointer, keys and filters, and growing runs are followed."""
+"""Two runs side by side in JupyterLab: differences are found by pointer, keys and filters, and growing runs are followed."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_bars_lead_to_their_turns_by_keys_and_by_pointer(notebook: Open, cells_o
 def test_both_runs_may_grow(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", [TWO, "a, b = Run('a'), Run('b')\nCompare(a, b)"]))
     opened.run_all()
-    # The static form says the same while the live view is still loaded.
+    # The static form has the same text while the live view is still loading.
     root = opened.view
     expect(root.locator(".nn-empty")).to_contain_text("No turn yet.")
 

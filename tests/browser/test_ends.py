@@ -1,4 +1,4 @@
-"""What tests in a browser start and ask comes to an end, also where a page or a worker does not."""
+"""Processes and requests of browser tests end, even if a page or a worker does not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ while True:
     signal.pause()
 """
 
-# As when a subshell of the kernel ends while a message for it waits.
+# As when a kernel subshell ends while a message for it waits.
 CLOSED = """
 import asyncio, gc
 class Kernel:
@@ -38,7 +38,7 @@ gc.collect()
 
 
 def test_a_server_ends_with_what_started_it(tmp_path: Path) -> None:
-    # What it has open ends with it.
+    # Its child processes end with it.
     owner = subprocess.run(
         [sys.executable, "-S", "-c", OWNER, FOLLOW + SERVER], stdout=subprocess.PIPE, timeout=60, check=True
     )

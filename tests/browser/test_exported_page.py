@@ -42,8 +42,8 @@ def never(call):
 """
 
 
-# Does what `jupyter nbconvert` does with each line of arguments, and answers with an empty line: its imports take longer than it.
-# Of the forms of texts that no schema of a notebook asks for, one takes a second to import.
+# Does the work of `jupyter nbconvert` for each line of arguments, and answers with an empty line, because the imports
+# take longer than a conversion. Skips an optional text format whose import takes a second.
 CONVERTER = """
 import json, os, sys
 sys.modules["rfc3987_syntax"] = None
@@ -81,7 +81,7 @@ class Converter:
         assert self.process.stdout.readline() == "\n", self.log.read_text()
 
     def export(self, folder: Path, cells: list[str], *options: str) -> Path:
-        """Execute a notebook and export it as anyone would, widget state and all."""
+        """Execute a notebook and export it like a user, including widget state."""
         write(folder, cells)
         self.convert(folder, "--execute", "--to", "html", *options, "exported.ipynb")
         return folder / "exported.html"
@@ -91,7 +91,7 @@ class Converter:
 def converter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Converter]:
     started = Converter(tmp_path_factory.mktemp("converter") / "log")
     yield started
-    with started.process:  # waits, and closes what leads to it
+    with started.process:  # waits, and closes its pipes
         started.process.terminate()
 
 
@@ -114,7 +114,7 @@ def pictures(converter: Converter, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def looks(converter: Converter, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Return a function that exports all views and one that was closed: run once, and exported once for each set of options."""
+    """Return a function that exports all views and a closed one: executed once, exported once for each set of options."""
     folder = tmp_path_factory.mktemp("looks")
     cells = [SET_UP, *VIEWS, f"closed = {VIEWS[0]}\nclosed", "closed.close()"]
 
@@ -135,7 +135,7 @@ def looks(converter: Converter, tmp_path_factory: pytest.TempPathFactory) -> Cal
 
 @pytest.fixture(scope="module")
 def page_with_scripts(browser: Any) -> Iterator[Any]:
-    """A page whose scripts are on, to read colours, and from which every host is out of reach: widgets cannot be loaded."""
+    """A page with scripts enabled, to read colours, and without network access, so widgets cannot be loaded."""
     context = browser.new_context(viewport={"width": 1400, "height": 1000})
     context.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
     yield context.new_page()
@@ -161,7 +161,7 @@ def test_exported_pictures_need_neither_scripts_nor_network(
         box = picture.bounding_box()
         assert box is not None
         assert box["x"] + box["width"] <= width
-        # The workbench is the pictures of its panels, one below the other.
+        # The workbench shows the pictures of its panels, stacked.
         assert box["height"] < (8_000 if VIEWS[at].startswith("Workbench") else 2_000), (
             "a picture that outgrew its page"
         )
@@ -242,7 +242,7 @@ def test_what_is_printed_is_not_cut_and_has_no_scrollbars(
     page = page_with_scripts
     page.goto(converter.export(tmp_path, [SET_UP, long, *VIEWS, *FIGURES]).as_uri())
     page.emulate_media(media="print", color_scheme="dark")
-    page.set_viewport_size({"width": 718, "height": 1000})  # of A4, at 96 dots an inch
+    page.set_viewport_size({"width": 718, "height": 1000})  # A4 at 96 dots per inch
 
     cut = page.locator("main :is(pre, .nn-scroll, .nn-tall)").evaluate_all(
         "all => all.filter(one => one.offsetParent && (one.scrollWidth > one.clientWidth + 1 || "
@@ -262,7 +262,7 @@ def test_a_figure_follows_the_theme_of_the_page(
     page = page_with_scripts
     page.goto(pictures(*options).as_uri())
     assert "No description has been provided" not in pictures(*options).read_text(encoding="utf-8")
-    for scheme in ("light", "dark"):  # Jupyter's theme counts, and not what the machine prefers
+    for scheme in ("light", "dark"):  # Jupyter's theme has priority over the preference of the machine
         page.emulate_media(media="screen", color_scheme=scheme)
         shown = page.locator(".noetic-nb-figure img").first.evaluate("el => getComputedStyle(el).content")
         assert shown.startswith("url(") == is_dark

@@ -1,4 +1,4 @@
-"""Hostile text on a live page: every view at once, with every text as every name, and nothing runs, calls out or breaks."""
+"""Hostile text on a live page: all views with every text as every name; nothing runs, connects elsewhere or breaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels by keyboard in JupyterLab: digits give them, n and p move, other raters are hidden; and the step to look at first."""
+"""Labels by keyboard in JupyterLab: digits give them, n and p navigate, other raters are hidden; and the step to inspect."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_calls_are_labelled_by_keys_and_the_other_rater_is_not_seen(notebook: Op
     wait_for(
         lambda: opened.kernel.value(GIVEN) == "[['verdict', 'wrong', 0], ['tone', 'curt', 1]]", "a click labels, too"
     )
-    # In a notebook a digit makes a heading of a cell.
+    # In a notebook, a digit key would turn a cell into a heading.
     assert not opened.page.locator(".jp-RenderedMarkdown").count()
 
     bar.get_by_role("combobox").select_option("verdict")

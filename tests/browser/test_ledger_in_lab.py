@@ -1,4 +1,4 @@
-"""The ledger in JupyterLab: folded, searched, paged, worked by keys, and hostile guidance stays text."""
+"""The ledger in JupyterLab: folding, search, pages, keys, and hostile guidance that stays text."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_ten_thousand_decisions_are_searched_and_paged_within_a_tenth_of_a_secon
     expect(root.get_by_role("status").first).to_have_text("10,000 decisions")
     expect(rows.nth(1)).to_have_text("8 allowed")
 
-    root.get_by_role("searchbox").fill("a9 late")  # before anything is timed: the words are read once
+    root.get_by_role("searchbox").fill("a9 late")  # before measuring: the texts are indexed once
 
     expect(root.get_by_role("status").first).to_have_text("127 of 10,000 decisions")
     took = root.evaluate(PAINTED, "a99")
@@ -81,7 +81,7 @@ def test_ten_thousand_decisions_are_searched_and_paged_within_a_tenth_of_a_secon
     expect(rows.last).to_contain_text("A0")
 
 
-# From the key press to the picture.
+# From the key press to the painted picture.
 PAINTED = """(root, text) => new Promise((resolve) => {
   const status = root.querySelector('[role=status]');
   const before = status.textContent;

@@ -1,4 +1,4 @@
-"""The view of memory in JupyterLab: layers and writes are chosen by pointer and keys, and a live state is edited."""
+"""The memory view in JupyterLab: layers and writes are chosen by pointer and keys, and a live state is edited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The views in Notebook 7, which shares widgets with JupyterLab and has a page of its own."""
+"""The views in Notebook 7, which shares widgets with JupyterLab but has its own page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_views_of_the_tour_are_live_in_notebook_7(
         *cells_of("Run", ["TokenAllocation(run)", "RegulatorTrends(run)", "Ledger(run)"]),
         "from noetic_nb import plots\nplots.trends(run)",
     )
-    # Of Notebook itself, as it starts: it asks for settings of a plug-in of JupyterLab that it does not have.
+    # An error of Notebook itself at start-up: it requests settings of a JupyterLab plug-in that it does not have.
     opened.tolerated = re.compile("reading 'schema'")
     opened.run_all()
     live = opened.page.locator(LIVE)

@@ -1,4 +1,4 @@
-"""In JupyterLab: what stands on the page of a view that is live, closed, left by its kernel, saved and opened again."""
+"""In JupyterLab: the page of a view that is live, closed, without its kernel, saved and reopened."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from tests.browser.window import LIVE, NO_ANSWER
 from tests.matrix import matrix
 
 Open = Callable[..., Any]
-# JupyterLab reports that a saved widget has no model, and that a kernel ended by the test answers no more; the page itself shows
-# nothing of it.
+# JupyterLab reports a saved widget without a model, and a kernel ended by the test; the page itself shows neither.
 NO_MODEL = re.compile(f"widget model not found|{NO_ANSWER.pattern}")
 SHOWN = "TokenAllocation(run)", "Ledger(run)", "RegulatorTrends(run)", "RuleEditor(rules, run=run)"
 RULES = "from noetic_nb.steering import RuleBook\nrules = RuleBook()"
-# Every output that takes up room: its height, whether it is live, and what it says.
+# Every visible output: its height, whether it is live, and its text.
 OUTPUTS = """() => [...document.querySelectorAll(".jp-OutputArea-child")]
     .map(child => [child.getBoundingClientRect().height, Boolean(child.querySelector("[class*=nn-live-]")), child.innerText])
     .filter(([height]) => height > 0)"""
@@ -39,7 +38,7 @@ def outputs(page: Any) -> list[Any]:
 
 
 def assert_shown(opened: Any, *, live: int, static: int) -> None:
-    """Wait until the page shows so many live views and static forms, and nothing beside them."""
+    """Wait until the page shows these numbers of live views and static forms, and nothing else."""
 
     def counted() -> tuple[int, int]:
         found = outputs(opened.page)
@@ -76,7 +75,7 @@ def test_a_kernel_that_is_gone_leaves_the_static_forms(notebook: Open, cells_of:
 
 
 def saved(opened: Any) -> Any:
-    """Save the notebook and return what is in the file."""
+    """Save the notebook and return the content of the file."""
     opened.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
     return nbformat.read(opened.path, as_version=4)
 
@@ -130,7 +129,7 @@ def test_two_prices_in_a_line_are_no_formula(notebook: Open, cells_of: Open) -> 
     opened = notebook(*cells_of("demo_run", [PRICES, *views, "from IPython.display import HTML\nHTML('a $x$ b')"]))
     opened.run_all()
 
-    opened.page.wait_for_selector("mjx-container", state="attached")  # formulas are set, elsewhere on the page
+    opened.page.wait_for_selector("mjx-container", state="attached")  # MathJax is active elsewhere on the page
     for form in (LIVE, ".noetic-nb-static"):
         pictures = opened.page.locator(form)
         expect(pictures).to_have_count(2)
@@ -161,9 +160,7 @@ def test_a_fault_in_the_page_is_shown_and_logged_and_is_no_empty_box(notebook: O
     )
     opened.run_all()
     alert = opened.page.get_by_role("alert")
-    if (
-        part == "take"
-    ):  # an answer comes after the kernel has sent all that the page missed while it loaded, which mends a fault
+    if part == "take":  # an answer comes after the messages missed while loading, and repairs a fault
         opened.page.get_by_role("button", name="ask").click()
         expect(opened.page.locator(".answers")).to_have_text(" 4 9")
     opened.kernel.run(
@@ -194,7 +191,7 @@ def test_a_page_saves_the_files_of_a_view_and_of_a_panel(notebook: Open, cells_o
         opened.kernel.says(f"__import__('pathlib').Path({str(tmp_path / name)!r}).read_text() == {code}", "True")
 
 
-# Puts a stand-in for a part of the browser where the page finds its clipboard.
+# Replaces the browser's clipboard by a stub.
 CLIPBOARD = "value => Object.defineProperty(navigator, 'clipboard', {value: eval(value), configurable: true})"
 NO_PNG = "({write: async () => { throw new Error('no'); }, writeText: async text => { window.copied = text; }})"
 REFUSES = NO_PNG.replace("{ window.copied = text; }", "{ throw new Error('no'); }")

@@ -1,4 +1,4 @@
-"""A report whose text became part of its page after all still runs no script and asks no server."""
+"""Even if the text of a report becomes part of its page, it runs no script and contacts no server."""
 
 from __future__ import annotations
 

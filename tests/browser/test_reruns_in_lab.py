@@ -1,4 +1,4 @@
-"""In a real kernel: running a cell again and again leaves one view, and a closed view leaves its picture."""
+"""In a real kernel: running a cell repeatedly leaves one view, and a closed view leaves its picture."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def counts():
 @matrix("made", ["TokenAllocation(run)", "RegulatorTrends(run)", "Ledger(run)", "RuleEditor(rules, run=run)"], keep=2)
 def test_many_runs_of_a_cell_leave_the_comms_and_observers_of_one(notebook: Open, cells_of: Open, made: str) -> None:
     opened = notebook(*cells_of("demo_run", [COUNTS]))
-    # The kernel closes these views faster than a busy page can load them, and the page says so: no fault of theirs.
+    # The kernel closes these views faster than a busy page can load them; the page's report is not a fault.
     opened.tolerated = LATE_PROBLEMS
     opened.run_all()
     cell = f"view = {made}\ndisplay(view)"
@@ -70,7 +70,7 @@ def test_runs_of_a_cell_in_the_page_leave_no_nodes_behind(notebook: Open, cells_
     before = nodes()
     opened.page.evaluate(RUN_AGAIN, 20)
 
-    # What is shown differs a little from moment to moment; twenty views, or a part of each, would be more than five.
+    # The number of nodes varies slightly; twenty leaked views, or parts of them, would be more than five.
     wait_for(lambda: nodes() < before + 5 * of_one, f"hardly more nodes than before, {before}; a view has {of_one}")
 
 

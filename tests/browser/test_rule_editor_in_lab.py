@@ -1,4 +1,4 @@
-"""A rule is edited in the page and decides differently in the kernel; a rule that does not hold up changes nothing."""
+"""A rule edited on the page decides differently in the kernel; an invalid rule changes nothing."""
 
 from __future__ import annotations
 
@@ -125,13 +125,13 @@ def test_a_rule_of_each_form_is_edited_tried_applied_and_obeyed(notebook: Open, 
     expect(editor.locator(".nn-rules tbody tr").nth(1)).to_contain_text("large")
     expect(editor.locator(".nn-rules tbody tr").nth(1)).to_contain_text("1 denied")
 
-    # Before anything is edited: what the rules in force do.
+    # Before any edit: the effect of the rules in force.
     expect(diff).to_contain_text("The rules in force on")
     expect(diff).to_contain_text("1 denied")
     expect(editor.get_by_role("button", name="Undo last change")).to_be_enabled()
     shot(editor, "editor-in-force-1400")
 
-    # Python: what the edit would change is shown before it is applied, and nothing has changed until then.
+    # Python: the effect of the edit is shown before it is applied, and nothing has changed until then.
     text.fill(text.input_value().replace("< 0", "> 100"))
     expect(diff).to_contain_text("1 newly denied")
     expect(diff).to_contain_text('"amount": 500')
@@ -156,7 +156,7 @@ def test_a_rule_of_each_form_is_edited_tried_applied_and_obeyed(notebook: Open, 
     expect(notice).to_contain_text("Applied as version 5")
     assert "50 is too much." in kernel.value("nn.run_sync(paid(50))")
 
-    # A judge: not asked while one types, which the diff says.
+    # Judge: not called while typing, as the diff says.
     editor.get_by_role("button", name="fair").click()
     wait_for(lambda: text.input_value() == "Is it fair?", "the prompt")
     text.fill("Is it generous?")
@@ -179,7 +179,7 @@ def test_the_editor_is_worked_with_the_keyboard(notebook: Open) -> None:
     text.fill("def only_orders_of_a(call):")
     text.focus()
     page.keyboard.press("End")
-    page.keyboard.press("Enter")  # keeps and deepens the indentation
+    page.keyboard.press("Enter")  # keeps and increases the indentation
     page.keyboard.type("return deny('Keys.')")
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
@@ -202,8 +202,8 @@ SET_COMMS = """async mode => {
     return window.jupyterapp.serviceManager.kernels ? true : false;
 }"""
 
-# With subshells the change is there while the cell runs; without them the cell is over first, once all has been typed. What the
-# cell has the editor send comes from the main shell, as what a running agent has views send.
+# With subshells, the change arrives while the cell runs; without them, the cell ends first, when everything has been
+# typed. The cell's messages from the editor come from the main shell, like those of a running agent's views.
 BUSY = """
 import time
 from pathlib import Path
@@ -228,7 +228,7 @@ def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_ker
     editor = opened.page.locator(".nn-editor").first
     text = editor.locator("textarea")
     wait_for(lambda: "only_orders_of_a" in text.input_value(), "the text of the first rule")
-    # A page that does not know its subshell yet sends by the main shell, and may have been answered there.
+    # A page that does not know its subshell yet uses the main shell, and may have been answered there.
     editor.get_by_role("button", name="Apply", exact=True).click()
     expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 3")
     opened.page.evaluate(SET_COMMS, comms)
@@ -256,7 +256,7 @@ def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_ker
         assert "typed on" not in source
         opened.kernel.says("meanwhile", str(subshells))
         assert text.input_value() == later
-        # What was typed on is a draft like any other.
+        # The additional text is a draft like any other.
         editor.get_by_role("button", name="Apply", exact=True).click()
         expect(editor.locator(".nn-notice")).to_contain_text(f"Applied as version {version + 2}")
         assert "typed on" in opened.kernel.value("rules['only_orders_of_a'].source")
@@ -283,7 +283,7 @@ def test_a_trial_beside_the_fields_is_split_by_outcome(notebook: Open, shot: Ope
     trial = editor.locator(".nn-trial")
     expect(editor.locator(".nn-sentence")).to_contain_text("may be called only if")
 
-    # A sentence is written in its gaps, and tried as one writes.
+    # A sentence is edited in its gaps, and tried while typing.
     editor.get_by_label("Arguments").fill("recipient, amount")
     expect(trial).to_contain_text("recorded calls of 507 runs", timeout=30_000)
     expect(trial).to_contain_text("Successful attacks caught")
@@ -291,7 +291,7 @@ def test_a_trial_beside_the_fields_is_split_by_outcome(notebook: Open, shot: Ope
     looks(opened, editor, "editor-trial")
     at_width(editor, 1400)
 
-    # A decision that differs leads the other views to it, by keys as well.
+    # A decision that differs is selected in the other views, also by keys.
     trial.locator(".nn-change").first.focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
@@ -299,7 +299,7 @@ def test_a_trial_beside_the_fields_is_split_by_outcome(notebook: Open, shot: Ope
     assert kernel.value("selection.thread_id == runs[0].events[0].where.thread_id") in ("True", "False")
     kernel.says("selection.call is not None", "True")
 
-    # The table is worked with keys: arrows move, Enter chooses, Space switches.
+    # Keys of the table: arrows move, Enter chooses, Space switches.
     editor.locator(".nn-pick").first.focus()
     page.keyboard.press("ArrowDown")
     expect(editor.locator(".nn-readout").first).to_contain_text("few: no hits")
@@ -312,7 +312,7 @@ def test_a_trial_beside_the_fields_is_split_by_outcome(notebook: Open, shot: Ope
     expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 5")
     kernel.says("rules['few'].sequence.count", "0")
 
-    # Versions: what differs, and one restored.
+    # Versions: their differences, and restoring one.
     editor.locator(".nn-versions summary").click()
     editor.locator(".nn-versions li").last.get_by_role("button", name="Compare").click()
     expect(editor.locator(".nn-diff-text [data-kind='+']")).to_contain_text('"at_most": 0')
@@ -339,7 +339,7 @@ def test_a_trial_beside_the_fields_is_split_by_outcome(notebook: Open, shot: Ope
         assert_readable(editor)
         assert_contained(editor)
 
-    # A rule that is removed by mistake.
+    # A rule removed by mistake.
     editor.get_by_role("button", name="Remove").click()
     expect(editor.locator(".nn-notice")).to_contain_text("Removed")
     editor.locator(".nn-notice").get_by_role("button", name="Undo").click()

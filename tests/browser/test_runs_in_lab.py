@@ -1,4 +1,4 @@
-"""The table of a collection in JupyterLab: searched, paged, sorted, worked by keys, with a workbench on a run below it."""
+"""The table of a collection in JupyterLab: search, pages, sorting, keys, and a workbench below it."""
 
 from __future__ import annotations
 

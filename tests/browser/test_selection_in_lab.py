@@ -1,4 +1,4 @@
-"""In JupyterLab: pages choose and ask, and every view that shares a selection follows."""
+"""In JupyterLab: pages select and send requests, and every view that shares a selection follows."""
 
 from __future__ import annotations
 

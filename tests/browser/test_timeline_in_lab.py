@@ -1,4 +1,4 @@
-"""The timeline in JupyterLab: nested, side by side, zoomed by keys, buttons and drag, filtered, and linked."""
+"""The timeline in JupyterLab: nested, parallel, zoomed by keys, buttons and drag, filtered, and linked."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_turn_shows_where_its_time_went(notebook: Open, shot: Open) -> None:
 
 
 def window_of(root: Any) -> list[str]:
-    """Return what stands on the bars of the picture, row by row."""
+    """Return the words in the bars of the picture, row by row."""
     return [text for text in root.locator(".nn-box").all_inner_texts() if text]
 
 
@@ -106,7 +106,7 @@ def test_keys_move_zoom_and_choose(notebook: Open) -> None:
     expect(rows.nth(1)).to_be_focused()
     press("Enter")
     expect(root.locator(".nn-tl-about")).to_contain_text("step agent: 1.81 s")
-    press("PageDown")  # there is one page only
+    press("PageDown")  # there is only one page
     rows.filter(has_text="The bank is closed.").first.press(" ")
     expect(root.locator(".nn-tl-about")).to_contain_text("The bank is closed.")
 
@@ -158,7 +158,7 @@ def test_bars_of_many_open_up_and_ten_thousand_spans_stay_smooth(notebook: Open)
     assert opened.problems == []
 
 
-# From the press of the button to the picture.
+# From the click to the painted picture.
 ZOOMED = """root => new Promise((resolve) => {
   const start = performance.now();
   new MutationObserver((_, seen) => {

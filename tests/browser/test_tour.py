@@ -1,4 +1,4 @@
-"""The guided tour as a newcomer meets it: in JupyterLab with all cells queued at once, and as one exported page."""
+"""The guided tour for a newcomer: in JupyterLab with all cells queued at once, and as one exported page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_tour_runs_in_lab_and_a_rule_edited_in_the_page_steers_the_agent(
     page.keyboard.press("Home")
     expect(allocation.locator(".nn-sub")).to_contain_text("Turn 1, call 1")
 
-    # A task of its own, and a model that always tries to search: only the rules decide.
+    # A new task, and a model that always tries to search: only the rules decide.
     kernel.run(
         "probe = nn.AgentHarness(nn.AgentConfig(name='probe', step=nn.react(model='m', tools=[search_flights, "
         "cancel_reservation], max_steps=2), memory=[nn.steering(careful)]), model=nn.ScriptedModel(lambda r: "
@@ -60,7 +60,7 @@ def test_the_tour_runs_in_lab_and_a_rule_edited_in_the_page_steers_the_agent(
     editor.get_by_role("button", name="Apply").click()
     expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 3")
     assert "Closed for today." in kernel.value(asked)
-    # The agent of the tour: its model reads the new guidance, and says so.
+    # The agent of the tour: its model reads the new guidance, and repeats it.
     assert "Closed for today." in kernel.value(
         "nn.run_sync(talk(CANCEL, under=careful))[1].to_messages('openai')[-1]['content']"
     )

@@ -1,4 +1,4 @@
-"""The transcript in JupyterLab: moved through, folded, compared, linked, and readable in both themes and at every width."""
+"""The transcript in JupyterLab: navigated, folded, compared, linked, and readable in both themes and at every width."""
 
 from __future__ import annotations
 
@@ -138,10 +138,10 @@ def test_a_selection_elsewhere_is_shown_here_and_the_other_way_round(notebook: O
     bars.locator('.nn-mark[data-kind="history"]').first.click()
     bars.locator(".nn-part-items .nn-t-item", has_text="Where is order A17").click()
     expect(marked).to_contain_text("Where is order A17? I have waited")
-    # A segment chooses its first item by itself; what the kernel chooses next must not be overtaken.
+    # A segment selects its first item itself; this must arrive before the kernel's next selection.
     wait_for(lambda: opened.kernel.value("len(heard)") == "2", "the kernel knows of the segment and of the item")
 
-    # A decision brings its call with it.
+    # A decision also selects its call.
     seq = "next(at for at, e in enumerate(run.events) if e.kind == 'steering_decided' and e.action == 'deny')"
     opened.kernel.run(f"chosen.select(decision={seq})")
     expect(sub).to_contain_text("Turn 3, call 1")

@@ -64,7 +64,7 @@ def grip(root: Any, name: str) -> Any:
 
 
 def decided(opened: Any, thresholds: str) -> int:
-    """Return at which turn the kernel says that these thresholds would break first; 0 for nowhere."""
+    """Return the turn in which these thresholds would break first, according to the kernel; 0 for none."""
     opened.kernel.run(f"found = view.what_if({thresholds}); stops = found[found['stops']]")
     return int(opened.kernel.value("int(stops.iloc[0]['turn']) if len(stops) else 0"))
 
@@ -125,7 +125,7 @@ def test_a_threshold_is_moved_by_keys_and_says_its_value(notebook: Open) -> None
 
     root.get_by_text("Thresholds", exact=True).press("Enter")
     least = root.locator(".nn-numbers").get_by_role("slider", name="quality decline: least fall")
-    least.fill("60")  # the 60th of its numbers: 0.6
+    least.fill("60")  # the 60th stop: 0.6
     expect(least).to_have_attribute("aria-valuenow", "0.6")
     expect(root.locator(".nn-outcome")).to_contain_text("Would not break")
 
@@ -239,7 +239,7 @@ def test_a_part_of_a_long_thread_is_looked_at_alone(notebook: Open, shot: Open) 
     turns = root.get_by_role("slider", name="Turn", exact=True)
     expect(turns).to_have_attribute("aria-valuemin", str(first))
     expect(turns).to_have_attribute("aria-valuemax", str(last))
-    expect(root.locator(".nn-lines .nn-quality-dot")).to_have_count(1)  # dots have room again
+    expect(root.locator(".nn-lines .nn-quality-dot")).to_have_count(1)  # there is room for dots again
     shot(root, "trends-part")
     root.get_by_role("button", name="All", exact=True).click()
     expect(turns).to_have_attribute("aria-valuemax", "400")

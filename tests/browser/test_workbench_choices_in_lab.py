@@ -1,4 +1,4 @@
-"""The workbench in JupyterLab: a choice in one panel is shown in all, threads are chosen, and a narrow page is one column."""
+"""The workbench in JupyterLab: a selection in one panel appears in all, threads can be chosen, a narrow page has one column."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_thread_is_chosen_on_the_page_and_all_panels_follow(notebook: Open, sh
     says(opened, "bench.thread_id, sorted(bench._fetched)", "('ann', ['allocation', 'transcript', 'trends'])")
     shot(root, "workbench-thread")
 
-    # A turn of another thread is not shown; a new thread is offered, and what was chosen stays chosen.
+    # A turn of another thread is not shown; a new thread is offered, and the choice stays.
     opened.kernel.run("for e in [*turn(2, thread='ann'), *turn(1, thread='eve')]: run.append(e)")
     expect(thread.locator("option")).to_have_text(["all 3", "ann", "bob", "eve"])
     expect(turns).to_have_count(2)
@@ -176,7 +176,7 @@ def test_a_rule_is_drafted_by_keys_against_a_call_that_no_rule_denied(notebook: 
     editor = panel(root, "rules")
     expect(editor.locator(".nn-fields :is(textarea, input):focus")).to_be_in_viewport()
     expect(editor.locator(".nn-notice")).to_contain_text("not enabled yet")
-    # Before the first key its score on the bank is there.
+    # The score on the bank is there before the first key.
     expect(editor).to_contain_text("Good runs stopped", timeout=30_000)
     says(opened, "[rule.enabled for rule in bench.rules.rulebook]", "[False]")
     expect(rules).to_be_enabled()

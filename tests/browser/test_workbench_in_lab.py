@@ -1,4 +1,4 @@
-"""The workbench in JupyterLab: panels in one widget, linked, chosen and resized; a chat; questions; why something was denied."""
+"""The workbench in JupyterLab: panels in one widget, linked, selected and resized; a chat; questions; causes of denials."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def bench_of(opened: Any) -> Any:
 
 
 def says(opened: Any, expression: str, wanted: str) -> None:
-    """Wait until the kernel has what the page sent."""
+    """Wait until the kernel has received the page's message."""
     wait_for(lambda: opened.kernel.value(expression) == wanted, f"{expression} is {wanted}")
 
 
@@ -52,7 +52,7 @@ def panel(root: Any, name: str) -> Any:
 
 
 def becomes_high(box: Any, height: float) -> None:
-    """Wait until the panel is drawn with a height in pixels: the page draws changes in its next frame."""
+    """Wait until the panel has a height in pixels: the page draws changes in its next frame."""
     wait_for(lambda: box.bounding_box()["height"] == height, f"the panel is {height} px high")
 
 
@@ -111,7 +111,7 @@ def test_every_panel_follows_turns_that_ran_while_the_page_was_not_drawn_yet(not
     for name in ("ledger", "transcript", "allocation", "trends", "timeline", "memory"):
         views = [panel(root, name).locator(".nn-panel-view") for root in (late, whole)]
         expect(views[1]).not_to_contain_text("Opening")
-        # The view of memory stays on the layer that had changed most when it was opened: its list of layers is compared.
+        # The memory view stays on the layer with the most changes when it was opened, so compare only its list of layers.
         parts = 1 if name == "memory" else None
         wait_for(
             lambda views=views, parts=parts: len({str(view.inner_text().split("\n\n")[:parts]) for view in views}) == 1,
@@ -182,7 +182,7 @@ def test_panels_are_chosen_and_resized_and_stay_as_they_were_left(notebook: Open
     panel(root, "ledger").get_by_role("button", name="Close Ledger").click()
     expect(root.locator(".nn-panel")).to_have_count(2)
 
-    # What happened meanwhile is there when a panel is opened again.
+    # A reopened panel has the events that happened meanwhile.
     opened.kernel.run("for e in scenes.decisions(): run.append(e)")
     says(opened, "bench.panels, sorted(bench._fetched)", "(['transcript', 'allocation'], ['allocation', 'transcript'])")
     bar.get_by_role("button", name="Ledger").click()
@@ -312,7 +312,7 @@ def tree():
     return ipywidgets.VBox([*rows, *[ipywidgets.Label(word) for word in ("all", "of", "it", "ends")]])
 """
 
-# From the command to the picture; what an earlier run of the cell left does not count.
+# From the command to the painted picture; ignores remains of an earlier execution of the cell.
 DRAWN = """async ([cell, selector, count]) => {
   for (const old of document.querySelectorAll(selector)) old.dataset.old = "true";
   const notebook = window.jupyterapp.shell.currentWidget.content;
@@ -332,7 +332,7 @@ def test_a_workbench_is_drawn_beside_a_tree_of_fifty_widgets(notebook: Open, cel
     opened.page.locator(".nn-workbench").first.wait_for()
 
     took: dict[str, list[float]] = {"tree": [], "bench": []}
-    for _ in range(2):  # the second finds in caches what the first has loaded
+    for _ in range(2):  # the second time, caches are warm
         took["tree"].append(
             opened.page.evaluate(DRAWN, [2, ".widget-slider, .widget-text, .widget-button, .widget-label", 40])
         )

@@ -1,7 +1,7 @@
 """The page of a front end, in which the notebooks of tests are shown one after another.
 
-The toolbar of a notebook says "idle" before the kernel is connected, and what is run then is lost: `Window` asks the session
-itself.
+The toolbar of a notebook shows "idle" before the kernel is connected, and cells run then are lost: `Window` asks the
+session instead.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tests.browser.lab import Kernel, Lab, wait_for
 
 VIEWPORT: Final[ViewportSize] = {"width": 1800, "height": 1100}
 ALLOWED_PROBLEMS: Final = re.compile(r"favicon|ResizeObserver loop")
-# Comes two seconds late of a view that was closed while the page loaded it: in a shared page perhaps one of the notebook before.
-# A view of the test's own that could not be made is missing from the page, which fails the test.
+# Reported two seconds after a view was closed while loading; in a shared page, possibly for the previous notebook. A
+# view that could not be created is missing from the page, which fails its test.
 LATE_PROBLEMS: Final = re.compile(r"^\[anywidget\] Failed to initialize model\.$")
-# Comes when a kernel ends that had just begun to look after a view.
+# Reported when a kernel ends that had just started to create a subshell for a view.
 NO_ANSWER: Final = re.compile("Canceled future for create_subshell_request")
 READY: Final = """path => {
     const widget = window.jupyterapp?.shell.currentWidget;
@@ -33,9 +33,9 @@ READY: Final = """path => {
 }"""
 
 LIVE: Final = ".noetic-nb:not(.noetic-nb-static)"
-"""A view as its script draws it, and not its static form."""
+"""A view drawn by its script, as opposed to its static form."""
 
-# Puts cells in the place of those that the notebook has, and tells whether the page shows them in time.
+# Replaces the cells of the notebook, and returns whether the page shows them in time.
 FILL: Final = """async ([cells, patience]) => {
     const {content} = window.jupyterapp.shell.currentWidget, shared = content.model.sharedModel;
     shared.transact(() => {
@@ -54,7 +54,7 @@ FILL: Final = """async ([cells, patience]) => {
     while (!shown() && performance.now() < until) await new Promise(done => setTimeout(done, 5));
     return shown();
 }"""
-# Takes the cells away and asks the kernel to forget what they left. An answer that takes long is that of a kernel that hangs.
+# Removes the cells and asks the kernel to forget their results. A slow answer means that the kernel hangs.
 CLEAR: Final = """async ([code, patience]) => {
     const {content, sessionContext} = window.jupyterapp.shell.currentWidget, shared = content.model.sharedModel;
     shared.deleteCellRange(0, shared.cells.length);
@@ -65,7 +65,7 @@ CLEAR: Final = """async ([code, patience]) => {
     await import("data:text/javascript,export default " + Math.random());
     return document.querySelector(".jp-Dialog, .noetic-nb, .jp-OutputArea-child") === null;
 }"""
-# In the kernel: no view and no name of the last test. What it imported stays.
+# In the kernel: removes views and names of the previous test. Its imports stay.
 FORGET: Final = """
 import ipywidgets
 ipywidgets.Widget.close_all()
@@ -75,7 +75,7 @@ __import__("gc").collect()
 FILL_MS: Final = 90_000
 PATIENCE_MS: Final = 20_000
 
-# Ends the kernel before its notebook. A view that was still being loaded complains after scripts that were asked for earlier.
+# Ends the kernel before its notebook. A view that is still loading would report errors about its scripts.
 LEAVE: Final = """async path => {
     for (const widget of [...window.jupyterapp.shell.widgets("main")])
         if (widget.context?.path === path) { await widget.context.sessionContext.shutdown(); widget.dispose(); }
@@ -83,8 +83,8 @@ LEAVE: Final = """async path => {
     return document.querySelector(".jp-Notebook, .jp-Dialog, .noetic-nb") === null;
 }"""
 
-# Runs all cells, and gives the number of those that have ended and what they complained of. A dialog would hang the command.
-# Then waits for the views: until one is drawn, its static form stands in its place, and what is asked once would go to that.
+# Runs all cells, and returns how many ended and their errors. A dialog would block the command. Then waits until views
+# are drawn: until then, a one-off query would find their static forms.
 RUN_ALL: Final = r"""async ([patience, patienceWithViews]) => {
     const cells = [...document.querySelectorAll(".jp-CodeCell")], until = performance.now() + patience;
     const ended = () => cells.filter(cell => /\[\d+\]/.test(cell.querySelector(".jp-InputPrompt").textContent)).length;
@@ -104,7 +104,7 @@ RUN_ALL: Final = r"""async ([patience, patienceWithViews]) => {
 }"""
 RUN_ALL_MS: Final = 120_000
 
-# Puts on a theme that the page has worn before, and returns whether it has.
+# Applies a theme that the page has used before, and returns whether it could.
 WEAR: Final = """light => {
     const worn = window.wornThemes?.[light];
     if (!worn) return false;
@@ -114,7 +114,7 @@ WEAR: Final = """light => {
     if (ground !== worn.ground) throw new Error(`the ground is ${ground} and not ${worn.ground}`);
     return true;
 }"""
-# Keeps the style sheet and the marks of the theme that JupyterLab has put on, for the time when it has put on another.
+# Keeps the style sheet and attributes of JupyterLab's current theme, for use after a change of theme.
 KEEP: Final = """async light => {
     const copy = document.querySelector("link[href*='/api/themes/']:not(.kept)").cloneNode();
     copy.className = "kept";
@@ -128,26 +128,26 @@ KEEP: Final = """async light => {
 
 
 class Window:
-    """A page of the front end in which notebooks are opened one after another, since its start costs more than most tests.
+    """A page of the front end for many notebooks in succession, because starting it takes longer than most tests.
 
-    A notebook that need not be alone takes over the file and the kernel of the one before it, both emptied: a name, a view or
-    an output of a test is not there for the next. What a page does wrong is noted by the notebook that is shown. A page that
-    does not come clean is not used again.
+    A notebook that need not be alone takes over the file and kernel of the previous one, both emptied: names, views and
+    outputs of a test are not visible to the next. Errors of the page are recorded by the current notebook. A page that
+    cannot be cleaned is not used again.
     """
 
     MOST: Final = 100
-    """Notebooks in one page: what the front end forgets to free stays small."""
+    """Most notebooks in one page, to limit the front end's memory leaks."""
 
     def __init__(self, lab: Lab, browser: Browser) -> None:
         self.lab = lab
-        # What one page has loaded from the server, the next has at hand.
+        # Share the cache of loaded files between pages.
         lab.context = lab.context or browser.new_context(viewport=VIEWPORT)
         self.page: Page = lab.context.new_page()
         self.notebook: LabNotebook | None = None
         self.shared: LabNotebook | None = None
         self.listening = False
         self.shown = 0
-        # Listened to and not held up, which would cost the page its cache; no other host has an address (FLAGS of conftest.py).
+        # Only observed, because interception would disable the page's cache; other hosts have no address (FLAGS in conftest.py).
         self.page.on("request", lambda request: self._note(request.url))
         self.page.on("websocket", lambda socket: self._note(socket.url))
         self.page.on("pageerror", lambda error: self._complain(str(error)))
@@ -171,7 +171,7 @@ class Window:
         dialog.dismiss()
 
     def show(self, notebook: LabNotebook) -> None:
-        """Show the cells of a notebook: in place of those of the last one where a kernel is shared, else opened as a file."""
+        """Show the cells of a notebook: replacing those of the last one if the kernel is shared, otherwise opened as a file."""
         self.notebook = notebook
         self.shown += 1
         if self.page.viewport_size != VIEWPORT:
@@ -191,11 +191,11 @@ class Window:
         self._open(notebook)
 
     def _open(self, notebook: LabNotebook) -> None:
-        """Open a file and wait until its kernel is really there."""
+        """Open a file and wait until its kernel is connected."""
         name = notebook.path.name
         used = self.page.evaluate("() => Boolean(window.jupyterapp)")
         notebook.shares_page = bool(used)
-        # Until the next notebook is there, whatever complains in a used page is of the last one, which is gone.
+        # Until the next notebook is open, errors in a used page belong to the previous one, which is gone.
         self.listening = not used
         if used:
             self.page.evaluate(
@@ -208,11 +208,15 @@ class Window:
         self.listening = True
 
     def leave(self) -> bool:
-        """Take the notebook away; returns whether the page is good for another."""
+        """Remove the notebook; returns whether the page can be used for another."""
         notebook, self.notebook = self.notebook, None
         if notebook is None or notebook.wrong() or notebook.dialogs or self.shown >= self.MOST:
             return False
-        if notebook.tolerated not in (None, LATE_PROBLEMS, NO_ANSWER):  # may still come, and would be the next one's
+        if notebook.tolerated not in (
+            None,
+            LATE_PROBLEMS,
+            NO_ANSWER,
+        ):  # errors may still come, and would be attributed to the next notebook
             return False
         try:
             if not notebook.is_alone and self.page.evaluate(CLEAR, [FORGET, PATIENCE_MS]):
@@ -242,9 +246,9 @@ class Window:
 
 
 class LabNotebook:
-    """A notebook open in JupyterLab; remembers what the page did wrong and whom it called.
+    """A notebook open in JupyterLab; records errors of the page and requests to other hosts.
 
-    One that was saved is trusted, and opened in a page that is loaded anew, as the next day.
+    A saved notebook is trusted, and opened in a reloaded page, as on the next day.
     """
 
     def __init__(
@@ -275,28 +279,28 @@ class LabNotebook:
         nbformat.write(notebook, self.path)
 
     def open(self) -> LabNotebook:
-        """Show the cells, and wait until their kernel is really there."""
+        """Show the cells, and wait until their kernel is connected."""
         self.window.show(self)
         return self
 
     def wrong(self) -> list[str]:
-        """Return what went wrong in the page, but for what is allowed."""
+        """Return the errors of the page, except tolerated ones."""
         allowed = [ALLOWED_PROBLEMS, self.tolerated, LATE_PROBLEMS if self.shares_page else None]
         return [problem for problem in self.problems if not any(each and each.search(problem) for each in allowed)]
 
     def command(self, name: str, **arguments: Any) -> None:
-        """Start a command of JupyterLab; not awaited, since a dialog would hang the test."""
+        """Start a command of JupyterLab without awaiting it, because a dialog would block the test."""
         self.page.evaluate("([name, args]) => { window.jupyterapp.commands.execute(name, args); }", [name, arguments])
 
     def run_all(self) -> None:
-        """Run all cells and wait until each has ended and its views are drawn; a cell that fails fails the test."""
+        """Run all cells, and wait until each has ended and its views are drawn; a failing cell fails the test."""
         ended, cells, errors = self.page.evaluate(RUN_ALL, [RUN_ALL_MS, PATIENCE_MS])
         assert not errors, errors[0]
         assert ended == cells, f"{ended} of {cells} cells have run"
 
     @property
     def view(self) -> Locator:
-        """The first live view, whose static form stands in its place until it is drawn."""
+        """The first live view; until it is drawn, its static form is in its place."""
         return self.page.locator(LIVE).first
 
     @property
@@ -311,28 +315,28 @@ class LabNotebook:
         return self.client
 
     def settle(self) -> None:
-        """Wait until the page has what the kernel has sent: a choice that comes back shows its row."""
+        """Wait until the page has received the kernel's messages: a returning selection shows its row."""
         self.page.evaluate(
             "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
             ".requestExecute({code: '', silent: true, store_history: false}).done.then(() => null)"
         )
 
     def knows_subshells(self) -> None:
-        """Wait until the page knows the subshells of its widgets: until then what it sends waits for the cell that runs."""
+        """Wait until the page knows the subshells of its widgets: until then its messages wait for the running cell."""
         self.page.wait_for_function(
             "() => [...window.jupyterapp.shell.currentWidget.sessionContext.session.kernel._comms.values()]"
             ".every(comm => comm.subshellId)"
         )
 
     def themes(self) -> Iterator[str]:
-        """Switch to both themes, first to the one that is there, and give their names: ``"light"`` and ``"dark"``."""
+        """Switch to both themes, starting with the current one, and yield their names: ``"light"`` and ``"dark"``."""
         is_light = self.page.evaluate("() => document.body.dataset.jpThemeLight === 'true'")
         for name in ("light", "dark") if is_light else ("dark", "light"):
             self.theme(name)
             yield name
 
     def theme(self, name: str) -> None:
-        """Switch to ``"light"`` or ``"dark"``: once a page as JupyterLab does, then to the same sheets without its splash."""
+        """Switch to ``"light"`` or ``"dark"``: once per page as JupyterLab does, then to the same sheets without its splash."""
         light = "true" if name == "light" else "false"
         if self.page.evaluate(WEAR, light):
             return
@@ -349,9 +353,9 @@ class LabNotebook:
         self.page.evaluate(KEEP, light)
 
     def close(self, *, is_suspect: bool = False) -> None:
-        """Leave the page open for the next notebook if it is as it was.
+        """Leave the page open for the next notebook if it is clean.
 
-        A page of a test that failed is asked nothing: it may be busy for ever, and a question to a page has no time limit.
+        After a failed test the page is not queried: it may be busy for ever, and queries have no time limit.
         """
         if is_suspect or not self.window.leave():
             self.window.close()
@@ -360,7 +364,7 @@ class LabNotebook:
             self.hang_up()
 
     def hang_up(self) -> None:
-        """Leave the kernel to others."""
+        """Release the kernel for others."""
         if self.client is not None:
             self.client.close()
             self.client = None

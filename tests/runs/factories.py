@@ -1,4 +1,4 @@
-"""Events for the tests of runs: one conversation written out, and strategies for events of every kind."""
+"""Events for the tests of runs: one explicit conversation, and strategies for events of every kind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from noetic_nb.runs._regulation.regulator_signals import Signals
 from noetic_nb.runs._regulation.thread_signals import ThreadSignals
 from noetic_nb.testing import FakeClock, SeededIds
 
-# What stands under a name such as "pin" is hidden in a file, and does not come back equal.
+# A value under a secret name such as "pin" is redacted in a file, and not equal after loading.
 NAMES = st.text(max_size=5).filter(lambda name: not is_secret_name(name))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -67,9 +67,9 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return ITEMS
     if hint is Number:
         return st.floats(allow_nan=False)
-    if origin is Annotated and args[0] is int:  # as large as a column of a table holds
+    if origin is Annotated and args[0] is int:  # as large as a table column allows
         return st.integers(-(2**63) + 1, 2**63 - 1)
-    if origin is Annotated:  # one of some words
+    if origin is Annotated:  # a literal
         return st.sampled_from([word for words in args[1:] for word in get_args(words)])
     if origin in (types.UnionType, Union):
         return st.one_of(*[st.none() if arg is type(None) else values(arg) for arg in args])
@@ -87,7 +87,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 def records(cls: Any) -> st.SearchStrategy[Any]:
     hints = get_type_hints(cls, include_extras=True)
     fields = {name: values(hints[name]) for name in cls.__struct_fields__}
-    if cls is RegulatorDecided:  # names of settings, where numbers follow
+    if cls is RegulatorDecided:  # names of settings, mapped to numbers
         names = st.text("abc", max_size=3)
         numbers = st.dictionaries(names, st.floats(allow_nan=False), max_size=3)
         fields["thresholds"] = st.dictionaries(names, numbers, max_size=3)
@@ -102,7 +102,7 @@ def where(turn: int = 1, *, thread: str = "t1", depth: int = 0) -> Where:
 
 
 def conversation(turns: int = 2, *, thread: str = "t1") -> list[RunEvent]:
-    """Turns with one tool call each: what a harness with one layer, one rule and a regulator emits."""
+    """Return turns with one tool call each, as emitted by a harness with one layer, one rule and a regulator."""
     events: list[RunEvent] = []
     for turn in range(1, turns + 1):
         at, start, now = where(turn, thread=thread), (turn - 1) * 4, turn * 1_000.0
@@ -137,7 +137,7 @@ def conversation(turns: int = 2, *, thread: str = "t1") -> list[RunEvent]:
 
 
 class Desk:
-    """The part of a harness that recording relies on."""
+    """The part of a harness's interface that recording uses."""
 
     def __init__(self, name: str = "desk") -> None:
         self.sinks: list[EventSink] = []
@@ -158,7 +158,7 @@ class Desk:
 
 
 def signals_of(*events: Any) -> ThreadSignals:
-    """Return what is read of one thread."""
+    """Return the signals of one thread."""
     signals = Signals()
     for event in events:
         signals.take(event)

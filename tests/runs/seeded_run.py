@@ -1,4 +1,4 @@
-"""A program that records a seeded run and saves it: run in processes with different hash seeds.
+"""Records a seeded run and saves it; run as a program in processes with different hash seeds.
 
 Usage: ``python -m tests.runs.seeded_run FOLDER`` writes its files there.
 """
@@ -19,7 +19,7 @@ def search(query: str, fields: list[str] | None = None) -> dict[str, list[str]]:
 
 
 def harness(*, first: int = 1) -> nn.AgentHarness:
-    """Return an agent with rules, memory and a regulator; the numbers of its ids begin with `first`."""
+    """Return an agent with rules, memory and a regulator; its id numbers start at `first`."""
     rules = nn.RuleBook()
     rules.at_most(9, "search")
     rules.when('tool.args.query == "secret"', id="no_secrets", guidance="Not that.")

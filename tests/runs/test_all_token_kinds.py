@@ -1,4 +1,4 @@
-"""Five different numbers of tokens go in, and come out of every file, table, export and view as they were."""
+"""Five different token counts are the same in every file, table, export and view."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTS = st.integers(1, 10**6) | st.none()
 
 @st.composite
 def usages(draw: st.DrawFn) -> Usage:
-    """Return counts that all differ, and contain each other as documented; the parts may be unknown."""
+    """Return counts that all differ, and are nested as documented; the parts may be unknown."""
     read, written, thought = draw(st.tuples(PARTS, PARTS, PARTS))
     sent = (read or 0) + (written or 0) + draw(st.integers(1, 10**6))
     made = (thought or 0) + draw(st.integers(1, 10**6))
@@ -66,7 +66,7 @@ def test_files_and_replays_keep_all_kinds(given: list[Usage], tmp_path_factory: 
 @settings(max_examples=10)
 def test_tables_have_all_kinds_and_say_for_how_many_calls_they_are_known(given: list[Usage]) -> None:
     run = recorded(given)
-    # As a reader of the file gets it.
+    # As a reader of the CSV file gets them.
     tokens, turns = [pandas.read_csv(io.StringIO(run.to_frame(name).to_csv())) for name in ("tokens", "turns")]
 
     assert tokens.reported.to_list() == [usage.input_tokens for usage in given]
@@ -119,7 +119,7 @@ def test_spans_carry_all_kinds_to_us_and_to_others(content: bool, given: list[Us
 
 
 def messages(format: str, usage: Usage) -> list[dict[str, Any]]:
-    """Return a question and an answer with usage as a provider or a framework writes it."""
+    """Return a question and an answer with usage in the format of a provider or framework."""
     sent, made, read, written, thought = usage
     fresh = sent - (read or 0) - (written or 0)
 
@@ -193,7 +193,7 @@ def test_prices_tell_the_kinds_apart() -> None:
 
     assert cost(1_000, 100, 400) < cost(1_000, 100) < cost(1_000, 100, None, 400)
     assert cost(1_000, 100, 400) < cost(1_000, 100, 400, 300) < cost(1_000, 100, None, 300)
-    # Reasoning is a part of the output and has its price.
+    # Reasoning is part of the output and has its price.
     assert cost(1_000, 100, None, None, 90) == cost(1_000, 100)
 
 

@@ -1,4 +1,4 @@
-"""A run that is saved as it grows: what is in the file after a kill, in the next process, and beyond its bound."""
+"""A run saved as it grows: the file after a kill, in the next process, and beyond the size limit."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_run_that_was_stopped_or_saved_goes_on_from_its_file(path: Path) -> No
     assert again is not run
     assert numbers(load_run(path)) == [1, 2]
 
-    again.save(path)  # one part, as of any run
+    again.save(path)  # one part, like any saved run
     desk = Desk()
     third = record(desk, autosave=path)
     desk.emit(*turn_of(3))

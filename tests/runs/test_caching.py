@@ -1,4 +1,4 @@
-"""What a run says about caching, held against a provider that caches by the same rules and was written without it."""
+"""Caching tables of runs, compared with an independent provider simulation that caches by the same rules."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def said(rng: random.Random, words: int = 12) -> str:
 
 
 def changing(rng: random.Random, name: str) -> MemoryLayer:
-    """Return a layer that says one of a few things, or nothing, or several items."""
+    """Return a layer that recalls one of a few texts, nothing, or several items."""
     texts = [said(rng, rng.randrange(1, 30)) for _ in range(3)]
     shares = rng.random()
 
@@ -63,7 +63,7 @@ def changing(rng: random.Random, name: str) -> MemoryLayer:
 
 
 def random_run(seed: int, rules: CacheRules) -> Run:
-    """Return a run of an agent drawn at random, answered by a provider that caches by some rules."""
+    """Return a run of a random agent, answered by a provider that caches by some rules."""
     rng, clock = random.Random(seed), FakeClock()
 
     def answer(request: Any) -> Any:
@@ -297,7 +297,7 @@ def test_another_tokenizer_counts_all_parts() -> None:
 
 
 def test_requests_whose_items_were_not_recorded_are_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A long conversation of which only the plans are known would be read again at every call, in vain.
+    # If only the plans of a long conversation are known, its history must not be read at every call.
     def looked(_request: object) -> None:
         raise AssertionError("the items of a request were looked through")
 

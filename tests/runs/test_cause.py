@@ -1,4 +1,4 @@
-"""The cause of a call: who wrote each of its values first, as a rule saw it live, in runs of every kind."""
+"""The cause of a call: the first author of each value, as live rules saw it, in runs of every kind."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def notes(scope: Any = "resource") -> MemoryLayer:
 
 
 class Desk:
-    """A recorded agent whose rule notes the origin of each value in each payment, by the path of the value."""
+    """A recorded agent with a rule that notes the origin of each value in each payment, by the path of the value."""
 
     def __init__(self, script: list[Any], *memory: Any, step: Any = None, ids: int = 1) -> None:
         self.seen: list[dict[str, Any]] = []
@@ -131,7 +131,7 @@ def test_a_memory_across_turns_and_threads_names_the_author_and_the_layer() -> N
 
     of_page, of_user, in_thread = [rows(desk.run, place)["recipient"] for place in (1, 2, 3)]
 
-    # Their items stand in the log of another thread.
+    # Their items are in the log of another thread.
     assert of_page == [PAGES, "tool", "read_page", None, None, ("notes",)]
     assert of_user == [USERS, "layer", "notes", None, None, ("notes",)]
     assert in_thread == [PAGES, "tool", "read_page", 2, 1, ()]
@@ -359,7 +359,7 @@ VALUES = [PAGES, USERS, MADE, "SYS-77-OFFICE", "A-17", "rent", "green", 4711, 98
 
 
 def random_desk(seed: int) -> Desk:
-    """Return an agent that has talked: values of users, tools, memories, instructions and its own in random places."""
+    """Return an agent after a conversation with values of users, tools, memories, instructions and its own in random places."""
     dice = random.Random(seed)
 
     def value(depth: int = 0) -> Any:
@@ -400,7 +400,7 @@ def test_each_row_is_the_origin_that_a_rule_saw_live(tmp_path: Path) -> None:
         for decision, frame, seen in zip(decisions, of_decisions, desk.seen, strict=True):
             assert_same(desk.run, decision, frame, seen, seed)
         loaded = desk.run.copy() if seed % 10 else nn.load_run(desk.run.save(tmp_path / "run.jsonl.gz"))
-        # Here no calls run side by side: they end in the order in which they were decided on.
+        # No calls run concurrently here: they end in the order of their decisions.
         of_calls = [loaded.cause(at) for at, call in enumerate(loaded.select(ToolCalled)) if call.name == "pay"]
         assert [frame.to_dict() for frame in of_calls] == [frame.to_dict() for frame in of_decisions]
         compared += sum(map(len, desk.seen))

@@ -1,4 +1,4 @@
-"""Texts around decisions are looked through for secrets late, and never too late."""
+"""Texts around decisions are checked for secrets lazily, but always before a decision is shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def said(text: str) -> TurnStarted:
 
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many texts are looked through at a time."""
+    """Record how many texts are checked at a time."""
     counts: list[int] = []
     are_plain = Redaction.are_plain
 

@@ -1,4 +1,4 @@
-"""One list of events: whoever is told, reads or follows a run finds the same events, each once, also when old turns go."""
+"""One list of events: subscribers, readers and followers get the same events, each once, even when old turns are dropped."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WHERE = Where("t1", "e1", 1)
 
 
 class Collected:
-    """A sink that keeps what it is sent."""
+    """A sink that keeps its events."""
 
     def __init__(self) -> None:
         self.events: list[RunEvent] = []
@@ -65,7 +65,7 @@ async def converse(agent: nn.AgentHarness) -> None:
     await agent.feedback("ann", quality=0.9)
 
 
-# The records
+# Events
 
 
 @given(EVENTS)
@@ -110,7 +110,7 @@ def test_an_event_that_utf_8_cannot_hold_has_a_size_all_the_same(text: str) -> N
     assert size_of([TurnStarted(WHERE, 0.0, "turn1", 0, 0, text)]) > len(text)
 
 
-# Who is told, and who reads
+# Subscribers and readers
 
 
 async def test_a_run_has_the_events_that_another_sink_is_sent() -> None:
@@ -174,7 +174,7 @@ def test_events_of_many_threads_are_all_there_each_threads_in_their_order() -> N
         assert steps([event for event in read if event.where.thread_id == f"t{name}"]) == [str(n) for n in range(300)]
 
 
-# What stays
+# Retention
 
 
 def a_turn(run: Run, turn: int, text: str = "") -> None:
@@ -249,7 +249,7 @@ def test_a_large_text_is_counted_wherever_it_comes(large: int) -> None:
 
     run._keeper.take()
 
-    assert 2 * 10**6 < run._keeper.size < 3 * 10**6  # an event has the name of its step twice
+    assert 2 * 10**6 < run._keeper.size < 3 * 10**6  # each event contains the name of its step twice
 
 
 def test_turns_of_several_threads_go_whole() -> None:
@@ -258,7 +258,7 @@ def test_turns_of_several_threads_go_whole() -> None:
     for turn in range(1, 200):
         where = Where(f"t{turn % 3}", "e1", turn)
         run.append(TurnStarted(where, 0.0, f"turn{turn}", 0, 0, "x" * 1_000))
-        # Of the turn before, too, which has ended.
+        # Also an event of the previous turn, which has ended.
         for each in (turn, max(1, turn - 1)):
             run.append(step(str(turn), each, f"t{each % 3}"))
         run.append(TurnCompleted(where, 0.0, f"turn{turn}", "success", 0.0, "", 0, 0, None, 0, 0, None))
@@ -271,7 +271,7 @@ def test_turns_of_several_threads_go_whole() -> None:
 
 
 class Drops:
-    """Drops what it is asked to, when the next event comes."""
+    """Drops the requested events when the next event arrives."""
 
     problem = None
 
@@ -334,7 +334,7 @@ def test_every_event_keeps_its_number_and_is_read_once_whatever_goes(actions: li
     assert read + [event.t_ms for event in cursor.take()] == [float(number) for number in range(numbered)]
 
 
-# What a run has of a turn
+# Incomplete turns
 
 
 async def test_a_run_has_the_messages_that_recalled_texts_were_sent_as() -> None:

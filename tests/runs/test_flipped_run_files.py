@@ -1,4 +1,4 @@
-"""One flipped bit of a run file is an error or changes nothing; a file that was cut off within its last part loses that part."""
+"""A flipped bit in a run file raises an error or changes nothing; a file truncated in its last part only loses that part."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_no_flipped_bit_is_taken(tmp_path: Path) -> None:
     content, whole = path.read_bytes(), list(nn.load_run(path).events)
     ends, _ = member_ends(path)
     seed = random.Random(2)
-    # Every bit of the header of the last part, and many of all others.
+    # Every bit of the last part's header, and many others.
     places = [*range((ends[-2]) * 8, (ends[-2] + 24) * 8), *seed.sample(range(len(content) * 8), several(60, 300))]
     refused = 0
 

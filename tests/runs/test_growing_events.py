@@ -1,4 +1,4 @@
-"""Events are added whole or not at all, change no more, and are told to whoever listens."""
+"""Events are added completely or not at all, are immutable, and reach every subscriber."""
 
 from __future__ import annotations
 

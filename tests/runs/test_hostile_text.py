@@ -1,4 +1,4 @@
-"""What is shown of a run stays small and free of secrets, whatever its ids and texts are."""
+"""Displays of a run stay small and free of secrets, whatever its ids and texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from noetic_nb.widgets import Ledger, TokenAllocation
 from tests.runs.factories import conversation
 
 KEY = "sk-proj-Q7wErTy9uIoP3aSdFgHjKlZx"
-HEAD = KEY[:14]  # the shortest piece that would be worth something
+HEAD = KEY[:14]  # the shortest prefix of the key that would be useful
 PEM = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0B\n" * 120 + "-----END PRIVATE KEY-----\n"
 MOST = 200_000
 
@@ -84,7 +84,7 @@ def test_numbers_of_hostile_length_are_shown_short() -> None:
 @pytest.mark.parametrize("show", [plain, plain_line, lambda text, n: plain_data({"a": text}, n), redact_head])
 @pytest.mark.parametrize("lead", ["", PEM, PEM * 4, f"{KEY} " * 400], ids=["none", "pem", "pems", "keys"])
 def test_no_cut_lets_the_head_of_a_secret_out(show: Any, lead: str) -> None:
-    # Around every place at which something is cut: the part that is shown, and the part that is read.
+    # Around every length limit: that of the shown part, and that of the checked part.
     for place in (60, 80, MARGIN + 80, 4 * 80 + MARGIN):
         for shift in (-len(KEY), -len(KEY) + 14, -10, -1, 0, 1):
             text = f"{lead}{'.' * max(0, place + shift - len(lead))} {KEY} and so on" + "." * 3 * MARGIN
@@ -111,7 +111,7 @@ def test_only_the_beginning_of_a_long_text_is_searched(monkeypatch: pytest.Monke
 def test_the_beginning_of_a_long_text_is_known_by_all_that_is_read_of_it() -> None:
     read = 80 + MARGIN
     text = f"{'.' * 60} {KEY}".ljust(read, ".") + "behind"
-    # Other texts of the same length, which begin alike.
+    # Other texts of the same length with the same beginning.
     others = [text[: read - 1] + "x" + text[read:], text.replace(KEY, KEY[::-1])]
 
     assert redact_head(text, 80) == redact_head(text, 80) == redact_head(others[0], 80)

@@ -1,4 +1,4 @@
-"""A value that no run has is a typed error where it is read, or does no harm; no text steers the terminal."""
+"""An invalid value in a run raises a typed error on reading, or is harmless; no text controls the terminal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def keys_of(value: Any) -> Iterator[str]:
 
 
 def with_value(value: Any, key: str, new: Any) -> Any:
-    """Return data with another value under every key of one name."""
+    """Return data with another value under every key with the given name."""
     if isinstance(value, dict):
         return {name: new if name == key else with_value(inner, key, new) for name, inner in value.items()}
     return [with_value(inner, key, new) for inner in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""What is predicted to be cached of imported runs, held against the cached tokens that costs of real calls speak of."""
+"""Predicted caching of imported runs, compared with the cached tokens implied by recorded costs of real calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def documents(name: str) -> dict[str, Any]:
 
 
 def really_cached(name: str) -> list[list[int]]:
-    """Return by conversation the cached tokens of each call, from its cost."""
+    """Return, by conversation, the cached tokens of each call, computed from its cost."""
     return [
         [
             round(
@@ -48,7 +48,7 @@ def test_the_sum_of_cached_tokens_is_within_3_percent_on_each_desk(name: str) ->
     assert [table.call.nunique() for table in tables] == [len(calls) for calls in real]
     predicted = sum(table.cached.sum() for table in tables)
     assert predicted == pytest.approx(sum(map(sum, real)), rel=0.03)
-    # The first calls alone: all but that of the very first conversation find the tools and the policy.
+    # Only the first calls: all except that of the very first conversation find tools and policy in the cache.
     first = [table[table.call == 0].cached.sum() for table in tables]
     assert sum(first) == pytest.approx(sum(calls[0] for calls in real), rel=0.05)
     assert [bool(tokens) for tokens in first].count(False) == 1
@@ -62,11 +62,11 @@ def test_the_parts_of_an_imported_call_add_up_to_its_billed_input(name: str) -> 
         assert calls.tokens.sum().to_list() == calls.input_tokens.first().to_list()
         assert calls.provider.first().unique().tolist() == ["openai"]
         assert table.part.isin(["tools", "system", "history"]).all()
-        assert table.reported.isna().all()  # the file does not say, so it is not 0
+        assert table.reported.isna().all()  # not in the file, so unknown and not 0
 
 
 def test_the_share_that_is_found_is_that_of_the_other_desk() -> None:
-    # Fitted on retail alone; that of telecom, fitted alone, differs by less than one in a hundred.
+    # Fitted only on retail; a fit on telecom differs by less than 1 %.
     def fitted(name: str) -> float:
         kept = promised = 0.0
         for run, calls in zip(load_tau2(DATA / f"{name}.json.gz"), really_cached(name), strict=True):
@@ -85,7 +85,7 @@ def test_the_share_that_is_found_is_that_of_the_other_desk() -> None:
 
 
 def told(*inputs: int, cached: int | None = None, model: str = "gpt-4.1", **about: Any) -> Run:
-    """Return an imported conversation whose calls were billed for so many input tokens."""
+    """Return an imported conversation whose calls were billed for these numbers of input tokens."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": "Be brief. " * 400}]
     details = {} if cached is None else {"prompt_tokens_details": {"cached_tokens": cached}}
     for at, tokens in enumerate(inputs):
@@ -150,7 +150,7 @@ def test_after_a_compaction_only_the_head_is_as_it_was() -> None:
 
     head = table[(table.call == 0) & table.part.isin(["tools", "system"])].tokens.sum()
     assert 0 < head < 4_000
-    # The compaction is made before the answer that it stands in.
+    # The compaction takes place before the answer that reports it.
     assert table.groupby("call").shared.sum().to_list() == [0, head, head, 3_800]
 
 

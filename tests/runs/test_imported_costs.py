@@ -1,4 +1,4 @@
-"""The cost of imported runs, held against the recorded cost of each packaged message that has usage and cost."""
+"""Costs of imported runs, compared with the recorded cost of each packaged message that has usage and cost."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def recorded(name: str, *roles: str) -> list[list[dict[str, Any]]]:
 
 
 def cached(message: dict[str, Any]) -> float:
-    """Return the cached tokens that the cost of a message speaks of."""
+    """Return the cached tokens implied by the cost of a message."""
     sent, written = message["usage"]["prompt_tokens"], message["usage"]["completion_tokens"]
     return float((_IN * sent + _OUT * written - message["cost"]) / (_IN - _CACHED))
 
 
 def as_messages(messages: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
-    """Return messages as answers of one conversation without costs, whose cached tokens are whole steps of the cache."""
+    """Return messages as answers of one conversation without costs, with cached tokens in whole cache steps."""
     told: list[dict[str, Any]] = [{"role": "user", "content": "Hello."}]
     for each in messages:
         details = {"cached_tokens": max(0, round(cached(each) / _BLOCK) * _BLOCK)}
@@ -50,7 +50,7 @@ def as_messages(messages: list[dict[str, Any]], **more: Any) -> list[dict[str, A
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_cost_of_each_message_is_that_of_a_cache_in_whole_steps(name: str) -> None:
-    # With another price of any of the three kinds the cached tokens would be no whole steps.
+    # With any other of the three prices, the cached tokens would not be whole steps.
     found = [cached(each) for talk in recorded(name, "assistant", "user") for each in talk]
 
     assert all(abs(tokens - round(tokens / _BLOCK) * _BLOCK) < 0.1 for tokens in found)
@@ -93,7 +93,7 @@ def test_recorded_costs_are_preferred_and_the_simulated_user_is_apart(name: str)
     assert sum(run.meta["user_model"]["calls"] for run in runs) == sum(map(len, recorded(name, "user")))
 
 
-# Of each name the provider whose price is meant, and the name that it gives the model.
+# By name, the provider whose price applies, and its name for the model.
 NAMED = {
     "claude-sonnet-4-5-20250929": ("anthropic", "claude-sonnet-4-5"),
     "gemini-2.5-pro": ("google", "gemini-2.5-pro"),
@@ -146,7 +146,7 @@ def test_an_imported_run_of_claude_has_a_cost_with_all_kinds_of_tokens() -> None
         assert found is not None
         return found
 
-    # 3 and 15 US dollars per million, a tenth for a cached token and a quarter more for a written one.
+    # 3 and 15 US dollars per million, a tenth for a cached token and a quarter more for a cache write.
     assert cost() == pytest.approx(0.0045)
     assert cost(cache_read_input_tokens=1_000) == pytest.approx(0.0045 + 0.0003)
     assert cost(cache_creation_input_tokens=1_000) == pytest.approx(0.0045 + 0.00375)

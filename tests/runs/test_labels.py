@@ -1,4 +1,4 @@
-"""Labels of runs: of which part, where they are kept, and that several may label at once."""
+"""Labels of runs: their targets, their files, and concurrent raters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why was this forgotten, and what would have kept it: planted cases, and those of random agents by brute force."""
+"""Why an item was left out, and the budget that would have kept it: planted cases, and random agents by brute force."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.runs.test_recorded_requests import converse
 
 
 def talk(*sizes: int) -> list[Item]:
-    """Return messages of a user and an assistant in turn, of so many words."""
+    """Return alternating messages of a user and an assistant, with the given numbers of words."""
     make = [lambda text, at: input_message(text, item_id=at), lambda text, at: assistant_message(text, item_id=at)]
     return [make[place % 2](f"fact{place} " * size, f"m{place}") for place, size in enumerate(sizes)]
 
@@ -48,7 +48,7 @@ def hides(*positions: int) -> MemoryLayer:
 def asked(
     history: list[Item], *layers: MemoryLayer, query: str = "And now?", instructions: str | None = None, **policy: Any
 ) -> RecordedRequest:
-    """Return the recorded call of an agent that is asked once, after a conversation."""
+    """Return the recorded call of an agent that gets one message after a conversation."""
     config = nn.AgentConfig(
         name="desk",
         step=nn.react(model="m", instructions=instructions),
@@ -68,7 +68,7 @@ CALL = function_call("find", "{}", "c1", item_id="call")
 OUTPUT = function_call_output("c1", "found " * 40, item_id="output")
 RULES = input_message("Old rules.", "system", item_id="rules")
 
-# By name: the call, the origin and the place of what was forgotten, its reason, and what would be raised.
+# By name: the call, the origin and position of the left-out item, its reason, and the budget to raise.
 PLANTED: dict[str, tuple[Callable[[], RecordedRequest], str, int, str, str | None]] = {
     "oldest over budget": (lambda: asked(talk(40, 40, 40), token_budget=200), "history", 0, "over_budget", "total"),
     "next to oldest": (lambda: asked(talk(90, 40, 40), token_budget=200), "history", 1, "over_budget", "total"),
@@ -157,20 +157,20 @@ PLANTED: dict[str, tuple[Callable[[], RecordedRequest], str, int, str, str | Non
 
 
 def admits(absent: AbsentItem, plan: TurnPlan, request: RecordedRequest) -> bool:
-    """Tell from the items that are really sent, by their identity or their text."""
+    """Tell from the items actually sent, by identity or text."""
     if absent.origin == "history":
         forced = any(fate.position == absent.position and fate.reason == "forced" for fate in plan.fates)
         return not forced and any(item is absent.item for item in plan.items)
     layer_id = absent.origin.removeprefix("layer:")
     texts = [item["content"][0]["text"] for owner, item in plan.layer_items if owner == layer_id]
     wanted = absent.item["content"][0]["text"]
-    if absent.reason == "over_budget":  # more of a text may fit then
+    if absent.reason == "over_budget":  # a larger part of a text may fit then
         return any(text.startswith(wanted) for text in texts)
     return any(text.endswith(wanted) if absent.reason == "trimmed" else text == wanted for text in texts)
 
 
 def less(least: LeastBudget) -> dict[str, Any]:
-    """Return the changes with one token less, or one item."""
+    """Return the changes with one token, or one item, less."""
     if least.total is not None:
         return least._replace(total=least.total - 1).changes
     if least.window is not None:
@@ -206,7 +206,7 @@ def test_no_smaller_total_above_the_recorded_one_admits_it() -> None:
         for event in run.events:
             index.take(event)
         for request in index.requests:
-            plans: dict[str, TurnPlan] = {}  # several items are looked for in the same plans
+            plans: dict[str, TurnPlan] = {}  # several items are searched for in the same plans
             for absent in request.absent[:3]:
                 least = request.least_budget(absent)
                 if least is None or least.total is None or least.total > 3_000:

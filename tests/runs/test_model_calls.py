@@ -1,4 +1,4 @@
-"""The reading behind the token allocation: sums that add up, turns and threads kept apart, fates in short."""
+"""The reading behind the token allocation: consistent sums, separate turns and threads, merged fates."""
 
 from __future__ import annotations
 

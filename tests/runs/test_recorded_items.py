@@ -1,4 +1,4 @@
-"""The log of a thread is rebuilt from what was appended, or it is said what is missing."""
+"""The log of a thread is rebuilt from the logged items, or the error says what is missing."""
 
 from __future__ import annotations
 

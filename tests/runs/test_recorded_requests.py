@@ -1,4 +1,4 @@
-"""A recorded call is planned again: exactly as it was, or with other numbers."""
+"""A recorded call is planned again: exactly as before, or with other numbers."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def converse(seed: int) -> tuple[nn.Run, nn.ScriptedModel]:
         )
         assert await_me is not None
     for turn in range(rng.randrange(1, 5)):
-        with contextlib.suppress(nn.NoeticError):  # of an answer without items; its calls are recorded all the same
+        with contextlib.suppress(nn.NoeticError):  # answers without items fail; their calls are recorded nevertheless
             await harness.execute(f"word{turn} " * rng.choice([1, 5, 60]), thread_id=rng.choice(["t0", "t0", "t1"]))
     return run, model
 

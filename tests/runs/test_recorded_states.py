@@ -1,4 +1,4 @@
-"""The state of a layer in a run: what it was when it was written, as data that cannot change."""
+"""Recorded layer states are immutable and equal to the state at the time of the write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recording: a stream of events becomes a run, and trouble in the recorder stays there."""
+"""Recording: a stream of events becomes a run, and errors of the recorder do not reach the agent."""
 
 from __future__ import annotations
 

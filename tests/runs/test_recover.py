@@ -1,4 +1,4 @@
-"""A run file of a killed process says that it may lack turns, and `recover` adds those that are in storage."""
+"""The run file of a killed process says that it may lack turns, and `recover` adds those that are in storage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def agent(replies: list[Any], storage: Any) -> nn.AgentHarness:
 
 
 async def killed_after(path: Path, storage: Any, *, lost: list[tuple[str, str, list[Any]]]) -> nn.Run:
-    """Leave a file as a kill would: a turn in it, further turns in storage alone; returns the run as it was."""
+    """Leave a file as after a kill: one turn in it, further turns only in storage; returns the run as it was."""
     harness = agent(["One.", *(reply for *_, replies in lost for reply in replies)], storage)
     run = nn.record(harness, autosave=path)
     await harness.execute("First.", thread_id="a", resource_id="ann")
@@ -41,7 +41,7 @@ async def killed_after(path: Path, storage: Any, *, lost: list[tuple[str, str, l
     for text, thread_id, _ in lost:
         await harness.execute(text, thread_id=thread_id, resource_id="ann")
     run.stop_recording()
-    os.replace(kept, path)  # another file: the recording is over for good
+    os.replace(kept, path)  # replacing the file ends the recording for good
     return run
 
 
@@ -71,7 +71,7 @@ async def test_a_turn_that_is_only_in_storage_is_added(tmp_path: Path) -> None:
     )
     assert nn.load_run(path) == run
     assert not is_unfinished(path)
-    # Nothing is left to do.
+    # A second recovery changes nothing.
     assert nn.recover(path, storage) == run
 
 
@@ -123,7 +123,7 @@ async def test_a_file_says_nothing_while_it_grows_and_once_it_is_finished(tmp_pa
     run.stop_recording()
     assert path.read_bytes().endswith(THE_END)
     assert nn.load_run(path) == run
-    # It goes on, and the end moves.
+    # Recording continues, and the end marker moves.
     again = nn.record(harness, autosave=path)
     await harness.execute("Second.")
     again.stop_recording()
@@ -163,7 +163,7 @@ def test_a_killed_agent_whose_file_is_recovered_lacks_no_turn_of_its_storage(tmp
         path = folder / "run.jsonl.gz"
 
         async def saved(folder: Path = folder) -> dict[str, int]:
-            # Of finished turns: one that was under way is resumed, and recorded then.
+            # Only finished turns: a running one is resumed, and recorded then.
             async with nn.SQLiteStorage(folder / "agent.db") as storage:
                 keys = [key for key in await storage.list("thread:") if ":part:" in key]
                 parts = (await storage.get_many(keys)).values()
@@ -180,7 +180,7 @@ def test_a_killed_agent_whose_file_is_recovered_lacks_no_turn_of_its_storage(tmp
         missed += len(run.turns) > len(before.turns)
         for thread_id, items in asyncio.run(saved()).items():
             last = [event for event in run.select(ItemsAppended) if event.where.thread_id == thread_id][-1]
-            assert last.start + len(last.items) >= items  # the run may know of a turn that was under way
+            assert last.start + len(last.items) >= items  # the run may include the turn that was running
         assert recorded(path) == [(turn.where.thread_id, turn.where.turn, turn.text) for turn in run.turns]
         assert member_ends(path)[1] is False
     assert said == kills

@@ -1,4 +1,4 @@
-"""The reading behind the trends: every grade once, one count of tokens, decisions listed once a turn."""
+"""The reading behind the trends: every grade once, a single token count, decisions listed once per turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions made again under other thresholds: those of the regulator itself, on the events that it saw."""
+"""Recomputed decisions with other thresholds equal those of a regulator that sees the same events."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TEXTS = (
     "ok",
     "Flight HAT136 costs $700 now",
 )
-# Where a number may lie; of every predicate that a preset has.
+# Ranges for the numbers of every predicate in a preset.
 RANGES: dict[str, Any] = {
     "tokens_out": lambda dice: dice.randrange(0, 900),
     "usd": lambda dice: dice.random(),
@@ -52,7 +52,7 @@ RANGES: dict[str, Any] = {
 
 
 def seen(dice: random.Random) -> Any:
-    """Return an event as a regulator sees it."""
+    """Return a regulator event."""
     tool = dice.choice(("find", "book"))
     return dice.choice(
         (
@@ -71,7 +71,7 @@ def seen(dice: random.Random) -> Any:
 
 
 def recorded(dice: random.Random, settings: Settings, length: int = 24) -> tuple[Run, list[Any]]:
-    """Return a run with what a regulator saw and decided, and the same as steps: an event, or None where it decided."""
+    """Return a run with a regulator's events and decisions, and the same as steps: an event, or None for a decision."""
     run = Run(meta={"regulator": {"settings": settings.to_dict()}})
     live = Regulator(Person("recorded"), settings)
     where = Where("t1", "e1", 1)
@@ -97,7 +97,7 @@ def recorded(dice: random.Random, settings: Settings, length: int = 24) -> tuple
 
 
 def moved(dice: random.Random, settings: Settings) -> tuple[dict[str, dict[str, float]], Settings]:
-    """Return some other thresholds, and the settings with them, put there without the code under test."""
+    """Return other thresholds, and the settings with them, created without the code under test."""
     predicates = list(settings.predicates)
     names = names_of(predicates)
     before = Regulator.for_user("x").with_predicates(*predicates).thresholds
@@ -118,7 +118,7 @@ def moved(dice: random.Random, settings: Settings) -> tuple[dict[str, dict[str, 
 
 
 def lived(steps: list[Any], settings: Settings) -> list[decisions.Decision]:
-    """Return what a regulator with these settings decides on these events."""
+    """Return the decisions of a regulator with these settings on these events."""
     live = Regulator(Person("recorded"), settings)
     found = []
     for step in steps:
@@ -243,7 +243,7 @@ def test_thresholds_count_from_when_they_were_in_force() -> None:
     run = run_of(decided(1, 0.9, 0.3), decided(2, 0.4, 0.3, 10), decided(3, 0.2, 0.8, 20))
 
     assert [each.decision.kind for each in tape_of(run).decide({})] == [*["continue"] * 4, *["circuit_break"] * 2]
-    # A number that is moved counts everywhere, the others stay what they were at their time.
+    # A changed number applies everywhere, the others stay as recorded.
     assert [each.decision.kind for each in tape_of(run).decide({"quality_decline": {"poor_mean": 0.7}})] == [
         *["continue"] * 3,
         *["circuit_break"] * 3,

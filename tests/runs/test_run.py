@@ -1,4 +1,4 @@
-"""A run grows, is read in several ways, and never changes what it holds."""
+"""A run grows, can be read in several ways, and never changes its content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run files: what is saved comes back equal, without secrets; what is damaged is refused with its place."""
+"""Run files: loaded runs equal the saved ones, without secrets; damaged files are rejected with the place of the damage."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     second = load_run(tmp_path / "a.jsonl.gz").save(tmp_path / "b.jsonl.gz").read_bytes()
 
     assert first == second
-    assert first[3:8] == bytes(5)  # no name and no time, which would differ from one second to the next
+    assert first[3:8] == bytes(5)  # no name and no time, which would vary
 
 
 def test_a_seeded_run_is_the_same_file_to_the_byte_in_every_process(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_bundle_keeps_configuration_rules_and_notes_and_gives_them_again(tmp_p
         params={"limit": 3},
     )
     run = nn.record(nn.AgentHarness(config, model=nn.ScriptedModel([])))
-    rules.at_most(5, "look")  # as they are when it is saved
+    rules.at_most(5, "look")  # the rules at the time of saving
     run.notes = f"Tried with {KEY}."
 
     path = run.save(tmp_path / "run.jsonl.gz", bundle=True)
@@ -481,7 +481,7 @@ def test_a_damaged_part_is_refused(lines: list[Any], expected: str, tmp_path: Pa
     assert expected in str(refused(written(tmp_path / "run.jsonl.gz", [header, *lines])))
 
 
-# What is seen of a damaged file is one of the library's errors, whatever the damage.
+# A damaged file raises one of the library's errors, whatever the damage.
 @given(
     place=st.integers(0, 15),
     key=st.text(max_size=9),

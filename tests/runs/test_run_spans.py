@@ -1,4 +1,4 @@
-"""Events become spans: nested, side by side, in rows where nothing overlaps, and drawn a window at a time."""
+"""Events become spans: nested, parallel, in rows without overlaps, and drawn one window at a time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def around(timeline: Timeline) -> dict[str, str | None]:
 def test_spans_are_nested_as_they_ran() -> None:
     found = around(grown(list(branches())))
 
-    assert found["notes.init"] == "turn 1"  # written before the turn that it is part of
+    assert found["notes.init"] == "turn 1"  # written before its turn
     assert found["agent"] == "turn 1"
     assert found["notes.recall"] == found["fast"] == found["refund"] == found["approval of refund"] == "agent"
     assert found["judge (judge)"] == "steering.before_tool_call"
@@ -140,7 +140,7 @@ def test_without_a_clock_there_is_the_order_and_no_time() -> None:
 
 
 def entries(run: nn.Run) -> tuple[list[str], list[str]]:
-    """Return the names of the spans that did not go well, and of those that were held back, with how they ended."""
+    """Return the names and outcomes of failed spans, and of those that were held back."""
     timeline = grown(list(run.events))
     problems, held = (
         [f"{timeline.spans[at].name}: {timeline.spans[at].status}" for at in numbers]
@@ -251,7 +251,7 @@ STATUSES = ("ok", "ok", "ok", "error", "timeout")
 
 
 def random_events(seed: int, turns: int, *, close: bool = True) -> list[RunEvent]:
-    """Two threads at once, steps in steps, children side by side, hooks and tools that hold others, by a clock that moves."""
+    """Return two concurrent threads with nested steps, parallel children, and enclosing hooks and tools, with a moving clock."""
     rand = random.Random(seed)
     now = 0.0
     events: list[RunEvent] = []
@@ -357,7 +357,7 @@ def test_a_filter_that_grows_with_the_run_shows_what_it_would_show_of_the_whole(
 
     found = windows.window(by_time=by_time, wanted=wanted, lanes=1_000)
 
-    # By number, as the spans of two timelines are not the same objects.
+    # By number, because the spans of two timelines are different objects.
     expected = Windows(grown(events)).window(by_time=by_time, wanted=wanted, lanes=1_000)
     assert [[(bar.span.at, bar.size, bar.severity, bar.start) for bar in lane.bars] for lane in found.lanes] == [
         [(bar.span.at, bar.size, bar.severity, bar.start) for bar in lane.bars] for lane in expected.lanes

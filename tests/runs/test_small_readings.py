@@ -1,4 +1,4 @@
-"""Small readings of runs: words, colours, numbers and parts that views and figures share."""
+"""Small helpers for runs: words, colours, numbers and parts shared by views and figures."""
 
 from __future__ import annotations
 

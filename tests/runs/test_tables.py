@@ -1,4 +1,4 @@
-"""Tables of a run: the common columns first, types that do not depend on there being rows."""
+"""Tables of a run: the common columns first, and column types that do not depend on the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A turn in short is what happened in it, whenever it is read."""
+"""A turn's summary matches its events, whenever it is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views read at once, as where there are no threads: what they read is tested here. When they read: test_reading_thread.py."""
+"""Views read immediately, as without thread support, to test their content; test_reading_thread.py tests the timing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def reading_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What widgets send to the page."""
+    """Collect the messages from widgets to the page."""
     messages: list[dict[str, Any]] = []
     monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
     return messages
@@ -27,6 +27,6 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def little_to_collect() -> None:
-    """Keep what is there out of looks for garbage: late in the suite each takes a third of a second."""
+    """Exclude existing objects from garbage collection: late in the suite, each collection takes a third of a second."""
     gc.collect()
     gc.freeze()

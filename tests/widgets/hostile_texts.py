@@ -1,4 +1,4 @@
-"""Texts that try to be markup, code, style, a formula, a name that objects have, endless or invisible."""
+"""Texts that imitate markup, code, style, a formula or an object property, or are endless or invisible."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ HOSTILE_TEXTS: Final[Mapping[str, str]] = {
 
 
 def hostile_run(text: str) -> Run:
-    """Return a run in which one text is every name, id, key, kind and word that there is a place for."""
+    """Return a run that uses one text for every name, id, key, kind and word."""
     thread = text or "t"
     events: list[RunEvent] = []
     for number in (1, 2):

@@ -1,4 +1,4 @@
-"""Rows that a page gets as HTML, read as a reader of the page reads them."""
+"""Reads rows sent to a page as HTML like a reader of the page."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 
 def words(rows: str | dict[str, Any] | Iterable[dict[str, Any]]) -> str:
-    """Return the text of HTML, of a row, or of several rows, a line each."""
+    """Return the text of HTML, of a row, or of several rows, one line each."""
     if isinstance(rows, str):
         return unescape(re.sub(r"<[^>]*>", "", rows))
     return words(rows["html"]) if isinstance(rows, dict) else "\n".join(map(words, rows))
 
 
 def cells(row: dict[str, Any]) -> dict[str, str]:
-    """Return the texts of the cells of a row by the names of their columns."""
+    """Return the texts of a row's cells by column name."""
     found = re.findall(r'data-name="([^"]*)"[^>]*>(.*?)</t[hd]>', row["html"], re.DOTALL)
     return {name: words(inside) for name, inside in found}
 
 
 def part(row: dict[str, Any], kind: str) -> str:
-    """Return the text of the first element of a class in a row, which holds no other element of its kind; empty for none."""
+    """Return the text of the first element of a class in a row, without nested elements of that kind; empty for none."""
     found = re.search(rf'<(\w+)[^>]*? class="{kind}"[^>]*>(.*?)</\1>', row["html"], re.DOTALL)
     return "" if found is None else words(found[2])
 

@@ -1,4 +1,4 @@
-"""Runs made of events, for tests of views: small, long, empty, over budget, hostile."""
+"""Runs built from events for tests of views: small, long, empty, over budget, hostile."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HOSTILE: Final = (
 )
 
 THRESHOLDS = {"quality_decline": {"window": 3, "min_delta": 0.15, "poor_mean": 0.5}}
-"""What a regulator with the settings of the release says with each decision."""
+"""The thresholds of a regulator with release settings, as recorded with each decision."""
 
 
 def layer(layer_id: str, allocated: float, used: int, items: int = 1) -> LayerTokens:
@@ -92,7 +92,7 @@ def turn(
     calls: int = 1,
     thread: str = "t1",
 ) -> list[RunEvent]:
-    """One turn as a harness records it, the regulator's events included."""
+    """Return one turn as recorded by a harness, including the regulator's events."""
     where = Where(thread, f"e-{thread}-{number}", number)
     default = (layer("working_memory", 600, 240), layer("episodic", 1500, 1320, 4), layer("rag", 2000, 700, 3))
     shown = layers if layers is not None else default
@@ -155,7 +155,7 @@ def run_of_events(*groups: list[RunEvent]) -> Run:
 
 
 def demo_run() -> Run:
-    """Six turns: answers get worse, tokens add up, the sixth turn is stopped."""
+    """Return six turns: answers get worse, tokens add up, the sixth turn is stopped."""
     qualities = (0.86, 0.81, 0.72, 0.55, 0.41, 0.28)
     spends = (210, 260, 340, 420, 510, 480)
     groups: list[list[RunEvent]] = []
@@ -203,7 +203,7 @@ def demo_run() -> Run:
 
 
 def decisions() -> list[RunEvent]:
-    """Entries of the ledger, one of each action."""
+    """Return ledger entries, one of each action."""
     where = Where("t1", "e-t1-6", 6)
 
     def entry(tool: str, args: dict[str, Any], action: Any, guidance: str | None, *rules: str) -> SteeringDecided:
@@ -225,7 +225,7 @@ def decisions() -> list[RunEvent]:
 
 
 def short_run() -> Run:
-    """One turn with a warning, and entries of the ledger: a little of everything, for views that are made by the hundred."""
+    """Return one turn with a warning and ledger entries, with a bit of everything, for views that are created by the hundred."""
     drift = {"kind": "scope_drift_warn", "drift_tokens": ["hotel"], "drift_score": 0.67, "task_tokens": ["flight"]}
     fates = (ItemFate("history", 0, 120, "over_budget"), ItemFate("layer:rag", 3, 260, "over_allocation"))
     return run_of_events(turn(1, quality=0.4, decision=drift, fates=fates), decisions())
@@ -237,7 +237,7 @@ def many_layers_run(count: int = 30) -> Run:
 
 
 def hostile_run() -> Run:
-    """Names, reasons and guidance that try to be markup, code, endless or backwards."""
+    """Return a run with names, reasons and guidance that imitate markup or code, or are endless or backwards."""
     run = run_of_events(
         turn(1, layers=tuple(layer(text, 300, 100) for text in HOSTILE), quality=0.4, thread=HOSTILE[0])
     )
@@ -265,7 +265,7 @@ def hostile_run() -> Run:
 
 
 def planned_run(turns: int = 6) -> Run:
-    """A conversation that a harness planned: two layers, a small budget, and answers that soon do not fit."""
+    """Return a conversation planned by a harness: two layers, a small budget, and answers that soon do not fit."""
     import noetic_nb as nn
     from noetic_nb.items import input_message
     from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
@@ -308,7 +308,7 @@ def two_threads_run() -> Run:
 
 
 def long_run(turns: int = 400) -> Run:
-    """So many turns that only the last ones are shown, with decisions close together."""
+    """Return enough turns that only the last ones are shown, with decisions close together."""
     drift = {"kind": "scope_drift_warn", "drift_tokens": ["hotel"], "drift_score": 0.5, "task_tokens": []}
     corrected = {
         "kind": "procedural_warning",
@@ -333,7 +333,7 @@ ANSWERED = (
 
 
 def watched_turn(live: Regulator, number: int, quality: float | None, *, tokens: int, calls: int = 1) -> list[RunEvent]:
-    """One turn that a real regulator watched, as the regulation layer records it."""
+    """Return one turn with a real regulator, as recorded by the regulation layer."""
     where, t_ms = Where("t1", f"e-{number}", number), 1000.0 * number
     found: list[RunEvent] = [TurnStarted(where, t_ms, f"turn-{number}", 0, 1, ASKED[number % 3])]
 
@@ -379,7 +379,7 @@ def watched_turn(live: Regulator, number: int, quality: float | None, *, tokens:
 
 
 def watched_run(turns: int = 50, *, cap: int = 30_000) -> Run:
-    """So many turns of one task that a real regulator watched: quality falls near the end of each fifty."""
+    """Return many turns of one task with a real regulator: quality falls at the end of every fifty."""
     live = Regulator.for_user("ann").with_cost_cap(cap)
     run = Run(run_id="watched", meta={"regulator": {"settings": live.settings.to_dict()}})
     for number in range(1, turns + 1):
@@ -396,7 +396,7 @@ def one_turn_run() -> Run:
 
 
 def memory_harness() -> Any:
-    """A desk whose layers keep a trip, and whose research is done by a child that gets a part of it."""
+    """Return a desk whose layers store a trip, and whose child gets a part of it for research."""
     import noetic_nb as nn
     from noetic_nb.memory import MemoryHooks, MemoryLayer
     from noetic_nb.testing import FakeClock, SeededIds
@@ -435,7 +435,7 @@ def memory_harness() -> Any:
 
 
 async def memory_turns(harness: Any, turns: int, *, child: bool = True) -> None:
-    """Go on with a trip, and have a child look something up."""
+    """Continue a trip, and let a child do research."""
     import noetic_nb as nn
 
     for number in range(1, turns + 1):
@@ -446,7 +446,7 @@ async def memory_turns(harness: Any, turns: int, *, child: bool = True) -> None:
 
 
 def memory_run(turns: int = 3) -> Run:
-    """What a desk knew of a trip, turn after turn."""
+    """Return a desk's knowledge of a trip over several turns."""
     import noetic_nb as nn
     from noetic_nb.runs._recording.recorder import recorded
 

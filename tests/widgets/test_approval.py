@@ -1,4 +1,4 @@
-"""The form that asks a person: answered, cancelled, withdrawn or refused, it leaves its answer on the page and nothing else."""
+"""The approval form: whether answered, cancelled, withdrawn or refused, it leaves only its answer on the page."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_two_hundred_questions_at_once_leave_nothing_behind(page: Page) ->
     tasks = await asked(approval)
     approval.questions[0].deny_button.click()
     assert await tasks[0] == REFUSED
-    assert PAGES.wait()  # the thread of pages is there from now on
+    assert PAGES.wait()  # starts the page thread
     comms, threads, pending = (
         len(ipywidgets.widgets.widget._instances),
         threading.active_count(),

@@ -1,4 +1,4 @@
-"""People who approve in a notebook, and cells that are rules."""
+"""Approval by people in a notebook, and cells that define rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of a run that drops its oldest turns: numbers of decisions and calls stay what they were."""
+"""Views of a run that drops its oldest turns: the numbers of decisions and calls do not change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from noetic_nb.widgets._rules.draft_trial import place_of as trial_place
 
 
 class DropsFirst:
-    """Drops the events of the first turns once there are more than so many."""
+    """Drops the events of the first turns when there are more than a limit."""
 
     problem = None
 

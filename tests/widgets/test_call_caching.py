@@ -1,4 +1,4 @@
-"""What the view of the allocation says about caching, in the picture, the table and the text."""
+"""Caching in the allocation view: in the picture, the table and the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels of calls in a transcript, as the kernel has them: given, taken back, hidden from the other rater."""
+"""Labels of calls in a transcript, on the kernel side: given, removed, hidden from the other rater."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cause view of a workbench: of decisions, of stops and of any tool call, and the draft of a rule against a call."""
+"""The cause part of a workbench: for decisions, stops and tool calls, and the draft of a rule against a call."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def banked(number: int, **meta: Any) -> Run:
 
 
 def cause(bench: Workbench) -> dict[str, Any]:
-    """Return the cause that a page shows of what is chosen."""
+    """Return the cause that a page shows for the selection."""
     seq = bench.reading.parts["cause"]
     return dict(bench._answer({"what": "cause", "decision": seq})["data"])
 
 
 def tried(bench: Workbench) -> dict[str, Any]:
-    """Return what an editor shows when somebody looks at it first."""
+    """Return the first trial that an editor shows."""
     bench.rules._answer({"do": "try_in_force"})
     return dict(bench.rules.trial or {})
 
@@ -120,7 +120,7 @@ def test_a_call_that_no_rule_looked_at_is_drafted_against_and_scored_on_the_bank
         places = [row["place"] for row in trial["rows"]]
         assert [place is not None for place in places] == [row["run"] == run.run_id for row in trial["rows"]]
 
-        # The same draft again is the same rule; of another rule of the name a draft is another one.
+        # The same draft again finds the same rule; a different draft with the same name is added.
         assert answered(bench, bench.reading.parts["cause"]) == ""
         assert len(book) == 2
         bench.rules.write(guidance="Ask first.")

@@ -1,4 +1,4 @@
-"""Two runs side by side: the same rows as of `nn.compare`, compared as far as someone looks, while both grow."""
+"""Two runs side by side: the same rows as `nn.compare`, compared as far as needed, while both grow."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_chosen_turn_is_on_the_page_though_it_is_the_same() -> None:
 
 
 def test_equal_prompts_in_the_thousands_are_paired_at_once() -> None:
-    # As many pairs to try as there are turns squared, were they searched.
+    # Searching would have to try the square of the number of turns.
     long = [event for number in range(1, 3_001) for event in said(number, "x", query="go on")]
     with Compare(Run(events=long), Run(events=[*said(1, "x", query="first"), *long])) as view:
         assert asked(view, start=0)["of"] >= 3_000
@@ -183,7 +183,7 @@ def test_lists_are_compared_in_pairs_with_intervals() -> None:
         assert frame.equals(nn.compare(a, b, by="run").to_frame())
         means = {mark.text.partition(":")[0]: mark for mark in view.reading.scene().marks if mark.key}
         assert (means["turns"].series, means["denied"].series) == ("clear", "open")
-        assert sum(means["turns"].points[::2]) / 2 == pytest.approx(1, abs=0.02)  # all differ by the same
+        assert sum(means["turns"].points[::2]) / 2 == pytest.approx(1, abs=0.02)  # all differ by the same amount
         assert set(means) == set(rows) == set(frame["metric"])
         assert "; it may be none" in view.to_text()
         assert all(f"<title>{mark.text}</title>" in view.to_html() for mark in means.values())

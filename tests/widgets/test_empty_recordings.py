@@ -1,4 +1,4 @@
-"""What views say of a run that has nothing of theirs: that it may come, or that the recording has none."""
+"""Views of a run without anything to show: data may still come, or the recording has none."""
 
 from __future__ import annotations
 

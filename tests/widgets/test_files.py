@@ -1,4 +1,4 @@
-"""What a reader takes from a view: its table as CSV and the view as one page, by a method or by a button of the page."""
+"""Exports of a view: its table as CSV and the view as one page, by method or by button."""
 
 from __future__ import annotations
 

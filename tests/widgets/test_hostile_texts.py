@@ -1,4 +1,4 @@
-"""Hostile text is text: as every name, id, key, kind and word, in the static form, the snapshot and the answers of every view."""
+"""Hostile text stays text: as every name, id, key, kind and word, in the static form, the snapshot and the answers of views."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VOID = frozenset({"br", "wbr", "hr", "img", "input", "meta", "link", "line", "re
 
 
 class Page(HTMLParser):
-    """What a page is made of: elements with the names of their attributes, style sheets, and whether all of it is closed."""
+    """The structure of a page: elements with attribute names, style sheets, and whether all elements are closed."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -38,7 +38,7 @@ class Page(HTMLParser):
         self.close()
 
     def updatepos(self, i: int, j: int) -> int:
-        return j  # nobody asks for lines
+        return j  # line numbers are not needed
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.parts.add((tag, ""))
@@ -78,7 +78,7 @@ class Page(HTMLParser):
 
 
 def editor(text: str) -> RuleEditor | None:
-    """Return an editor of rules that bear a text everywhere; None where a rule book refuses it."""
+    """Return an editor of rules that use a text everywhere; None if the rule book rejects it."""
     try:
         when = f"response.text == {json.dumps(text)}"
         python = {"id": text, "name": text, "applies_to": ["before_tool_call"], "tools": [text]}
@@ -106,7 +106,7 @@ Known = dict[str, tuple[set[tuple[str, str]], set[str]]]
 
 @cache
 def tame() -> Known:
-    """Return the elements and the sheets of each kind of view, where the texts are harmless."""
+    """Return the elements and style sheets of each kind of view with harmless texts."""
     known: Known = {}
     views = [*opened("tame"), *opened("allow"), *opened("tame words\n" * 400), *[make(demo_run()) for make in VIEWS]]
     for view in views:
@@ -136,7 +136,7 @@ def check(view: Any) -> None:
 
 
 def wire(data: Any) -> None:
-    """Data travels as JSON in UTF-8, and comes back equal."""
+    """Check that data survives JSON in UTF-8 unchanged."""
     text = json.dumps(data, allow_nan=False, ensure_ascii=False)
     assert json.loads(text.encode("utf-8")) == data
     assert len(text) < 1_000_000
@@ -150,7 +150,7 @@ def wire(data: Any) -> None:
         assert not INVISIBLE.search(html)
 
 
-# What rows are made of that a page gets as HTML: nothing that loads, runs, or leads away.
+# The elements allowed in rows sent as HTML: nothing that loads, runs, or links elsewhere.
 ELEMENTS = {
     *("button", "details", "div", "li", "ol", "p", "pre", "summary", "ul"),
     *("del", "input", "ins", "mark", "span", "wbr"),
@@ -191,7 +191,7 @@ ATTRIBUTES = {
 
 
 def written(data: Any) -> Iterator[str]:
-    """Yield the rows that a page gets as HTML."""
+    """Yield the rows sent to a page as HTML."""
     for name, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
         if name == "html":
             yield value
@@ -215,7 +215,7 @@ def test_a_ledger_is_searched_and_read_with_hostile_text(name: str) -> None:
         for kind, pairs in view.snapshot["facets"]:
             for value, count in pairs:
                 field = {"chips": [value]} if kind == "chip" else {kind: value}
-                # A name that is empty is no filter. One line is asked for: all of them were looked at above.
+                # An empty name filters nothing. Request one line only: all of them were checked above.
                 assert not value or reading.answer({"what": "lines", "count": 1, **field})["matched"] == count
         wire(reading.answer({"what": "lines", "text": text}))
         for at in range(view.snapshot["total"]):

@@ -1,4 +1,4 @@
-"""Views of a replayed run say how far it is known, and how much of what they show is."""
+"""Views of a replayed run say how far it is known, and how much of their content is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger: what is not an allow first, all decisions within reach, faults that do not look like consent."""
+"""The ledger: allows are folded, all decisions are reachable, and faults do not look like consent."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def lines_of(reading: LedgerReading, **request: Any) -> list[dict[str, Any]]:
 
 
 def a_thousand() -> list[RunEvent]:
-    """1 000 decisions, each tenth a denial."""
+    """Return 1 000 decisions, every tenth a denial."""
     return [
         decided("refund", "deny", turn=n, args={"order": f"A{n}"}, guidance=f"Not A{n}.", rule_ids=("late",))
         if n % 10 == 0
@@ -160,7 +160,7 @@ def test_a_request_that_cannot_be_answered_is_refused(request_: dict[str, Any], 
     "event",
     [
         decided(outcome="unparseable", faults=(("fair", "unparseable"),)),
-        decided(outcome="unparseable"),  # of a file that has no field for it
+        decided(outcome="unparseable"),  # from a file without this field
         decided(outcome="error", rule_ids=("limit",), faults=(("limit", "KeyError: 'amount'"),)),
         decided(outcome="late_fault", rule_ids=("fair",)),
         ErrorRaised(WHERE, 4.0, "MISSING_CALL_MODEL", "Rule 'fair' has a judge, and there is no model to call."),
@@ -319,7 +319,7 @@ def test_the_detail_has_whole_arguments_their_origin_and_the_version_of_the_rule
 
 
 def written_by(detail: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return the names and the origins of the arguments in a detail."""
+    """Return the names and origins of the arguments in a detail."""
     html = next(row["html"] for row in detail if row["key"] == "arguments")
     return re.findall(r'<tr><th scope="row"[^>]*>([^<]*)</th>.*?<td class="nn-text">([^<]*)</td></tr>', html)
 

@@ -1,4 +1,4 @@
-"""What an event costs a page while a run grows: one message, of a size that does not grow with the run."""
+"""The cost of an event for a page while a run grows: one message, whose size does not grow with the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from noetic_nb.widgets._workbench.workbench import SHORT_RUN
 from tests.widgets.scenes import turn
 
 TURNS = 300
-# What 20 events a second may cost a page on a slow line.
+# The limit for 20 events a second on a slow connection.
 MOST_BYTES = 2_048
 
 
@@ -50,7 +50,7 @@ def test_an_event_is_at_most_one_message_of_two_kilobytes_however_long_the_run(
             if number == 1:
                 first = len(sent)
 
-    # The first turn brings the handles of all thresholds with their stops, once.
+    # Once, the first turn brings the handles of all thresholds with their stops.
     assert max(sent[:first]) <= 3 * MOST_BYTES
     assert max(sent[first:]) <= MOST_BYTES
     assert max(of_turn[TURNS // 2 :]) <= 1.1 * max(of_turn[10 : TURNS // 2])

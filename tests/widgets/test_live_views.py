@@ -1,4 +1,4 @@
-"""Live views in a kernel: they follow, they let go, and running a cell again leaves nothing behind."""
+"""Live views in a kernel: they follow, they release everything, and running a cell again leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WIDGETS = Path(inspect.getfile(cells)).parents[1]
 
 @pytest.fixture
 def in_cell(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Pretend that a cell runs: call with the id of the cell and of the request."""
+    """Pretend that a cell runs: call it with the ids of the cell and the request."""
     shell = SimpleNamespace(parent_header={})
     monkeypatch.setitem(__import__("sys").modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     monkeypatch.setattr(cells, "_open", {})
@@ -42,7 +42,7 @@ def in_cell(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def busy_run() -> Run:
-    """A run in which tools were called, too."""
+    """Return a run that includes tool calls."""
     run = demo_run()
     for name in ("search", "pay", "cancel"):
         run.append(ToolCalled(Where("t1", "e-t1-6", 6), 4.0, name, "c", {}, "Done.", 1.0, "ok"))
@@ -99,13 +99,13 @@ def test_views_of_a_kind_share_a_class_as_long_as_their_script_is_the_same(
 
 @pytest.mark.parametrize("path", sorted(WIDGETS.rglob("*.css")), ids=lambda path: str(path.name))
 def test_a_rule_that_asks_for_the_theme_of_a_page_says_where_the_view_stands_in_it(path: Path) -> None:
-    # A sheet is nested in the element of its view: a rule without `&` would look for the page inside of that.
+    # The sheet is nested in its view's element: a rule without `&` would look for the page inside it.
     asking = re.findall(r"^\s*(?:body|html|:root)\b.*", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
 
     assert [rule for rule in asking if " & " not in rule] == []
 
 
-# What hosts of anywidgets promise [1]; those of Jupyter give a model more, which others pass over without a word.
+# The interface guaranteed to anywidgets [1]; Jupyter's models have more, which other hosts silently ignore.
 #
 # .. [1] Anywidget Front-End Module, https://anywidget.dev/en/afm/, "interface AnyModel".
 MODEL = frozenset({"get", "set", "save_changes", "on", "off", "send"})
@@ -115,10 +115,10 @@ MODEL = frozenset({"get", "set", "save_changes", "on", "off", "send"})
 def test_a_script_takes_of_its_model_what_every_front_end_has(path: Path) -> None:
     script = path.read_text(encoding="utf-8")
 
-    # A workbench lends its panels what came along with it; what is asked for by `?.` may be missing.
+    # A workbench gives its panels data sent along; members accessed with `?.` may be missing.
     used = set(re.findall(r"\b(?:model|host)\.(\w+)(?!\w|\?\.\()", script))
     assert used <= MODEL
-    # One trait at a time: an object of several is for Backbone only.
+    # One trait at a time: only Backbone accepts an object of several.
     assert re.findall(r"\bmodel\.set\((?!\"\w+\", )[^)]*", script) == []
 
 
@@ -145,7 +145,7 @@ def test_every_view_of_a_run_is_pinned_and_linked_by_the_same_arguments(offered:
 @pytest.mark.matrix
 @pytest.mark.parametrize("make", VIEWS)
 def test_many_runs_of_a_cell_leave_one_view_one_observer_and_its_comms(make: Any, in_cell: Any) -> None:
-    gc.collect()  # views of earlier tests that nothing holds would end in between
+    gc.collect()  # otherwise unreferenced views of earlier tests would end in between
     run = demo_run()
     in_cell("cell-1", "request-0")
     kept = make(run)
@@ -211,7 +211,7 @@ def test_the_static_form_runs_nothing_and_fetches_nothing(make: Any) -> None:
         page, text = opened.to_html(), opened.to_text()
 
     assert "<script" not in page
-    # A picture within the page fetches nothing, and as an image it runs nothing.
+    # An inline picture fetches nothing, and as an image it runs nothing.
     bare = re.sub(r'src="data:image/svg\+xml;base64,[A-Za-z0-9+/=]*"', "", page).replace(
         "http://www.w3.org/2000/svg", ""
     )
@@ -223,7 +223,7 @@ def test_the_static_form_runs_nothing_and_fetches_nothing(make: Any) -> None:
 
 
 class Elements(HTMLParser):
-    """Every element of a page, and every attribute that could run something."""
+    """Every element of a page, and every attribute that could run code."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -328,8 +328,7 @@ def test_a_loaded_run_and_a_live_one_give_the_same_picture() -> None:
             live.append(event)
         with TokenAllocation(loaded) as whole:
             assert growing.to_html() == whole.to_html()
-            # A page fetches the picture when it opens: the one in the snapshot may be older.
-            # A page fetches a picture that is older than the run, and no other.
+            # A page fetches the picture only if the one in the snapshot is older than the run.
             assert (whole.snapshot["is_new"], growing.snapshot["is_new"]) == (True, False)
             later = {"picture": None, "is_new": None}
             assert {**growing.snapshot, **later} == {**whole.snapshot, **later}
@@ -374,7 +373,7 @@ def test_trends_of_a_live_run_have_one_row_a_turn(sent: list[dict[str, Any]]) ->
         for number in (1, 2, 3):
             for event in turn(number, quality=0.5, spent=100 * number):
                 live.append(event)
-        live.append(QualityGiven(Where("t1", "e-t1-2", 2), 0.0, 0.25, "grader"))  # a grade that comes late
+        live.append(QualityGiven(Where("t1", "e-t1-2", 2), 0.0, 0.25, "grader"))  # a late grade
 
         rows = growing.snapshot["threads"][0]["turns"]
         assert [row["cells"][0] for row in rows] == ["1", "2", "3"]

@@ -1,4 +1,4 @@
-"""A long run is opened by work that grows with its turns only, and what nobody looks at is not worked out."""
+"""Opening a long run takes work proportional to its turns, and values that are not viewed are not computed."""
 
 from __future__ import annotations
 

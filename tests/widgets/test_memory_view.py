@@ -1,4 +1,4 @@
-"""The view of memory: every write and what it changed, what children got and gave, and edits that reach a live harness."""
+"""The memory view: every write and its changes, the states of children, and edits that reach a live harness."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_long_texts_are_compared_in_little_work_and_cut_where_they_are_the_same(
 
 
 def differences(detail: dict[str, Any]) -> list[list[str]]:
-    """Return what a detail says that differs: where, of which kind, and the values with their signs."""
+    """Return the differences in a detail: path, kind, and the values with their signs."""
     html = (
         "".join([row["html"] for row in detail["rows"] if row["key"] == "changes"])
         .replace("<del>", "-")
@@ -323,7 +323,7 @@ def test_a_write_travels_as_one_small_message_and_joins_the_snapshot(sent: list[
 
 
 async def edits(view: MemoryView, sent: list[dict[str, Any]], **request: Any) -> dict[str, Any]:
-    """Ask as a page does, and wait for the outcome."""
+    """Send a page's request, and wait for the result."""
     sent.clear()
     content = {"type": "get", "id": "1", "request": {"layer": 0, "asked": "a", **request}}
     view.comm.handle_msg({"content": {"data": {"method": "custom", "content": content}}, "buffers": []})

@@ -1,4 +1,4 @@
-"""What a page in the browser cannot carry is said in a sentence, and nothing that hangs on it shows another number."""
+"""In the browser, a missing package is reported in a sentence, and later cells do not use stale values."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_a_cell_could_not_make_is_missed_by_name(shell: Any, capsys: pytest
 
 @pytest.mark.parametrize("cell", ["1 / 0", "never_made", "import my_own_code"])
 def test_every_other_error_is_shown_as_ever(shell: Any, capsys: pytest.CaptureFixture[str], cell: str) -> None:
-    for _ in range(2):  # and is still watched afterwards
+    for _ in range(2):  # the check stays active
         assert "Traceback" in run(shell, cell, capsys)
     assert "Tables need pandas" in run(shell, "import pandas", capsys)
 

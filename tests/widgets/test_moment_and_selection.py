@@ -1,4 +1,4 @@
-"""What a view is pinned to, what links it to others, and how its pages ask."""
+"""The moment and selection of a view, and the requests of its pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.widgets.views import RUN_VIEWS, watching
 
 
 class Events(Reading):
-    """Everything that it was given."""
+    """Records everything it receives."""
 
     def __init__(self) -> None:
         self.snapshot: dict[str, Any] = {"taken": 0}
@@ -191,7 +191,7 @@ def test_of_a_picture_that_a_page_has_only_what_is_new_is_sent(sent: list[dict[s
             for event in turn(number):
                 run.append(event)
             request = {"what": "picture", "first": 0, "last": number - 1}
-            # Two pages take turns; one asks for an answer that was forgotten long ago.
+            # Two pages take turns; one refers to an answer that is no longer stored.
             since = {1: None, 2: None, 20: "page-1"}.get(number, f"page-{number - 2}")
             page_says(view, {"type": "get", "id": f"page-{number}", "request": request, "since": since})
             assert PAGES.wait()

@@ -1,4 +1,4 @@
-"""Numbers picked at random from the pictures of live, replayed and imported runs are those of the tables."""
+"""Random numbers in the pictures of live, replayed and imported runs equal those in the tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PICKED = 40
 
 
 def noted_run() -> Run:
-    """Two layers, one written in every turn and changed in every second, one in every third."""
+    """Return two layers: one written in every turn and changed in every second, one written in every third."""
 
     def wrote(layer: str, turn: int, state: int) -> LayerStateChanged:
         return LayerStateChanged(Where("t1", f"e{turn}", turn), 0.0, layer, "store", {"n": state})
@@ -45,7 +45,7 @@ RUNS: list[Callable[[], Run]] = [
 ]  # fmt: skip
 
 Fact = tuple[str, float, float]
-"""The place of a number, the number that is drawn there, and that of the table."""
+"""The place of a number, the drawn number, and the number in the table."""
 
 
 def of_trends(run: Run) -> Iterator[Fact]:
@@ -106,7 +106,7 @@ def of_allocation(run: Run) -> Iterator[Fact]:
     with TokenAllocation(run) as view:
         table, scene = view.to_frame(), view.reading.scene()
     if "used" not in table:
-        return  # an imported run, whose parts are estimates
+        return  # an imported run has only estimates
     calls = [part for _, part in table.groupby("seq", sort=False)]
     names = dict(scene.legend)
     for mark in scene.marks:
@@ -151,7 +151,7 @@ def test_numbers_of_pictures_are_those_of_tables(facts_of: Callable[[Run], Itera
     picked = random.Random(38).sample(facts, min(PICKED, len(facts)))
 
     assert len(picked) >= 20
-    # A measured duration and its place on the clock are read a moment apart.
+    # A duration and its clock time are measured at slightly different moments.
     wrong = [
         fact
         for fact in picked

@@ -1,4 +1,4 @@
-"""A view on a page is two outputs: the live one, never touched while it is open, and a static one that is kept up to date."""
+"""A view on a page has two outputs: the live one, unchanged while it is open, and a static one that is kept up to date."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 class Output:
-    """What IPython returns for an output that can be updated."""
+    """IPython's handle of an output that can be updated."""
 
     def __init__(self, bundle: dict[str, Any], updated: list[Output]) -> None:
         self.bundles = [bundle]

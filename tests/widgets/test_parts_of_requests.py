@@ -1,4 +1,4 @@
-"""Tools, layers and framing have one number each, and one order, in the table, the transcript and the allocation."""
+"""Tools, layers and framing have the same numbers and order in the table, the transcript and the allocation."""
 
 from __future__ import annotations
 

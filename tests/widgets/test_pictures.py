@@ -1,4 +1,4 @@
-"""Pictures of views as files: well formed, whole, without scripts, and the same as on the page."""
+"""Exported pictures of views: well formed, complete, without scripts, and the same as on the page."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_bars_of_the_page_the_picture_and_the_figure_are_the_spans_of_the_ta
         assert (mark.series, mark.words) == (("decision", "refund") if is_decision else (span["kind"], span["name"]))
         left, _, right = mark.points
         assert left == pytest.approx(span["start_ms"] - begin, abs=0.1)
-        if span["kind"] != "child":  # those of the scene say 1 ms, and are drawn until they end
+        if span["kind"] != "child":  # children in the scene say 1 ms, but are drawn until they end
             assert right - left == pytest.approx(span["duration_ms"], abs=1.5)
         assert mark.text in svg
     assert sorted(drawn) == sorted([(mark.series, list(mark.points), mark.text, mark.key) for mark in bars])

@@ -1,4 +1,4 @@
-"""The static form where a page drops style sheets and pictures, as in e-mail, feed readers and some viewers of notebooks."""
+"""The static form where style sheets and pictures are dropped, as in e-mail, feed readers and some notebook viewers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WITHIN_WORDS = {"mark", "ins", "del", "b", "i", "em", "strong", "code", "a", "wb
 
 
 class Words(HTMLParser):
-    """Text that runs together where tags are dropped, and tables without a head."""
+    """Finds words that run together when tags are dropped, and tables without a header."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

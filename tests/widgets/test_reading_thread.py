@@ -1,4 +1,4 @@
-"""When views read: not while an agent works, soon after, and before anyone who asks is answered."""
+"""When views read: not while an agent works, soon after, and before any request is answered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONG_S = 60
 
 
 class Held(Readings):
-    """Readings whose thread waits until it is let go."""
+    """Readings whose thread waits until it is released."""
 
     def __init__(self) -> None:
         super().__init__(idle_s=0.0)
@@ -43,7 +43,7 @@ class Held(Readings):
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Have nothing read until the test says so; then wait until all is read."""
+    """Delay all reading until the test releases it; then wait until everything is read."""
     made = Held()
     monkeypatch.setattr(readings, "READINGS", made)
     monkeypatch.setattr("noetic_nb.widgets.base._run_view.READINGS", made)
@@ -52,7 +52,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 class Counted(Reading):
-    """Counts what it has read."""
+    """Counts the events it has read."""
 
     def __init__(self) -> None:
         self.snapshot = {"taken": 0}
@@ -205,7 +205,7 @@ def test_a_view_that_joins_reads_nothing_twice(held: Held) -> None:
     run, first, second = Run(), Counted(), Counted()
     with View(run, first) as one:
         run.append(grade())
-        run.append(grade())  # both wait when the next view is made
+        run.append(grade())  # both wait when the next view is created
         with View(run, second) as other:
             run.append(grade())
             assert (one.snapshot["taken"], other.snapshot["taken"]) == (3, 3)
@@ -311,7 +311,7 @@ async def test_a_workbench_shows_the_end_of_a_conversation() -> None:
 
 
 def every_panel(run: Any) -> Workbench:
-    """A workbench whose page has every panel."""
+    """Return a workbench whose page has every panel."""
     book = nn.RuleBook([{"id": "late", "applies_to": "before_tool_call", "predicate": lambda call: None}])
     bench = Workbench(run, rules=book)
     for name in PANELS:
@@ -320,11 +320,11 @@ def every_panel(run: Any) -> Workbench:
 
 
 def everything_of(view: Any) -> Any:
-    """Return all that pages of a view have."""
+    """Return all data that the view's pages have."""
     panels = {name: panel.reading.snapshot for name, panel in getattr(view.reading, "views", {}).items()}
     shown = json.loads(json.dumps([view.snapshot, panels]))
     for snapshot in [shown[0], *shown[1].values()]:
-        # Pages that are open ask for older calls when someone looks at them.
+        # Open pages request older calls on demand.
         for name in ("panels", "calls", "first", "news", "empty"):
             snapshot.pop(name, None)
     return shown

@@ -1,4 +1,4 @@
-"""The rule editor: applies what holds up, keeps the last good rule otherwise, and never loses what is being written."""
+"""The rule editor: applies valid rules, otherwise keeps the last good rule, and never loses text being typed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def book() -> RuleBook:
 
 
 def page_asks(editor: RuleEditor, request: dict[str, Any]) -> None:
-    """Deliver what a page asks, as the kernel does, and wait until it is answered."""
+    """Deliver a page's request as the kernel does, and wait for the answer."""
     content = {"type": "get", "id": "1", "request": request}
     editor.comm.handle_msg({"content": {"data": {"method": "custom", "content": content}}, "buffers": []})
     assert PAGES.wait()
@@ -348,7 +348,7 @@ def test_what_is_said_of_a_removed_rule_comes_after_the_next_one_is_shown() -> N
     with RuleEditor(book()) as editor:
         page_asks(editor, {"do": "choose", "rule_id": "short"})
         page_asks(editor, {"do": "remove", "rule_id": "short"})
-        assert len(editor.to_frame()) == 1  # read up to date
+        assert len(editor.to_frame()) == 1  # brings the table up to date
 
         assert (editor.chosen, editor.notice.text) == ("only_a", "Removed short.")
         assert editor.snapshot["notice"]["undo"] is True
@@ -362,7 +362,7 @@ def test_a_new_rule_can_be_edited_and_applied(form: str) -> None:
         if "text" in editor.values:
             editor.write(text=editor.values["text"].replace("...", "pay").replace("asked", "wanted"))
         else:
-            assert editor.values["tools"] == "look"  # the tool that the run knows
+            assert editor.values["tools"] == "look"  # the tool in the run
             editor.write(tools="pay")
 
         assert editor.apply() is True
@@ -471,7 +471,7 @@ def test_what_stood_on_the_page_when_apply_was_pressed_is_applied() -> None:
         page_asks(editor, pressed)
         assert rules["only_a"].source == GOOD
 
-        # Not even another rule that was chosen since gets it.
+        # Not even a rule that was chosen since may get it.
         rules.replace_source("only_a", "def only_a(call): ...")
         editor.choose("short")
         page_asks(editor, pressed)
@@ -569,7 +569,7 @@ async def test_a_kernel_that_is_busy_delays_no_trial() -> None:
     trial: LiveTrial[int] = LiveTrial(lambda result, error: done.set(), pause_s=0)
     trial.later(lambda stop: 1)
 
-    assert done.wait(10)  # here, in the thread of the loop, which therefore does nothing else
+    assert done.wait(10)  # blocks the thread of the event loop
 
 
 async def test_reading_what_was_recorded_is_no_part_of_the_limit() -> None:
@@ -597,7 +597,7 @@ async def test_work_that_never_ends_is_given_up_and_its_thread_ends() -> None:
             while True:
                 try:
                     sum(range(100))
-                except Exception:  # a rule that swallows whatever it can
+                except Exception:  # a rule that swallows every exception
                     continue
         finally:
             ended.set()
@@ -682,8 +682,8 @@ def test_anything_but_a_rule_book_is_refused() -> None:
 def test_a_rule_that_loops_for_ever_is_not_applied_and_the_kernel_goes_on(
     text: str, limit_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(LiveTrial.__init__.__kwdefaults__, "limit_s", 0.1)  # while it is written
-    monkeypatch.setitem(in_time.__kwdefaults__, "limit_s", limit_s)  # when it is applied
+    monkeypatch.setitem(LiveTrial.__init__.__kwdefaults__, "limit_s", 0.1)  # while typing
+    monkeypatch.setitem(in_time.__kwdefaults__, "limit_s", limit_s)  # when applied
     rules = book()
     before = rules["only_a"]
     with RuleEditor(rules, run=recorded(order="B")) as editor:

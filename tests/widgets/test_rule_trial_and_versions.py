@@ -1,4 +1,4 @@
-"""Beside the fields of the rule editor: outcomes of a draft, versions and what they differ in, saving, and code."""
+"""Parts beside the fields of the rule editor: trials of a draft, versions and their differences, saving, and code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def paid(amount: int, **meta: Any) -> Run:
 
 
 def attacks() -> list[Run]:
-    """Ten successful attacks with large amounts, ten good runs with small ones, and four in between."""
+    """Return ten successful attacks with large amounts, ten good runs with small ones, and four in between."""
     return [
         *(paid(100 + n, attack=True, attack_succeeded=True, outcome=False) for n in range(10)),
         *(paid(n, attack=False, outcome=True) for n in range(10)),
@@ -355,7 +355,7 @@ def test_a_file_that_is_not_the_books_own_is_replaced_only_when_confirmed(tmp_pa
         assert editor.reading.answer({"do": "save", "path": str(path), "overwrite": False}) == {"exists": True}
 
         assert editor.save(path, overwrite=True)
-        # It is the book's own from now on, until somebody else writes it.
+        # The book owns the file until it is changed elsewhere.
         assert editor.save(path)
         path.write_text(path.read_text() + "\n")
         assert not editor.save(path)

@@ -1,4 +1,4 @@
-"""The table of a collection: its rows, search, filter, order and selection, and the workbench on a run."""
+"""The table of a collection: rows, search, filter, order and selection, and the workbench for a run."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def talk(text: str, **meta: Any) -> nn.Run:
 
 
 def many(count: int) -> nn.RunCollection:
-    """Return a collection of numbered runs, every third of which failed."""
+    """Return a collection of numbered runs; every third one failed."""
     return nn.open_runs([talk(f"order {at}", outcome=at % 3 > 0, task_id=f"t{at:03}") for at in range(count)])
 
 
 def ask(view: Runs, **request: Any) -> dict[str, Any]:
-    """Ask as a page does; returns the answer."""
+    """Send a page's request; returns the answer."""
     page = {"what": "page", "text": "", "where": "", "sort": "", "descending": False, "start": 0}
     return view._answer(request if "do" in request else page | request)
 
@@ -229,7 +229,7 @@ def test_a_rater_labels_runs_by_keys_and_does_not_see_the_labels_of_others(tmp_p
         refused = ask(view, do="label", at=places[0], name=0, value=7)
         taken = texts(ask(view, do="label", at=places[0], name=0, value=None)["data"]["rows"][0])[-1]
 
-    assert sorted(seen.split(", ")) == ["verdict: right", "verdict: wrong (bob)"]  # both are done with this run
+    assert sorted(seen.split(", ")) == ["verdict: right", "verdict: wrong (bob)"]  # both raters are done with this run
     assert "The codebook has no such value" in refused["fault"]
     assert "right" not in taken
     again = {

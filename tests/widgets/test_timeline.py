@@ -1,4 +1,4 @@
-"""The view of what ran when: small messages, windows on request, the linked selection, a table, and a word for every sign."""
+"""The timeline view: small messages, windows on request, the linked selection, a table, and a word for every sign."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def named(view: RunTimeline, name: str) -> int:
 
 
 def bars_of(scene: dict[str, Any]) -> dict[str, int]:
-    """Return how many spans each bar stands for, by its key."""
+    """Return how many spans each bar represents, by key."""
     keys = [mark[5] for marks in scene["marks"].values() for mark in marks if len(mark) == 6]
     return {key: 1 + int(key.partition("+")[2] or 0) for key in keys}
 
@@ -82,7 +82,7 @@ def test_ten_thousand_spans_are_sent_as_a_small_picture_with_every_problem_in_it
         assert view.snapshot["total"] == 10_000
         assert len(text) < 100_000
         assert len(view.to_html()) < 300_000
-        hooks = view.reading.timeline.counts["hook"]  # off until somebody wants them
+        hooks = view.reading.timeline.counts["hook"]  # hidden by default
         assert sum(bars.values()) == 10_000 - hooks < 10_000
         everything = view.reading.answer({"what": "window", "hooks": True})
         assert sum(bars_of(everything["scene"]).values()) == everything["matched"] == 10_000

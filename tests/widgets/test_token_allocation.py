@@ -1,4 +1,4 @@
-"""The token allocation: its picture, the items of a call, and what other budgets would change."""
+"""The token allocation: its picture, the items of a call, and the effect of other budgets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def planned() -> Run:
 
 
 def random_budget(rng: random.Random) -> tuple[Any, Any]:
-    """Return a budget as what_if takes it, and as a layer does."""
+    """Return a budget in the form of `what_if`, and in that of a layer."""
     low = rng.choice([0, rng.randrange(300), rng.random() * 300])
     high = rng.choice([math.inf, low, low + rng.randrange(400), low + 400 * rng.random()])
     as_layer = {"min": low, "max": high}
@@ -275,7 +275,7 @@ def test_the_place_of_a_call_is_that_among_all_calls_of_the_run_also_where_one_t
 
 
 def test_a_request_that_was_never_sent_is_no_model_call() -> None:
-    with TokenAllocation(demo_run()) as view:  # of its nine requests three were followed by another at once
+    with TokenAllocation(demo_run()) as view:  # three of its nine requests were directly followed by another
         assert [call["place"] for call in view.snapshot["calls"]] == [None, 0, 1, None, 2, 3, None, 4, 5]
 
 
@@ -404,7 +404,7 @@ def test_a_call_is_drawn_again_when_it_is_billed() -> None:
     assert [message["type"] for message in messages] == ["call", "billed"]
     assert (messages[0]["call"]["counted"], messages[1]["at"]) == ("", 0)
     assert messages[0]["call"] | messages[1]["call"] == reading.snapshot["calls"][0]
-    assert "planned" not in messages[1]["call"]  # what is as before is not sent again
+    assert "planned" not in messages[1]["call"]  # unchanged values are not sent again
     drawn = {part[0]: part[1] for part in messages[1]["call"]["sent"]}
     assert (drawn["unexplained"], drawn["free"]) == ("60", "640")
     assert messages[0]["call"]["caching"] != ""

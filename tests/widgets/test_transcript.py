@@ -1,4 +1,4 @@
-"""The reading behind the transcript: calls, requests, differences, outcomes, and what a page may ask."""
+"""The reading behind the transcript: calls, requests, differences, outcomes, and the requests of pages."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def row(text: str, item_id: str | None = None, **known: Any) -> RequestRow:
     return RequestRow(known.pop("origin", "history"), "user", text, item_id=item_id, **known)
 
 
-# Calls and what came of them
+# Calls and outcomes
 
 
 def test_judges_and_layers_are_no_calls_of_the_agent() -> None:
@@ -217,7 +217,7 @@ def test_an_absent_item_stands_in_its_place_with_its_reason_and_the_smallest_bud
         ["tool", "over_budget", 864.0, "total"],
         ["history", "over_budget", 782.0, "total"],
     ]
-    # Behind what its layer sent, and before the history that was sent.
+    # After its layer's sent items, and before the sent history.
     origins = [origin for origin in table["origin"] if origin not in ("system", "tools")]
     assert origins[:7] == [*["layer:profile"] * 4, "layer:mood", "framing", "history"]
     assert table["place"].tolist() == list(range(len(table)))
@@ -279,7 +279,7 @@ def test_secrets_are_nowhere() -> None:
     assert "hunter2hunter2" not in shown
 
 
-# Which call
+# Choosing the call
 
 
 def test_a_call_is_named_by_its_place_from_either_end_or_by_its_event(desk: Run) -> None:
@@ -315,7 +315,7 @@ def test_a_moment_hides_what_came_later(desk: Run) -> None:
         assert "Turn 2, call 2" in opened.to_text()
     with Transcript(desk, turn=3) as opened:
         assert [row[1] for row in opened.snapshot["calls"]] == [3, 3]
-        # What came before is still known: it is what was sent.
+        # The earlier history is still known, because it was sent.
         assert "Will it be here by Friday?" in opened.to_html()
 
 
@@ -341,7 +341,7 @@ def test_a_selection_of_any_kind_brings_its_call(desk: Run) -> None:
         assert (opened.position, opened.follow) == (2, False)
 
 
-# What pages ask
+# Requests of pages
 
 
 def test_a_page_is_sent_a_choice_before_the_call_that_it_leads_to(desk: Run, sent: list[dict[str, Any]]) -> None:
@@ -352,7 +352,7 @@ def test_a_page_is_sent_a_choice_before_the_call_that_it_leads_to(desk: Run, sen
         sent.clear()
         selection.select(decision=denied)
 
-        # The other way round a page that has not drawn the first choice yet would go back to its call.
+        # In the opposite order, a page that has not drawn the first selection yet would go back to its call.
         assert [message["type"] for message in sent if message["type"] in ("selected", "show")] == ["selected", "show"]
         assert sent[-1]["at"] == opened.position > 0
 

@@ -1,4 +1,4 @@
-"""The trends: what is read of each turn, what is drawn of it, and what other thresholds would have decided."""
+"""The trends: the values of each turn, their picture, and decisions with other thresholds."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def shown(view: RegulatorTrends) -> list[str]:
 
 
 def drawn(view: RegulatorTrends, series: str) -> list[list[Any]]:
-    """Return where the marks of a series are."""
+    """Return the positions of a series's marks."""
     return [list(mark.points) for mark in view.reading.scene().marks if mark.series == series]
 
 
@@ -297,7 +297,7 @@ def test_updates_stay_small_while_columns_are_shared_anew(sent: list[dict[str, A
                 run.append(event)
 
         assert sum(message["type"] == "stale" for message in sent) == 2  # dots no longer fit, then turns share columns
-        # The first messages of a thread name its thresholds.
+        # The first messages of a thread include its thresholds.
         assert max(len(json.dumps(message)) for message in sent[10:]) < 2_048
         with RegulatorTrends(run) as whole:
             assert whole.snapshot == view.snapshot
@@ -498,7 +498,7 @@ PREDICATE_OF = {
 
 
 def random_run(draw: random.Random) -> tuple[Run, Regulator]:
-    """A few turns that a regulator with some other thresholds watched."""
+    """Return a few turns with a regulator that has other thresholds."""
     live = Regulator.for_user("ann")
     numbers = {
         "cost_cap": {"tokens_out": draw.choice([100, 500]), "window": draw.randint(2, 3), "poor_mean": draw.random()},
@@ -590,7 +590,7 @@ def test_a_bank_has_runs_with_an_outcome() -> None:
         assert caught.value.code == code
     unwatched = datasets.airline_run(26)
     with RegulatorTrends(unwatched, bank=datasets.airline()) as view:
-        assert "of the bank" not in view.to_text()  # nobody knows its thresholds
+        assert "of the bank" not in view.to_text()  # its thresholds are unknown
     with RegulatorTrends(unwatched, bank=datasets.airline(), regulator=Regulator.for_user("ann")) as view:
         assert "it would stop 5 of 10 failed ones" in view.to_text()
 

@@ -1,4 +1,4 @@
-"""The workbench without a browser: one comm and one message an event, faults that stay where they are, a harness inside."""
+"""The workbench without a browser: one comm and one message per event, isolated faults, and a harness inside."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rules() -> nn.RuleBook:
 
 
 def fetch(bench: Workbench, *names: str) -> dict[str, Any]:
-    """Open panels as a page does; returns what it gets of the last."""
+    """Open panels as a page does; returns the data of the last one."""
     data: dict[str, Any] = {}
     for name in names:
         data = bench._answer({"do": "panel", "panel": name})["data"]
@@ -73,14 +73,14 @@ def test_a_view_inside_shows_what_it_shows_alone(name: str) -> None:
             inside = getattr(bench, name)
             assert inside.reading.to_html() == alone.reading.to_html()
             known = dict(alone.snapshot)
-            if name == "allocation":  # older calls are asked for sooner
+            if name == "allocation":  # older calls are requested earlier
                 known["calls"] = known["calls"][-CALLS_HOSTED:]
                 known["first"] += len(alone.snapshot["calls"]) - CALLS_HOSTED
-                for field in ("picture", "is_new"):  # asked for anew when the page opens
+                for field in ("picture", "is_new"):  # requested again when the page opens
                     known[field] = inside.snapshot[field]
                 asked = {"what": "picture", "first": 0, "last": 8}
                 assert inside.reading.answer(asked) == alone.reading.answer(asked)
-            if name == "timeline":  # what a page has first; it asks for as much as it has room for
+            if name == "timeline":  # a page starts with this, and requests as much as it has room for
                 known["listed"] = True
                 known["window"] = inside.snapshot["window"]
                 asked = {"what": "window"}
@@ -139,7 +139,7 @@ def test_a_closed_panel_is_sent_nothing_and_is_whole_when_it_is_opened_again(sen
 def test_a_panel_that_is_made_while_events_wait_reads_each_of_them_once() -> None:
     run = Run()
     with Workbench(run, panels=["transcript"]) as bench:
-        # As while a page is being answered: its thread has the lock, and the agent goes on.
+        # As while a page is answered: the page thread holds the lock, and the agent continues.
         done = threading.Event()
 
         def agent() -> None:
@@ -305,11 +305,11 @@ def test_panels_and_sizes_from_code_are_checked() -> None:
         assert caught.value.code == "PANEL_NOT_AVAILABLE"
 
 
-# Why something was decided.
+# Causes of decisions
 
 
 def denied_run() -> Run:
-    """A tool returns an account, the model pays to it, and a rule says no."""
+    """Return a run in which a tool returns an account, the model pays to it, and a rule denies that."""
     said = input_message("Pay my bill, 50 dollars.", item_id="i0")
     call = function_call("read_bill", {}, call_id="c1", item_id="i1")
     bill = function_call_output("c1", '{"note": "bill", "iban": "DE89370400440532013000"}', item_id="i2")
@@ -389,7 +389,7 @@ def test_hostile_text_stays_text_in_what_a_workbench_says_itself(name: str) -> N
         assert not INVISIBLE.search(said)
 
 
-# A harness inside.
+# With a harness
 
 
 def harness(*memory: Any, answers: Any = ("Hello!", "Again!"), approve: Any = None, tools: Any = ()) -> nn.AgentHarness:
@@ -398,7 +398,7 @@ def harness(*memory: Any, answers: Any = ("Hello!", "Again!"), approve: Any = No
 
 
 async def until(check: Any) -> None:
-    """Let the loop and the thread of pages work until something is so."""
+    """Let the event loop and the page thread work until a condition holds."""
     for _ in range(10_000):
         if check():
             return
@@ -511,7 +511,7 @@ def asking(approval: Approval) -> nn.AgentHarness:
 async def test_a_question_is_asked_and_answered_inside(answer: str, status: str) -> None:
     approval = Approval()
     with Workbench(asking(approval)) as bench:
-        bench._places = (object(),)  # it is on a page
+        bench._places = (object(),)  # it is shown on a page
         ask(bench, {"do": "say", "text": "Pay 7."})
         await until(lambda: bench.reading.parts["questions"])
         (question,) = bench.reading.parts["questions"]
@@ -547,7 +547,7 @@ async def test_closing_answers_open_questions_with_no() -> None:
     assert approval._elsewhere == []
 
 
-# One thread of several.
+# One of several threads
 
 
 def two_threads() -> Run:
@@ -570,7 +570,7 @@ def test_a_page_chooses_a_thread_and_everything_shows_only_that(sent: list[dict[
         parts = message["news"][0][1]["snapshot"]["parts"]
         assert ([row["thread"] for row in parts["talk"]], parts["thread"]) == (["bob", "bob"], 1)
         assert set(bench.to_frame()["thread_id"]) == {"bob"}
-        # What the page shows goes with it; rules are those of all threads, with the draft that stands there.
+        # The data of open panels is sent along; rules apply to all threads, and the draft is kept.
         panels = message["news"][0][1]["snapshot"]["panels"]
         assert set(panels) == bench._fetched == set(bench.panels)
         assert panels["allocation"]["snapshot"] is bench.allocation.reading.snapshot
@@ -616,7 +616,7 @@ def test_events_that_wait_while_a_thread_is_chosen_are_read_once() -> None:
     run = two_threads()
     with Workbench(run) as bench:
         with bench._reading_lock:
-            # Another thread adds to the run meanwhile: its events wait.
+            # Another thread appends meanwhile: its events wait.
             adding = threading.Thread(target=lambda: [run.append(event) for event in turn(3, thread="bob")])
             adding.start()
             adding.join()

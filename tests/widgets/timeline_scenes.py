@@ -1,4 +1,4 @@
-"""Runs made of events, for tests of the timeline: side by side, out of time, waiting, long, paused, without a clock."""
+"""Runs built from events for tests of the timeline: parallel, timed out, waiting, long, paused, without a clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TURN = Where("t1", "e1", 1)
 
 
 def branches(where: Where = TURN, begin: float = 1_000.0) -> Iterator[RunEvent]:
-    """One turn: a hook runs out of time, a person is waited for, a tool fails, and three children run side by side."""
+    """Yield one turn: a hook times out, a person is waited for, a tool fails, and three children run in parallel."""
 
     def at(ms: float) -> float:
         return begin + ms
@@ -73,7 +73,7 @@ def branches_run() -> Run:
 
 
 def out_of_time_run() -> Run:
-    """A turn that fails: its tool waits too long for an answer, and the turn ends."""
+    """Return a failing turn: its tool waits too long for an answer, and the turn ends."""
     first = TURN
     return Run(
         "failed",
@@ -92,7 +92,7 @@ def out_of_time_run() -> Run:
 
 
 def many_turns(turns: int = 2_000) -> Run:
-    """Turns of five spans each, one of a hundred with a tool that fails, and a night in the middle."""
+    """Return turns of five spans each, one in a hundred with a failing tool, and a night in the middle."""
     events: list[RunEvent] = []
     for n in range(1, turns + 1):
         where, at = Where("t1", f"e{n}", n), 1_000.0 * n + (36_000_000.0 if n > turns // 2 else 0.0)
@@ -113,7 +113,7 @@ def ten_thousand_spans() -> Run:
 
 
 def untimed_run() -> Run:
-    """An imported conversation: its messages have an order and no times."""
+    """Return an imported conversation whose messages have an order but no times."""
     from noetic_nb.lab import datasets
 
     return datasets.agentdojo("workspace")[0]

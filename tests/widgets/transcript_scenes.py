@@ -1,4 +1,4 @@
-"""Runs of real agents, for tests of the transcript: a desk with a small budget, and one whose conversation is long."""
+"""Runs of real agents for tests of the transcript: a desk with a small budget, and one with a long conversation."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def rules() -> nn.RuleBook:
 
 
 def recorded(replies: list[Any], questions: list[str], *, total: float, layers: list[Any]) -> Run:
-    """Run an agent in a thread of its own, as a notebook has a loop already."""
+    """Run an agent in a separate thread, because a notebook already has an event loop."""
     config = nn.AgentConfig(
         name="desk",
         step=nn.react(
@@ -97,7 +97,7 @@ def recorded(replies: list[Any], questions: list[str], *, total: float, layers: 
 
 
 def desk_run() -> Run:
-    """Four turns under a small budget: layers and history lose items, a rule guides an answer, another denies a call."""
+    """Return four turns with a small budget: layers and history lose items, one rule guides an answer, another denies a call."""
     return recorded(
         [
             nn.CallTool("lookup", order_id="A17"),
@@ -120,7 +120,7 @@ def desk_run() -> Run:
 
 
 def hostile_transcript() -> Run:
-    """Texts that try to be markup, as every kind of text that a request and its outcome have."""
+    """Return texts that imitate markup, as every kind of text in a request and its outcome."""
     run = Run(run_id="hostile")
     where = Where(HOSTILE[0], "e1", 1)
     names = (*HOSTILE, "constructor", "__proto__", "toString")
@@ -142,7 +142,7 @@ def hostile_transcript() -> Run:
 
 
 def imported_run() -> Run:
-    """A conversation of another agent: what it was sent is not in it."""
+    """Return a conversation of another agent, without its requests."""
     return Run.from_messages(
         [
             {"role": "system", "content": "You book flights."},
@@ -161,7 +161,7 @@ def imported_run() -> Run:
 
 
 def large_request(items: int = 1_000) -> Run:
-    """One call with so many items in its conversation."""
+    """Return one call with many items in its conversation."""
     run = Run(run_id="large")
     where = Where("t1", "e1", 1)
     log = tuple(
@@ -177,7 +177,7 @@ def large_request(items: int = 1_000) -> Run:
 
 
 def many_calls(calls: int = 10_000) -> Run:
-    """A long run of short calls."""
+    """Return a long run of short calls."""
     run = Run(run_id="many")
     for number in range(calls):
         where = Where("t1", f"e{number}", number + 1)

@@ -1,4 +1,4 @@
-"""Every view that the package offers, and how a test shows it. A class that is offered and not known here is an error."""
+"""Every view offered by the package, and how to show it in a test. An offered class that is missing here is an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from noetic_nb.widgets.base._run_view import RunView
 
 
 def watching(run: Any) -> int:
-    """Return how many listeners and readers a run has."""
+    """Return how many subscribers and readers a run has."""
     return len(run._listeners) + len(run._cursors)
 
 
@@ -41,7 +41,7 @@ def _compare(run: Any) -> Compare:
 
 
 def _runs(run: Any) -> Runs:
-    """Show the events of a run so far among others."""
+    """Show the events of a run so far among other runs."""
     from noetic_nb.runs import Run
 
     run = run_of(run)
@@ -50,11 +50,11 @@ def _runs(run: Any) -> Runs:
     return Runs([made, Run("other"), Run("third")])
 
 
-# What is not made from a run alone.
+# Views that are not created from a run alone.
 NOT_FOLLOWING: Final = {_runs}
-"""The makers of views that show their runs as they are now."""
+"""The makers of views that show a fixed state of their runs."""
 MAKERS: Final[dict[type[Any], Callable[[Any], Any]]] = {RuleEditor: _editor, Compare: _compare, Runs: _runs}
-# A form that the harness opens, and what links views: they follow no run.
+# A form opened by the harness, and the link between views: they do not follow a run.
 NO_VIEWS: Final = {Approval, Selection}
 
 OFFERED: Final = [getattr(widgets, name) for name in widgets.__all__ if isinstance(getattr(widgets, name), type)]
