@@ -212,11 +212,7 @@ class Window:
         notebook, self.notebook = self.notebook, None
         if notebook is None or notebook.wrong() or notebook.dialogs or self.shown >= self.MOST:
             return False
-        if notebook.tolerated not in (
-            None,
-            LATE_PROBLEMS,
-            NO_ANSWER,
-        ):  # errors may still come, and would be attributed to the next notebook
+        if notebook.tolerated not in (None, LATE_PROBLEMS, NO_ANSWER):  # late errors would reach the next notebook
             return False
         try:
             if not notebook.is_alone and self.page.evaluate(CLEAR, [FORGET, PATIENCE_MS]):
