@@ -40,9 +40,8 @@ def ribbon_scene(
 
     `kinds` are their bands, `shown` the indices of the shown calls among all of the run, and `part` the range to draw.
     """
-    lanes = [
-        str(at) for at in range(len(lives[-RIBBONS:]))
-    ]  # not by position: a rewritten log has several items at one position
+    # Not by position: a rewritten log has several items at one position.
+    lanes = [str(at) for at in range(len(lives[-RIBBONS:]))]
     if not lanes:
         return Scene()
     row = max(LEAST_PX, min(LANE_PX, PANEL_PX // len(lanes)))

@@ -221,9 +221,7 @@ class Task:
     def drift(self, scorer: DriftScorer) -> DriftScore | None:
         """Score of the current reply; computed once per scorer and reply."""
         for known, score in self.scores:
-            if (
-                known is scorer
-            ):  # identity, because a user-defined scorer may not be comparable, or may be slow to compare
+            if known is scorer:  # identity, because a user-defined scorer may not be comparable
                 return score
         given = self.drift_input
         score = None if given is None else scorer(given)

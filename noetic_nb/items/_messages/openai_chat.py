@@ -269,9 +269,7 @@ def encode(
             thoughts += "".join(part.get("text") or "" for part in item.get("content") or item.get("summary") or ())
         elif kind == "compaction" and (is_request or item_text(item)):
             made.append({"role": "system", "content": msg.sendable_summary(item, _API)})
-        elif is_request and not is_base_type(
-            kind
-        ):  # the others belong to the provider's own tools, which it has already run
+        elif is_request and not is_base_type(kind):  # the others come from the provider's own tools
             raise msg.unsendable(
                 f"an item of type {kind!r}", item, _API, "Turn it into a message in `project_history`."
             )

@@ -70,9 +70,8 @@ class Series(NamedTuple):
         """Return the style as a CSS declaration, for a page with its own theme or for one theme."""
         paint, opacity = self.paint(theme), "" if self.opacity == 1 else f"opacity:{self.opacity:g};"
         if not self.width:
-            edge = (
-                f";stroke:{paint};stroke-width:1" if self.kind == "area" else ""
-            )  # also makes a line of a single point visible
+            # The stroke makes an area of a single point visible.
+            edge = f";stroke:{paint};stroke-width:1" if self.kind == "area" else ""
             return f"{opacity}fill:{paint}{edge}"
         dash = f";stroke-dasharray:{self.dash}" if self.dash else ""
         return f"{opacity}fill:none;stroke:{paint};stroke-width:{self.width:g}{dash}"

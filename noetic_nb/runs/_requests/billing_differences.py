@@ -120,9 +120,7 @@ class UsageIndex:
         # Only informative if less was billed than before.
         if before is not None and billed < before[1].input_tokens and before[1].model == event.model:
             least = before[1].input_tokens if _begins(before[0], view) else None
-        if billed > 0 and (
-            least is None or billed >= least
-        ):  # an implausibly small bill says nothing about the next request
+        if billed > 0 and (least is None or billed >= least):  # a bill that is too small is not comparable
             self._before[conversation] = (view, event)
         return least
 

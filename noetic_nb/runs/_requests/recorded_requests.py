@@ -30,9 +30,8 @@ class _KnownLog:
         self.guidance = guidance
 
     def take(self, event: ev.ItemsAppended) -> None:
-        if (
-            not 0 <= event.start - self.first <= len(self.items)
-        ):  # recording began, or continued, after other items were logged
+        # Recording began, or continued, after other items were logged.
+        if not 0 <= event.start - self.first <= len(self.items):
             self.first, self.items = event.start, ItemLog(registry=ANY_ITEMS)
         elif event.start - self.first < len(self.items):
             self.items = self.items.until(event.start - self.first)
@@ -303,9 +302,7 @@ class CallBook:
     def _outcome(self, event: Outcome, seq: int) -> int | None:
         key = event.where.thread_id, event.where.execution_id
         at = self._newest.get(key)
-        if (
-            at is not None and key in self._views
-        ):  # a request is already made, so this decision belongs to the next call
+        if at is not None and key in self._views:  # the next request is made, so the decision belongs to it
             at = None
         around = key if at is None else at
         self._older.append(self._last_around.get(around, -1))

@@ -272,10 +272,7 @@ class Workbench(PanelHost):
             self.moment = moment
             self._show_moment()
         chosen = self.selection.fields["thread_id"]
-        if thread_id is not None and chosen not in (
-            None,
-            thread_id,
-        ):  # a selection in another thread is no longer shown
+        if thread_id is not None and chosen not in (None, thread_id):  # the selection is no longer visible
             self.selection.select(thread_id=thread_id)
         self.refresh_static()
 

@@ -17,9 +17,8 @@ from typing import Final
 
 
 def _place(name: str) -> Traversable:
-    return files("noetic_nb.widgets") / (
-        name if name.startswith("base/") else f"_{name}"
-    )  # the folders of views are private
+    # The folders of views are private.
+    return files("noetic_nb.widgets") / (name if name.startswith("base/") else f"_{name}")
 
 
 # Cached, so that live and static forms agree even if the package is upgraded while the kernel runs.
