@@ -10,39 +10,39 @@ turns          a turn                      turn_id, query, text, outcome (None: 
                                            duration_ms, model_calls, tool_calls, resource_id, finish_reason (why the
                                            last answer ended: stop, tool_calls, length, content_filter, None),
                                            cached_tokens, cache_write_tokens, reasoning_tokens (of the calls that
-                                           tell them; missing where none does), and how many do: each with _known
+                                           report them; missing if none does), and how many do: each with _known
 allocations    a layer in a sent view      layer_id, allocated, used, yielded, items, step; and of the whole view:
                                            system, tools, framing, history, history_budget, reserve, total (tokens),
-                                           reported, unexplained, counter, known_error (as of the table tokens)
+                                           reported, unexplained, counter, known_error (as in the table tokens)
 items          an item of the log          position, origin, item_id, type, role, name, call_id, tokens, text,
-                                           counter (what counted the tokens), sent_from, sent_until (the first and the
-                                           last of the agent's model calls that sent it; missing where none did), fate
-                                           (why the last call that had it in its log did not send it: budget, window,
+                                           counter (its token counter), sent_from, sent_until (the first and the last
+                                           of the agent's model calls that sent it; missing if none did), fate (why
+                                           the last call with it in its log did not send it: budget, window,
                                            summary, compaction, cleared; None if it did)
 spans          a call of a layer's hook    layer_id, hook, duration_ms, status, allocated, used, yielded, item_count,
                                            error, depth
-tools          a settled tool call         tool_name, call_id, args (what the tool got), output, duration_ms, status,
-                                           error, depth, raw_args (what the model wrote; None: not known),
+tools          a settled tool call         tool_name, call_id, args (of the tool), output, duration_ms, status,
+                                           error, depth, raw_args (text of the model; None: unknown),
                                            error_type (its class, or its kind)
 ledger         a decision of steering, or  hook, tool_name, args, action, guidance, rule_ids, duration_ms, outcome,
                a rule that may guard       layer_id, depth, enforced (False: judged after the fact)
                nothing (action "warn")
 decisions      an answer of the regulator  layer_id, at, decision, reason, suggestion, confidence, tokens_out,
-                                           cost_cap, stops, detail (the decision in its plain form), enforced
+                                           cost_cap, stops, detail (the decision as plain data), enforced
 regulator      an event the regulator saw  layer_id, event, quality, tokens_in, tokens_out, tool_name, success, detail
-tokens         a request of the agent      model, step, counter (what counted), known_error (relative, of the counter),
-                                           planned, reported (input tokens), unexplained (reported that no part of the
-                                           plan accounts for), error (planned against reported, relative), problem
+tokens         a request of the agent      model, step, counter, known_error (relative, of the counter),
+                                           planned, reported (input tokens), unexplained (reported tokens that no part
+                                           of the plan explains), error (planned against reported, relative), problem
                                            (missing, negative, backwards, disagrees), cached_tokens, output_tokens,
-                                           cache_write_tokens, reasoning_tokens (missing: not told), part (request),
-                                           tokens (planned); behind these, for each tool of each request, its
-                                           definition: part (tool:<name>) and tokens
-compactions    a part of the context was   call (model calls of the execution before it), by, items_removed,
+                                           cache_write_tokens, reasoning_tokens (missing: unknown), part (request),
+                                           tokens (planned); then one row for each tool definition of each request:
+                                           part (tool:<name>) and tokens
+compactions    a part of the context was   call (number of earlier model calls of the execution), by, items_removed,
                replaced by a shorter one   tokens_before, tokens_after, opaque (only the provider reads it), trigger,
-                                           summary, depth, and what was billed beside all model calls: input_tokens,
+                                           summary, depth, and the tokens billed outside model calls: input_tokens,
                                            output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens
-warnings       what went wrong in a turn   code, text, layer_id, depth
-               and did not end it
+warnings       a problem in a turn that    code, text, layer_id, depth
+               did not end it
 =============  ==========================  ===========================================================================
 """
 

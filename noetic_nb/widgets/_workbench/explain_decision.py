@@ -113,7 +113,7 @@ class Causes:
 
     def draft(self, seq: int) -> SteeringRule:
         """Return a first draft of a rule against one call; raises `NoeticConfigError` as `lab.draft_rule`."""
-        return draft_rule(self._run, self._event(seq)[1])  # type: ignore[arg-type]  # what is read of a run
+        return draft_rule(self._run, self._event(seq)[1])  # type: ignore[arg-type]  # has all that is needed of a run
 
     def _event(self, seq: int) -> tuple[int, Any]:
         place = place_of(self._run, seq) if isinstance(seq, int) else None
@@ -150,7 +150,7 @@ class Causes:
         assert self.rules is not None
         last = self._run.events[-1] if self._run.events else None
         if self._trials is None or self._trials[0] is not last:
-            self._trials = last, Trials([self._run])  # type: ignore[list-item]  # what is read of a run
+            self._trials = last, Trials([self._run])  # type: ignore[list-item]  # has all that is needed of a run
         rules = self.rules.snapshot
         off = self.rules[rule_id].model_copy(update={"enabled": False})
         found = trial_data([self._run], self._trials[1].diff(rules, off))  # type: ignore[list-item]
@@ -182,7 +182,7 @@ class Causes:
 
 
 def cause_parts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a cause, as of `Causes.of`, as parts of a page; a button says what it does, and for which argument or rule."""
+    """Convert a cause from `Causes.of` to parts of a page; buttons name their action and the argument or rule."""
     request = _button("request", "Show the request") if found["request"] else ""
     close = _button("close", "Close", more='aria-label="Close why"')
     parts = {"head": f'<span class="nn-detail-head">Why {escape(found["head"])}</span>{request}{close}'}
@@ -213,7 +213,7 @@ def _argument(at: int, each: Mapping[str, Any]) -> list[str]:
 
 
 def without_parts(trial: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what would have been without a rule, as of `Causes.without`, as parts of a page."""
+    """Convert an outcome from `Causes.without` to parts of a page."""
     counts = [f"{count:,} {name}" for change, name, count in trial["counts"] if change != "unchanged"]
     said = f"{trial['title']}: {', '.join(counts) or 'nothing would differ'}."
     links = [
