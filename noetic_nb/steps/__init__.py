@@ -1,4 +1,4 @@
-"""Steps: the actions of an agent, as data that composes. JSON forms, plans and teams are loaded when they are first used."""
+"""Steps: the actions of an agent, as data that composes. JSON forms, plans and teams are loaded on first use."""
 
 from noetic_nb._core.lazy_names import attach
 

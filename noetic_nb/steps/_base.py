@@ -1,4 +1,4 @@
-"""The base of all steps: frozen records that refuse unknown keys and read both spellings of their fields."""
+"""The base of all steps: frozen records that reject unknown keys and accept both spellings of their fields."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 else:
 
     class InstanceField:
-        """A field that holds an object of a class, which pydantic looks at no further.
+        """A field for instances of a class, which pydantic does not inspect further.
 
-        `pydantic.InstanceOf` would build a schema of the class as well, for JSON that never occurs here.
+        `pydantic.InstanceOf` would also build a schema of the class, for JSON that never occurs here.
         """
 
         def __class_getitem__(cls, kind: type) -> Any:
@@ -41,8 +41,8 @@ else:
 class Frozen(BaseModel, metaclass=RecordType):
     """A frozen record; unknown keys are errors; keys in snake_case or camelCase.
 
-    Raises `NoeticConfigError` with the class's own `error_code`, naming the field: pydantic's error is a `ValueError`, which a
-    schema that holds this record would swallow.
+    Raises `NoeticConfigError` with the class's own `error_code` and the name of the field: pydantic's error is a
+    `ValueError`, which a schema that contains this record would swallow.
     """
 
     model_config = ConfigDict(
@@ -58,13 +58,13 @@ class Frozen(BaseModel, metaclass=RecordType):
 
     error_code: ClassVar[str] = "INVALID_STEP"
     expects: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """What a field is and what to write, for what people put there by mistake; and where what is no field belongs."""
+    """By field, for common mistakes: the words for its valid value, and a hint; also hints for keys that belong elsewhere."""
 
     def __str__(self) -> str:
         return repr(self)
 
     is_part: ClassVar[bool] = False
-    """Whether a record that holds it shows it as a part of its own."""
+    """Whether the card of an enclosing record shows this record as a separate part."""
 
     def _card(self) -> Card:
         name = next((key for key in ("id", "name") if key in type(self).model_fields), "")
@@ -72,7 +72,7 @@ class Frozen(BaseModel, metaclass=RecordType):
         parts: list[tuple[str, Any]] = []
         for key, field in type(self).model_fields.items():
             value = getattr(self, key)
-            # Of settings, which have no name, what was left at its default is shown, too.
+            # Settings have no name, so their card also shows default values.
             if key in (name, "kind") or (name and value == field.get_default(call_default_factory=True)):
                 continue
             inside = value if isinstance(value, tuple) else (value,)
@@ -84,7 +84,7 @@ class Frozen(BaseModel, metaclass=RecordType):
 
     @explained()
     def __init__(self, **data: Any) -> None:
-        # Before pydantic sees them: it would make 1 or 0 of a truth value.
+        # Before pydantic, which would turn a bool into 1 or 0.
         for given, value in data.items():
             if value is True or value is False:
                 self._refuse_bool(given, value)
@@ -95,8 +95,8 @@ class Frozen(BaseModel, metaclass=RecordType):
 
     @classmethod
     def _error(cls, data: Mapping[str, Any], exc: ValidationError) -> NoeticConfigError:
-        """Return pydantic's error as a sentence with a remedy."""
-        # A misspelt field first: the one that is missing may be it.
+        """Return pydantic's error as a sentence with a hint."""
+        # A misspelt field first: it may be the missing one.
         first = min(exc.errors(), key=lambda each: each["type"] != "extra_forbidden")
         where = ".".join(map(str, first["loc"])) or "value"
         name, field = data.get("id", data.get("name", "")), str(first["loc"][0]) if first["loc"] else ""
@@ -105,7 +105,7 @@ class Frozen(BaseModel, metaclass=RecordType):
         if first["type"] == "extra_forbidden":
             what = f"{who} has no field {field!r}"
             hint = hint or f"{closest(field, cls.model_fields)} Fields are {fields}.".strip()
-        # The field itself, not something deep in it.
+        # Only if the field's own value is wrong, not a value deep inside it.
         elif kind and (first["type"] == "is_instance_of" or first.get("input") is data.get(field)):
             what = f"{who}: `{field}` is {kind}"
         else:
@@ -114,11 +114,11 @@ class Frozen(BaseModel, metaclass=RecordType):
 
     @classmethod
     def _refuse_bool(cls, given: str, value: bool) -> None:
-        """Refuse a truth value where a number is wanted: pydantic takes it for 1 or 0."""
+        """Reject a bool where a number is expected: pydantic takes it for 1 or 0."""
         for name, field in cls.model_fields.items():
             if given != name and given != field.alias:
                 continue
-            # What an `Annotated` type within a union is about is its origin.
+            # The type inside an `Annotated` type of a union is its origin.
             kinds = {getattr(kind, "__origin__", kind) for kind in (field.annotation, *get_args(field.annotation))}
             if kinds & {int, float} and bool not in kinds:
                 what = f"{cls.__name__}, {name}: expected a number, not {value}"
@@ -126,7 +126,7 @@ class Frozen(BaseModel, metaclass=RecordType):
 
 
 def _is_given(value: object) -> bool:
-    """Tell whether there is anything: not None, no blank text, no empty list."""
+    """Tell whether a value is given: not None, not blank, not an empty list."""
     return bool(value.strip()) if isinstance(value, str) else value is not None and value != () and value != []
 
 
@@ -147,7 +147,7 @@ class StepRecord(Frozen):
     is_part = True
 
     id: str
-    # Of the saved workflow document it was read from: for those who check a configuration.
+    # Unknown keys of the saved workflow document that the step was read from; `harness.check()` lists them.
     _unknown_keys: tuple[str, ...] = PrivateAttr(())
 
     def __init__(self, **data: Any) -> None:
@@ -155,7 +155,7 @@ class StepRecord(Frozen):
         if not isinstance(step_id, str) or not step_id.strip():
             what = f"{type(self).__name__} needs a non-blank id."
             raise NoeticConfigError("EMPTY_STEP_ID", what, given=step_id, hint="Pass id='...'.")
-        # Before pydantic, too: its "field required" has neither a code of its own nor a way out.
+        # Before pydantic, too: its "field required" error has neither a specific code nor a hint.
         for need in self.needs:
             if not need.fits(data.get(need.field)):
                 what = f"{type(self).__name__} {step_id!r} needs {need.what}."

@@ -1,4 +1,4 @@
-"""Builders of steps: the short way to write them down."""
+"""Builders of steps: the short way to write them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from noetic_nb.steps._tools import Tool
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Leave out arguments that were not given, so that the records' own defaults hold."""
+    """Omit arguments that were not given, so that the records' own defaults apply."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -43,16 +43,16 @@ def branch(
     routes: Iterable[Route | Mapping[str, Any]] = (),
     default: Step | None = None,
 ) -> BranchStep:
-    """Go one of several ways.
+    """Choose one of several steps to run.
 
     Parameters
     ----------
     route : callable, optional
-        ``route(input, ctx)``, sync or async, returns the step to run, or None to hand the input on.
+        ``route(input, ctx)``, sync or async, returns the step to run, or None to pass the input through.
     routes : iterable of Route, optional
-        Instead of a function: ``{"match": text, "target": step}``; the first whose text the input contains.
+        In place of a function: ``{"match": text, "target": step}``; the first whose text occurs in the input.
     default : step, optional
-        Where `routes` go when none fits.
+        The step to run if none of the `routes` matches.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def fork(
     merge: Callable[..., Any] | Literal["first", "last", "concat"] | None = None,
     concurrency: int | None = None,
 ) -> ForkStep:
-    """Run several steps at once, each in a child execution.
+    """Run several steps in parallel, each in a child execution.
 
     Parameters
     ----------
@@ -92,11 +92,11 @@ def fork(
     paths : iterable of step, or callable
         The steps, or ``paths(input, ctx)`` that returns them.
     each, over
-        Instead of paths: one step for every element of a JSON array in the input, or under a key of it.
+        In place of paths: one step for every element of a JSON array in the input, or under a key of it.
     merge : callable or {"first", "last", "concat"}
         ``merge(results, ctx)`` over the values, or for ``"settle"`` over the outcomes, in the order of the paths.
     concurrency : int, optional
-        How many run at the same time.
+        Maximum number of paths that run at the same time.
 
     Raises
     ------
@@ -127,23 +127,23 @@ def spawn(
     timeout_ms: float | None = None,
     drop: Iterable[str] = (),
 ) -> SpawnStep:
-    """Run a step in a child execution with a context of its own.
+    """Run a step in a child execution with its own context.
 
     Parameters
     ----------
     child : step
-        What the child does.
+        The step that the child runs.
     context_in : str or mapping
         ``"fresh"``, ``"inherit"``, ``{"strategy": "subset", "select": f}``, ``{"strategy": "custom", "build": f}``.
     context_out : str or mapping
         ``"full"``, ``"summary"`` (or with ``model`` and ``prompt``), ``{"strategy": "schema", "schema": type}``.
     memory : MemoryConfig or iterable of MemoryLayer, optional
-        The child's layers, instead of those it inherits. Layers that decide on calls or responses stay: they are
-        inherited by every child, and evaluated before a layer of the child with the same id.
+        The child's layers, instead of those it inherits. Layers that decide on calls or responses stay: every child
+        inherits them, and they are evaluated before a layer of the child with the same id.
     timeout_ms : float, optional
         Milliseconds after which the child is aborted and the step fails.
     drop : iterable of str
-        Ids of layers that are not inherited, such as ``("steering",)``; recorded in the run, and found by
+        Ids of layers that are not inherited, such as ``("steering",)``; recorded in the run, and reported by
         ``harness.check()``.
 
     Raises
@@ -182,27 +182,27 @@ def loop(
     Parameters
     ----------
     steps, body : step or iterable of steps
-        What is repeated; either name.
+        The steps to repeat; either name.
     until : predicate
-        See `noetic_nb.steps._loops`.
+        A loop predicate; see `noetic_nb.steps._loops`.
     max_iterations : int
         The loop fails beyond it; retried and skipped iterations count.
     max_history_size : int
-        How many of the last outputs the predicate sees.
+        Number of recent outputs that the predicate sees.
     inbox : Channel, optional
-        Read when the predicate says stop; a message is logged as a developer message and the loop goes on.
+        Read when the predicate says stop; a message is logged as a developer message and the loop continues.
     park_timeout_ms : float
-        How long to wait for that message, milliseconds; 0 only looks.
+        How long to wait for that message, in milliseconds; 0 does not wait.
     prepare_next : callable, optional
         ``prepare_next(output, verdict, ctx)`` returns the next input.
     on_error : callable or {"retry", "skip", "abort"}, optional
-        ``on_error(error, ctx)`` answers one of these for a `NoeticError` of the body.
+        ``on_error(error, ctx)`` returns one of these for a `NoeticError` of the body.
     feed_output : bool
-        False leaves later iterations without input.
+        False gives later iterations no input.
     needs_output : bool
-        False lets the loop end where its last iteration made nothing, None; else it fails with ``step_failed`` then.
+        False lets the loop end if its last iteration returned None; otherwise that fails with ``step_failed``.
     text_between : bool
-        True hands on text from one step to the next: None as ``""``, and what is not text as JSON.
+        True passes text from one step to the next: None as ``""``, other values as JSON.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def loop(
     given = body if steps is None else steps
     if steps is not None and body is not None:
         raise NoeticConfigError("INVALID_STEP", "`steps` and `body` are two names for one thing.", hint="Pass one.")
-    # A step first: records are iterable, pydantic makes them so, and yield their fields.
+    # A step first: pydantic makes records iterable over their fields.
     listed = tuple(given) if isinstance(given, Iterable) and not isinstance(given, StepRecord) else (given,)
     return LoopStep(
         id=id,
@@ -234,7 +234,7 @@ def loop(
 
 
 class step:
-    """Builders of the plain steps; `branch`, `fork`, `spawn` and `loop` are here, too.
+    """Builders of the plain steps, and of `branch`, `fork`, `spawn` and `loop`.
 
     Examples
     --------
@@ -250,7 +250,7 @@ class step:
     @staticmethod
     @explained(execute="A step has a name and a function: step.run('clean', lambda value, ctx: ...).")
     def run(id: str, execute: Callable[..., Any], *, retry: RetryPolicy | Mapping[str, Any] | None = None) -> RunStep:
-        """Run a function of the input and the context, again after a failure if `retry` says so.
+        """Run a function of the input and the context, retried after failures if `retry` is given.
 
         Examples
         --------
@@ -276,10 +276,10 @@ class step:
         incomplete: Incomplete | None = None,
         emit: bool | Callable[..., Any] = True,
     ) -> LLMStep:
-        """Ask a model; with `output`, a type or a JSON Schema, its answer is read as JSON and checked.
+        """Ask a model; with `output`, a type or a JSON Schema, its answer is parsed as JSON and checked.
 
-        A codec as `output`, such as `fenced_json`, says in the system text how to answer, and reads the answer.
-        `incomplete` says what becomes of an answer that was cut off: ``"return"``, ``"continue"`` or ``"error"``.
+        A codec as `output`, such as `fenced_json`, adds answer instructions to the system text and parses the answer.
+        `incomplete` defines the handling of a truncated answer: ``"return"``, ``"continue"`` or ``"error"``.
 
         Examples
         --------

@@ -1,6 +1,6 @@
 """Channels: messages between the parts of one execution, and from outside into it.
 
-A channel here is only its declaration. What is in it belongs to a root execution, so two executions never share messages.
+A channel here is only a declaration. Its contents belong to a root execution, so two executions never share messages.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Channel(Frozen):
     capacity: int | None = None
     external: bool = False
     payload: InstanceField[OutputSchema] | None = None
-    """What its messages fit, or None for any."""
+    """The schema of its messages, or None for any."""
 
     error_code: ClassVar[str] = "INVALID_CHANNEL"
 
@@ -65,11 +65,11 @@ class Channel(Frozen):
 
     @property
     def room(self) -> int:
-        """How many messages a queue holds before a sender waits."""
+        """The number of messages in a queue before a sender waits."""
         return DEFAULT_CAPACITY if self.capacity is None else self.capacity
 
     def checked(self, value: Any) -> Any:
-        """Return a message that fits.
+        """Return a message that matches the schema.
 
         Raises
         ------
@@ -79,7 +79,7 @@ class Channel(Frozen):
         if self.payload is None:
             return value
         try:
-            # Strict, so that readers get the message as it was sent: "3" is no 3 here.
+            # Strict, so that readers get the message as it was sent: "3" is not converted to 3.
             return self.payload.check(value, strict=True)
         except ValueError as exc:
             raise NoeticError(
@@ -94,14 +94,14 @@ class Channel(Frozen):
             ) from exc
 
     def same_as(self, other: Channel) -> bool:
-        """Tell whether two declarations under one name mean the same channel."""
-        # By what they require: a declaration is often made twice, with another object for the same type.
+        """Tell whether two declarations with one name mean the same channel."""
+        # Compared by schema: a declaration is often made twice, with different objects for the same type.
         mine, others = (None if c.payload is None else c.payload.json_schema for c in (self, other))
         return (self.mode, self.room, mine) == (other.mode, other.room, others)
 
 
 class _ChannelBuilder:
-    """Declares channels; reading an empty one without waiting gives `EMPTY`."""
+    """Declares channels; reading an empty one without waiting returns `EMPTY`."""
 
     EMPTY: Final = EMPTY
 
@@ -121,13 +121,13 @@ class _ChannelBuilder:
         name : str
             Unique within an execution.
         schema : type, optional
-            What its messages fit; checked when they are sent.
+            Type of its messages; checked on sending.
         mode : {"value", "queue", "topic"}
-            The latest value for everyone; each message for one reader; each message for all who wait for it now.
+            The latest value for everyone; each message for one reader; each message for all current waiting readers.
         capacity : int, optional
-            Of a queue, 1 000 by default: a sender waits when it is full, an outside one drops the oldest message.
+            For a queue, default 1 000: a full queue makes a sender wait; a sender outside drops its oldest message.
         external : bool, default False
-            May be written from outside, through ``harness.channel_handle``.
+            Whether code outside may write to it, through ``harness.channel_handle``.
 
         Raises
         ------

@@ -1,6 +1,6 @@
-"""Tools made of functions: their parameters, results and docstrings are read once.
+"""Tools made from functions, whose parameters, results and docstrings are read once.
 
-A parameter named ``ctx`` is not part of what the model sees: it receives the execution's context.
+The model does not see a parameter named ``ctx``: it receives the execution's context.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONTEXT: Final = "ctx"
 
 
 def _result_type(returns: Any) -> Any:
-    """Return the type of a generator's value from its annotation, which may be that of the value itself."""
+    """Return the type of a generator's return value from its annotation, which may be that type itself."""
     kind, given = get_origin(returns) or returns, get_args(returns)
     if kind is Generator:
         value = given[2] if len(given) == 3 else None
@@ -32,7 +32,7 @@ def _result_type(returns: Any) -> Any:
 
 
 def without_name(function: Callable[..., Any]) -> NoeticConfigError:
-    """Return the error of a lambda: rules and models know tools by their names."""
+    """Return the error for a lambda: rules and models identify tools by name."""
     what = "A lambda has no name, and rules and models know tools by their names."
     hint = "Write def, or name it: nn.tool(function, name='...')."
     return NoeticConfigError("INVALID_TOOL", what, given=function, hint=hint)
@@ -41,7 +41,7 @@ def without_name(function: Callable[..., Any]) -> NoeticConfigError:
 def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel], Any, bool]:
     signature = inspect.signature(function)
     try:
-        # Resolved, as annotations are texts in modules that postpone them; the extras hold notes for the schema.
+        # Resolved, because postponed annotations are strings; the extras hold notes for the schema.
         hints = get_type_hints(inside_partial(function), include_extras=True)
     except NameError as exc:
         what = f"An annotation of tool {name!r} cannot be resolved: {exc}"
@@ -56,7 +56,7 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel
             hint = "Name every parameter; a model passes arguments by name."
             raise NoeticConfigError("INVALID_TOOL", what, given=str(parameter), hint=hint)
         annotation = hints.get(parameter.name, Any)
-        # Without a default the annotation stands alone, because it may bring one: ``Field(default_factory=...)``.
+        # Without a default the annotation stands alone, because it may contain one: ``Field(default_factory=...)``.
         fields[parameter.name] = annotation if parameter.default is parameter.empty else (annotation, parameter.default)
     model: type[BaseModel] = create_model(
         f"{wire_name(name)}_arguments", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields
@@ -65,7 +65,7 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel
 
 
 def _check_json_form(model: type[BaseModel], name: str) -> None:
-    """Refuse parameters, and defaults, that rules could not be shown."""
+    """Reject parameters and defaults without a JSON form, because rules could not see them."""
     problem = without_json_form(model.__pydantic_core_schema__)
     for parameter, field in model.model_fields.items():
         if problem is None and not field.is_required() and field.default_factory is None:
@@ -87,7 +87,7 @@ def make_tool(
     needs_approval: bool = False,
     inline: bool = False,
 ) -> Tool:
-    """Make a tool of a function; raises `NoeticConfigError` ``EMPTY_TOOL_NAME`` or ``INVALID_TOOL``."""
+    """Make a tool from a function; raises `NoeticConfigError` ``EMPTY_TOOL_NAME`` or ``INVALID_TOOL``."""
     if not callable(function):
         raise NoeticConfigError(
             "INVALID_TOOL",
@@ -123,7 +123,7 @@ def make_tool(
         what = f"The annotations of tool {given!r} have no JSON Schema: {exc}"
         raise NoeticConfigError("INVALID_TOOL", what, hint="Use JSON types, dataclasses or pydantic models.") from exc
     _check_json_form(model, given)
-    # pydantic's name for the model of the arguments: tokens that say nothing.
+    # The title is pydantic's name for the arguments model: useless tokens.
     schema.pop("title", None)
     spec = ToolSpec(given, about, schema)
     return Tool(
@@ -172,22 +172,22 @@ def tool(
     needs_approval: bool = False,
     inline: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a function a tool: the model sees its name, docstring and annotations.
+    """Turn a function into a tool: the model sees its name, docstring and annotations.
 
     Parameters
     ----------
     function : callable
-        Sync or async; every parameter by name, with annotations that have a JSON Schema and values that have a JSON form.
-        What a generator yields is progress, as events `ToolProgress`; what it returns is the result, or its last piece
-        where it returns nothing.
+        Sync or async; all parameters can be passed by name, with annotations that have a JSON Schema and values that
+        have a JSON form. The values that a generator yields are progress, as events `ToolProgress`; its return value is
+        the result, or the last piece if it returns nothing.
     name, description : str, optional
-        Instead of the function's own.
+        Override the function's own.
     needs_approval : bool, default False
-        Ask a person before each call.
+        Whether a person is asked before each call.
     inline : bool, default False
-        Call a ``def`` function on the thread of the event loop. By default it runs in a worker thread of the turn, so that
-        it blocks neither the loop nor the stop button; one that takes ``ctx`` is always called inline. Pass True for what
-        belongs to one thread, such as an SQLite connection that another cell has opened.
+        Call a ``def`` function on the thread of the event loop. By default it runs in a worker thread of the turn, so
+        that it blocks neither the loop nor the stop button; one that takes ``ctx`` is always called inline. Pass True
+        for objects that are bound to one thread, such as an SQLite connection opened in another cell.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def tool(
 
 
 def as_tools(value: object) -> object:
-    """Return one tool or function, or several, as a tuple of tools; anything else as it is."""
+    """Return one or several tools or functions as a tuple of tools; any other value unchanged."""
     if isinstance(value, Tool) or callable(value):
         value = [value]
     if isinstance(value, list | tuple):
@@ -228,7 +228,7 @@ def chooses_tools(value: object) -> bool:
     try:
         parameters = list(inspect.signature(value).parameters.values())
     except (TypeError, ValueError):
-        return True  # built in, and says nothing of itself
+        return True  # a built-in without a signature
     named = [one for one in parameters if one.default is one.empty or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     if len(named) != 1:
         return False

@@ -1,4 +1,4 @@
-"""Loops: the state that a predicate judges after each round, and the predicates that come with the library."""
+"""Loops: the state that a predicate sees after each iteration, and the built-in predicates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from noetic_nb.sync import awaited
 
 
 class Verdict(NamedTuple):
-    """Whether to stop, why, and the feedback for the next iteration."""
+    """Whether to stop, why, and feedback for the next iteration."""
 
     stop: bool
     reason: str | None = None
@@ -30,7 +30,7 @@ class Verdict(NamedTuple):
 
 
 class StepMeta(NamedTuple):
-    """The last llm step: its cost, answer and finish reason, and the tools its last call asked for, none if it was cut off."""
+    """The last llm step: its cost, answer, finish reason, and the tools that its last call requested (none if truncated)."""
 
     tool_calls: tuple[Item, ...] = ()
     usage: Usage = NO_USAGE
@@ -54,7 +54,7 @@ class LoopSnapshot(NamedTuple):
 
     @property
     def asked_for_tools(self) -> bool:
-        """Whether the last model call asked for a tool."""
+        """Whether the last model call requested a tool."""
         meta = self.last_step_meta
         if isinstance(meta, Mapping):
             return bool(meta.get("tool_calls") or meta.get("toolCalls"))
@@ -62,7 +62,7 @@ class LoopSnapshot(NamedTuple):
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON text; a value that JSON has no form for, as its own text."""
+    """Return a value as JSON text; if it has no JSON form, its `str`."""
     try:
         return compact_json(to_jsonable_python(value, fallback=str))
     except (TypeError, ValueError):  # such as a number that is not finite, or a list that contains itself
@@ -70,14 +70,14 @@ def json_text(value: Any) -> str:
 
 
 def flowing_text(value: Any) -> str:
-    """Return the value that flows from one step of a sequence to the next: text as it is, nothing as '', all else as JSON."""
+    """Return the value passed between steps of a sequence: text unchanged, None as '', other values as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else json_text(value)
 
 
 def output_text(output: Any) -> str:
-    """Return an output as the text a predicate sees: text as it is, a ``text`` field, else compact JSON."""
+    """Return an output as the text that a predicate sees: text unchanged, a ``text`` field, otherwise compact JSON."""
     if output is None:
         return ""
     if isinstance(output, str):
@@ -96,18 +96,18 @@ def _dumped(value: Any) -> str:
 
 
 Check: TypeAlias = Callable[[LoopSnapshot], Any]
-"""Judges one snapshot; answers a `Verdict`, or an awaitable of one where a function of the user's own is async."""
+"""Judges one snapshot; returns a `Verdict`, or an awaitable of one if a user function is async."""
 
 _GO_ON = Verdict(False)
 _NO_TOOL_CALLS = Verdict(True, "No tool calls")
 
 
 class _Predicate(Frozen):
-    """A predicate; its repr is the call that makes it."""
+    """A predicate; its repr is the call that creates it."""
 
     @property
     def is_immediate(self) -> bool:
-        """Whether it answers at once: no function of the user's is asked."""
+        """Whether it returns at once, without calling a user function."""
         return True
 
     def _card(self) -> Card:
@@ -127,7 +127,7 @@ class MaxSteps(_Predicate):
 
 
 class MaxCost(_Predicate):
-    """Stops when the execution has cost so many US dollars."""
+    """Stops when the execution has cost this many US dollars."""
 
     kind: Literal["maxCost"] = "maxCost"
     usd: FiniteFloat = Field(ge=0)
@@ -137,7 +137,7 @@ class MaxCost(_Predicate):
 
 
 class MaxDuration(_Predicate):
-    """Stops when the loop has run for so many milliseconds."""
+    """Stops when the loop has run for this many milliseconds."""
 
     kind: Literal["maxDuration"] = "maxDuration"
     ms: FiniteFloat = Field(ge=0)
@@ -147,7 +147,7 @@ class MaxDuration(_Predicate):
 
 
 class NoToolCalls(_Predicate):
-    """Stops when the last model call asked for no tool."""
+    """Stops when the last model call requested no tool."""
 
     kind: Literal["noToolCalls"] = "noToolCalls"
 
@@ -156,7 +156,7 @@ class NoToolCalls(_Predicate):
 
 
 class Never(_Predicate):
-    """Never stops; the loop ends by its limits, an error or a cancellation."""
+    """Never stops; limits, an error or a cancellation end the loop."""
 
     kind: Literal["never"] = "never"
 
@@ -175,7 +175,7 @@ class OutputContains(_Predicate):
 
 
 class OutputEquals(_Predicate):
-    """Stops when the text of the last output is exactly this."""
+    """Stops when the text of the last output equals a given text."""
 
     kind: Literal["outputEquals"] = "outputEquals"
     sentinel: str
@@ -185,13 +185,13 @@ class OutputEquals(_Predicate):
 
 
 class Converged(_Predicate):
-    """Stops when two outputs in a row say the same, or mean nearly the same by their embeddings."""
+    """Stops when two consecutive outputs are equal, or nearly equal by their embeddings."""
 
     kind: Literal["converged"] = "converged"
     threshold: FiniteFloat = 1.0
-    """Cosine at which two outputs count as the same; used below 1, with `embed`."""
+    """Cosine at which two outputs count as equal; used below 1, with `embed`."""
     embed: Callable[[str], Any] | None = None
-    """From text to a vector, sync."""
+    """Sync function from a text to a vector."""
 
     @property
     def is_immediate(self) -> bool:
@@ -203,10 +203,10 @@ class Converged(_Predicate):
 
         def check(s: LoopSnapshot) -> Verdict:
             before = last[0] if last else None
-            last[:] = [s.last_text]  # kept before the comparison: `embed` may raise, and the next round needs it
+            last[:] = [s.last_text]  # stored before the comparison: `embed` may raise, and the next round needs it
             if before is None:
                 return _GO_ON
-            # At 1 only equal texts would do, and these need no embedding.
+            # At 1 only equal texts count, which need no embedding.
             if self.embed is not None and self.threshold < 1:
                 near = _cosine(self.embed(before), self.embed(s.last_text))
                 return Verdict(True, f"Output converged (similarity {near:.3f})") if near >= self.threshold else _GO_ON
@@ -220,11 +220,11 @@ class Verified(_Predicate):
 
     kind: Literal["verified"] = "verified"
     verify: Callable[[Any], Any]
-    """Takes the last output; answers a bool, a (pass, feedback) pair, or ``{"pass": ..., "feedback": ...}``."""
+    """Function of the last output that returns a bool, a (pass, feedback) pair, or ``{"pass": ..., "feedback": ...}``."""
 
     @property
     def is_immediate(self) -> bool:
-        """No: it asks a function."""
+        """False: it calls a function."""
         return False
 
     def start(self) -> Check:
@@ -236,11 +236,11 @@ class Custom(_Predicate):
 
     kind: Literal["custom"] = "custom"
     check: Callable[[LoopSnapshot], Any]
-    """Answers a `Verdict`, a bool, or ``{"stop": ..., "reason": ..., "feedback": ...}``."""
+    """Returns a `Verdict`, a bool, or ``{"stop": ..., "reason": ..., "feedback": ...}``."""
 
     @property
     def is_immediate(self) -> bool:
-        """No: it asks a function."""
+        """False: it calls a function."""
         return False
 
     def start(self) -> Check:
@@ -251,11 +251,11 @@ class _Members(_Predicate):
     predicates: tuple[UntilPredicate, ...]
 
     settles: ClassVar[bool]
-    """The verdict of one member after which the others no longer matter."""
+    """The verdict of one member that makes the other members irrelevant."""
 
     @property
     def is_immediate(self) -> bool:
-        """Whether all members answer at once."""
+        """Whether all members return at once."""
         return False not in [predicate.is_immediate for predicate in self.predicates]
 
     def _card(self) -> Card:
@@ -272,8 +272,7 @@ class _Members(_Predicate):
                 if verdict is _GO_ON and settles:
                     continue  # nothing to add, and the others are evaluated anyway
                 if type(verdict) is not Verdict and hasattr(verdict, "__await__"):
-                    # Only now a coroutine: predicates are nearly always sync, and one for each iteration would be made
-                    # for nothing.
+                    # A coroutine only here: predicates are nearly always sync, and one per iteration would be wasteful.
                     return rest(snapshot, verdicts, verdict, checks[position + 1 :])
                 verdicts.append(verdict)
                 if verdict.stop is settles:
@@ -294,7 +293,7 @@ class _Members(_Predicate):
 
 
 class Any_(_Members):
-    """Stops at the first member that stops; feedback of the members evaluated is joined by newlines."""
+    """Stops when any member stops, without evaluating the rest; feedback of the evaluated members is joined by newlines."""
 
     kind: Literal["any"] = "any"
     settles: ClassVar[bool] = True
@@ -308,14 +307,14 @@ class All(_Members):
 
 
 def _merged(verdicts: Sequence[Verdict], settles: bool) -> Verdict:
-    """Return one verdict of the members that were evaluated; of none, the one that nothing settles."""
-    # Nothing to merge: the verdict is handed on as its predicate made it.
+    """Return one verdict from those of the evaluated members; without members, the one that `settles` negates."""
+    # Nothing to merge: return the verdict unchanged.
     if len(verdicts) == 1 and verdicts[0].stop and verdicts[0].reason:
         return verdicts[0]
     stop = verdicts[-1].stop if verdicts else not settles
     reasons = "; ".join([v.reason for v in verdicts if v.stop and v.reason])
     feedback = "\n".join([v.feedback for v in verdicts if v.feedback])
-    # A member that stopped without a reason gives none; only where there is no member at all is one to be made.
+    # A member may stop without a reason; a reason is made up only if there are no members.
     reason = reasons or (None if verdicts else "Nothing is left to wait for")
     return Verdict(stop, reason if stop else None, feedback or None)
 
@@ -328,7 +327,7 @@ UntilPredicate: TypeAlias = Annotated[
 
 
 def _after(value: Any, read: Callable[[Any], Verdict]) -> Any:
-    """Read the answer of a user's function, now or when it is there."""
+    """Convert the result of a user function, now or once it is awaited."""
     if not hasattr(value, "__await__"):
         return read(value)
 
@@ -344,13 +343,13 @@ def _text_or_none(value: object) -> str | None:
 
 def _verified(value: Any) -> Verdict:
     if isinstance(value, Mapping):
-        # `pass` is not a name in Python, so a verifier that returns an object has `passed`.
+        # `pass` is not a valid attribute name in Python, so objects use `passed`.
         passed, feedback = value.get("pass", value.get("passed")), value.get("feedback")
     elif isinstance(value, tuple) and len(value) == 2:
         passed, feedback = value
     else:
         passed, feedback = getattr(value, "passed", value), getattr(value, "feedback", None)
-    # Truth of other values is not taken: a verifier that forgot its `return` would reject for ever in silence.
+    # Truthiness is not enough: a verifier that forgot its `return` would silently reject for ever.
     if not isinstance(passed, bool):
         raise TypeError(f"A verifier must return a bool, (pass, feedback) or a mapping with 'pass', not {value!r:.80}.")
     return Verdict(passed, "Verified" if passed else None, _text_or_none(feedback))
@@ -367,7 +366,7 @@ def _verdict(value: Any) -> Verdict:
 
 
 def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return the cosine of two vectors, 0 where one has no length."""
+    """Return the cosine of two vectors, 0 if one has zero length."""
     size = math.hypot(*a) * math.hypot(*b)
     return sum(x * y for x, y in zip(a, b, strict=True)) / size if size else 0.0
 
@@ -394,17 +393,17 @@ class until:
 
     @staticmethod
     def max_cost(usd: float) -> MaxCost:
-        """Stop when the execution has cost so many US dollars."""
+        """Stop when the execution has cost this many US dollars."""
         return MaxCost(usd=usd)
 
     @staticmethod
     def max_duration(ms: float) -> MaxDuration:
-        """Stop when the loop has run for so many milliseconds."""
+        """Stop when the loop has run for this many milliseconds."""
         return MaxDuration(ms=ms)
 
     @staticmethod
     def no_tool_calls() -> NoToolCalls:
-        """Stop when the last model call asked for no tool."""
+        """Stop when the last model call requested no tool."""
         return NoToolCalls()
 
     @staticmethod
@@ -419,12 +418,12 @@ class until:
 
     @staticmethod
     def output_equals(sentinel: str) -> OutputEquals:
-        """Stop when the text of the last output is exactly this."""
+        """Stop when the text of the last output equals `sentinel`."""
         return OutputEquals(sentinel=sentinel)
 
     @staticmethod
     def converged(threshold: float = 1.0, embed: Callable[[str], Any] | None = None) -> Converged:
-        """Stop when two outputs in a row say the same; with `embed`, when their cosine reaches the threshold."""
+        """Stop when two consecutive outputs are equal; with `embed`, when their cosine reaches the threshold."""
         return Converged(threshold=threshold, embed=embed)
 
     @staticmethod
@@ -439,10 +438,10 @@ class until:
 
     @staticmethod
     def any(*predicates: UntilPredicate) -> Any_:
-        """Stop when any of these stops; of nothing, never."""
+        """Stop when any of these stops; without any, never."""
         return Any_(predicates=predicates)
 
     @staticmethod
     def all(*predicates: UntilPredicate) -> All:
-        """Stop when all of these stop; of nothing, at once."""
+        """Stop when all of these stop; without any, at once."""
         return All(predicates=predicates)

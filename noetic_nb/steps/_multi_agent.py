@@ -1,4 +1,4 @@
-"""Patterns in which several agents, or one agent several times, work on a task: plain functions that compose steps."""
+"""Patterns in which several agents, or one agent repeatedly, work on a task: plain functions that compose steps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def react(
     drop: Iterable[str] = (),
     incomplete: Incomplete | None = None,
 ) -> LoopStep | SpawnStep:
-    """Reason and act: ask the model, run the tools it calls, until it calls none.
+    """Reason and act: ask the model and run the tools it calls, until it calls none.
 
     Parameters
     ----------
@@ -49,22 +49,22 @@ def react(
     instructions : str or callable, optional
         System text, or a function of the context.
     tools : Tool, callable, or iterable of these, optional
-        What it may call, beside what the agent's layers provide. None means all tools of the agent, an empty list means
-        none at all.
+        The tools it may call, in addition to those of the agent's layers. None means all tools of the agent, an empty
+        list no tools at all.
     max_steps : int
-        Most model calls.
+        Maximum number of model calls.
     max_cost : float, optional
-        US dollars at which no further call is made; None or 0 for no limit.
+        US dollars after which no further call is made; None or 0 for no limit.
     params : ModelParams, optional
         Sampling parameters.
     memory : MemoryConfig or iterable of MemoryLayer, optional
-        Layers of its own, instead of the agent's: the loop is then spawned with a copy of the conversation. Layers that
+        Its own layers, instead of the agent's: the loop is then spawned with a copy of the conversation. Layers that
         enforce rules stay.
     drop : iterable of str
-        Ids of the agent's layers to do without, those that enforce rules too; see `spawn`.
+        Ids of the agent's layers to leave out, even those that enforce rules; see `spawn`.
     incomplete : {"return", "continue", "error"}, optional
-        What to do about an answer that was cut off, instead of the agent's: return it marked, ask for the rest of it (where
-        the limit of tokens was reached), or fail with ``llm_failed``.
+        How to handle a truncated answer, overriding the agent's setting: return it marked, ask for the rest of it (if
+        the token limit was reached), or fail with ``llm_failed``.
 
     References
     ----------
@@ -95,10 +95,10 @@ def react(
         tool_rounds=1,
         incomplete=incomplete,
     )
-    # 0 is no limit: as one it would end the loop after its first call.
+    # 0 means no limit: as a limit it would end the loop after the first call.
     limits = [until.max_cost(max_cost)] if max_cost else []
     stop = until.any(until.no_tool_calls(), until.max_steps(max_steps), *limits)
-    # The conversation itself is the input of the next round; nothing is added to it on the way.
+    # The conversation itself is the input of the next round; nothing is added to it in between.
     whole = loop("react-loop", ask, until=stop, max_iterations=max_steps, feed_output=False)
     if memory is None and not drop:
         return whole
@@ -118,21 +118,20 @@ def ralph_wiggum(
     inner_max_steps: int = 20,
     params: ModelParams | None = None,
 ) -> LoopStep:
-    """Try again from a fresh context until the result is accepted.
+    """Retry in a fresh context until the result is accepted.
 
-    Each iteration is an agent that knows nothing of the ones before it, except the task and what was wrong with the last
-    result.
+    Each iteration is an agent that knows nothing of earlier ones except the task and the feedback on the last result.
 
     Parameters
     ----------
     model, instructions, tools, params
         As for `react`.
     verify : callable
-        From a result to a bool, a (pass, feedback) pair, or ``{"pass": ..., "feedback": ...}``; sync or async.
+        Function from a result to a bool, a (pass, feedback) pair, or ``{"pass": ..., "feedback": ...}``; sync or async.
     max_iterations : int
-        Attempts; the last result is returned when none was accepted.
+        Number of attempts; the last result is returned if none was accepted.
     inner_max_steps : int
-        Most model calls of one attempt.
+        Maximum number of model calls in one attempt.
 
     References
     ----------
@@ -153,7 +152,7 @@ def ralph_wiggum(
     return loop(
         "ralph-wiggum",
         spawn("attempt", agent),
-        # By predicate as well: a loop that reaches `max_iterations` fails, and here the last result is wanted.
+        # Also as a predicate: a loop that reaches `max_iterations` fails, but here the last result is wanted.
         until=until.any(until.verified(verify), until.max_steps(max_iterations)),
         max_iterations=max_iterations,
         prepare_next=_try_again,
@@ -161,7 +160,7 @@ def ralph_wiggum(
 
 
 def _try_again(output: Any, verdict: Verdict, ctx: Any) -> str:
-    # The task again, as an attempt begins in a fresh context and knows nothing of it.
+    # Repeat the task, because an attempt begins in a fresh context that does not contain it.
     task = f"{ctx.query}\n\n" if ctx.query else ""
     if not verdict.feedback:
         return f"{task}{CONTINUE}"
@@ -176,20 +175,20 @@ def recursive_llm(
     max_depth: int = 3,
     concurrency: int | None = None,
 ) -> BranchStep:
-    """Take a task apart until its parts can be solved, and put the results together.
+    """Split a task until its parts can be solved, and combine the results.
 
     Parameters
     ----------
     solve : step
-        Solves what is not taken apart further; runs in a child of its own with the part as input.
+        Solves tasks that are not split further; runs in its own child with the part as input.
     decompose : callable
         ``decompose(input, ctx)``, sync or async, returns the parts; none or one means that the input is small enough.
     merge : callable or {"first", "last", "concat"}
         ``merge(results, ctx)`` over the results of the parts.
     max_depth : int
-        How often a task is taken apart at most.
+        Maximum number of times that a task is split.
     concurrency : int, optional
-        How many parts are worked on at the same time.
+        Maximum number of parts processed at the same time.
 
     References
     ----------
@@ -215,7 +214,7 @@ def recursive_llm(
     def level(depth: int) -> BranchStep:
         async def route(value: Any, ctx: Any) -> Step:
             parts: Any = () if depth >= max_depth else await awaited(decompose(value, ctx))
-            # One part is the task itself: to take it apart again would go on to the last level for nothing.
+            # A single part is the task itself: splitting it again would only recurse to the last level.
             if len(parts) < 2:
                 return spawn(f"solve-{depth}", solve)
             return _parts(parts, level(depth + 1), depth, merge, concurrency)
@@ -252,28 +251,28 @@ def dual_agent(
     mode: Literal["all", "race"] = "all",
     recv_timeout_ms: float = DEFAULT_TIMEOUT_MS,
 ) -> ForkStep:
-    """Talk with someone while the work goes on.
+    """Answer messages while work continues.
 
     Parameters
     ----------
     talker : step
-        Answers each message of `inbox`, in one conversation.
+        Answers each message from `inbox`, in one conversation.
     worker : step
-        Does one piece of work, in a fresh child each time. What both should know belongs into a layer whose scope is the
+        Does one piece of work, in a fresh child each time. Shared knowledge belongs in a layer whose scope is the
         thread or the resource.
     inbox : Channel
         Declared ``external=True``, so that messages can be sent through ``harness.channel_handle``.
     until_talk, until_work : predicate
-        When each of the two stops.
+        Predicates that stop the two loops.
     mode : {"all", "race"}
         Wait for both and return both outputs, or end with the first.
     recv_timeout_ms : float
-        How long the talker waits for a message, milliseconds; running out of time ends the talk, not the work.
+        How long the talker waits for a message, in milliseconds; a timeout ends the talk, not the work.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_STEP`` for a channel that cannot be reached from outside, or a wait without an end.
+        ``INVALID_STEP`` for a channel that is not external, or an infinite wait.
 
     Examples
     --------
@@ -301,9 +300,9 @@ def dual_agent(
     async def receive(_input: Any, ctx: Any) -> Any:
         return await ctx.recv(inbox, timeout_ms=recv_timeout_ms)
 
-    # Neither needs an output: a talk whose last answer is empty has still been held.
+    # Neither needs an output: a talk with an empty last answer is still complete.
     talk = loop("talk", [step.run("hear", receive), talker], until=until_talk, needs_output=False)
     work = loop("work", spawn("task", worker), until=until_work, needs_output=False)
-    # A fork in which all count needs a merge; this one hands both outputs on.
+    # A fork with mode "all" needs a merge; this one returns both outputs.
     merge = None if mode == "race" else (lambda outputs, ctx: outputs)
     return fork("dual-agent", mode=mode, paths=[talk, work], merge=merge)

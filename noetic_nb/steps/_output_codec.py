@@ -1,7 +1,7 @@
-"""Codecs of structured outputs: the rules of form for the model, and how its answer is read.
+"""Codecs of structured outputs: the format rules for the model, and the parser of its answer.
 
-A codec holds no state. Each answer is read by a run of its own, so nothing leaks from one turn, or one attempt, to the
-next; a run must come to the same value however the text is cut into pieces.
+A codec is stateless. Each answer is parsed by its own run, so nothing leaks from one turn or attempt to the next; a run
+must return the same value however the text is split into pieces.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from noetic_nb.steps._schema import OutputSchema, as_schema
 
 @runtime_checkable
 class CodecRun(Protocol):
-    """Reads one answer."""
+    """Parses one answer."""
 
     def feed(self, piece: str) -> None:
-        """Read the next piece of the text. An exception ends the reading."""
+        """Parse the next piece of the text. An exception ends the parsing."""
 
     def finish(self) -> Any:
-        """Return the value, when the text is complete. An exception becomes an ``llm_parse_error``."""
+        """Return the value of the complete text. An exception becomes an ``llm_parse_error``."""
 
 
 @runtime_checkable
 class OutputCodec(Protocol):
-    """How an answer is to be written, and how it is read.
+    """The format of an answer, and its parser.
 
     Examples
     --------
@@ -47,21 +47,21 @@ class OutputCodec(Protocol):
 
     @property
     def instructions(self) -> str:
-        """The rules of form for the model, after the step's own instructions and a blank line; may be empty."""
+        """The format rules for the model, added to the step's own instructions after a blank line; may be empty."""
 
     def start(self) -> CodecRun:
-        """Begin to read an answer."""
+        """Start parsing an answer."""
 
 
 class OutputReader:
-    """One answer while it is read. An error is kept for the end: until then the answer may turn out not to be the last."""
+    """Parses an answer as it arrives. An error is kept until the end, because the answer may turn out not to be the last."""
 
     def __init__(self, codec: OutputCodec) -> None:
         self._pieces: list[str] = []
         self._error: Exception | None = None
         self._run: CodecRun | None = None
         try:
-            # Caught, as everything here: the answer may not be the last, and then its codec does not matter.
+            # Caught, like all errors here: if the answer is not the last, its codec does not matter.
             self._run = codec.start()
         except Exception as exc:
             self._error = exc
@@ -77,13 +77,13 @@ class OutputReader:
                 self._error = exc
 
     def take(self, delta: ModelDelta) -> None:
-        """Read the text of a streamed answer."""
+        """Parse the text of a streamed answer."""
         if delta.kind == "text":
             self.feed(delta.text)
 
     def has_read(self, text: str) -> bool:
-        """Tell whether it was fed this text, neither more nor less."""
-        # A stream that broke off and was answered again is not the text that came in pieces.
+        """Tell whether it was fed exactly this text."""
+        # After an interrupted and repeated answer, the pieces do not match the text.
         return "".join(self._pieces) == text
 
     def finish(self) -> Any:
@@ -95,9 +95,9 @@ class OutputReader:
 
 
 class CodecOutput:
-    """A codec where an `OutputSchema` may stand; raises `NoeticConfigError` ``INVALID_CODEC`` for instructions of no text."""
+    """A codec in place of an `OutputSchema`; raises `NoeticConfigError` ``INVALID_CODEC`` if its instructions are not text."""
 
-    # Providers enforce schemas; what a codec reads need not be JSON.
+    # Providers enforce schemas, but the input of a codec need not be JSON.
     json_schema: Final = None
 
     def __init__(self, codec: OutputCodec) -> None:
@@ -108,7 +108,7 @@ class CodecOutput:
         self.codec = codec
 
     def parse(self, text: str, *, step_id: str, reading: OutputReader | None = None) -> Any:
-        """Return the value of a finished text; a reading that was fed just this text is not begun again."""
+        """Return the value of a finished text, reusing a reading that was fed exactly this text."""
         if reading is None or not reading.has_read(text):
             reading = OutputReader(self.codec)
             reading.feed(text)
@@ -131,7 +131,7 @@ class CodecOutput:
         return isinstance(other, CodecOutput) and (self.codec is other.codec or bool(self.codec == other.codec))
 
     def __hash__(self) -> int:
-        # Equal codecs must have equal hashes, and a codec of one's own need not be hashable.
+        # Equal codecs must have equal hashes, and a user's codec need not be hashable.
         return hash(CodecOutput)
 
     def __repr__(self) -> str:
@@ -139,7 +139,7 @@ class CodecOutput:
 
 
 def as_output(value: Any) -> Any:
-    """Return the reader of an output: a codec as `CodecOutput`, anything else as `as_schema` does."""
+    """Return the parser of an output: a codec as `CodecOutput`, any other value as in `as_schema`."""
     if isinstance(value, CodecOutput):
         return value
     # A class has the same attributes as its instances, and may be meant as the type of a structured output.
@@ -156,7 +156,7 @@ def parse_output(output: OutputSchema | CodecOutput, text: str, step_id: str, re
 
 
 def system_instructions(instructions: str, output: OutputSchema | CodecOutput | None) -> str:
-    """Return a step's instructions with those of its codec, after a blank line."""
+    """Return a step's instructions followed by a blank line and those of its codec."""
     if not isinstance(output, CodecOutput):
         return instructions
     return "\n\n".join([part for part in (instructions, output.codec.instructions) if part])

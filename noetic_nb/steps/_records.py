@@ -1,4 +1,4 @@
-"""The seven kinds of step, as data, with the inputs and outputs of child executions, and a walk through them."""
+"""The seven kinds of step as data, with the inputs and outputs of child executions, and a traversal."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def _held(value: Any) -> Iterator[Step]:
 
 
 def suffixed(step: Step, suffix: str) -> Step:
-    """Return a step in which the ids of all steps end in a suffix: one of several that run side by side."""
+    """Return a copy of a step with a suffix on the ids of all its steps, for running several copies in parallel."""
     return rebuilt(step, lambda inner: {"id": f"{inner.id}{suffix}"})
 
 
 def rebuilt(step: Step, change: Callable[[Step], dict[str, Any]]) -> Step:
-    """Return a copy of a step in which each step, itself included, has other values of some fields."""
+    """Return a copy of a step in which `change` replaces some fields of each step, including itself."""
     made: dict[int, Step] = {}
 
     def one(inner: Step) -> Step:
         known = made.get(id(inner))
         if known is None:
-            made[id(inner)] = inner  # a step inside itself stays what it is
+            made[id(inner)] = inner  # a step inside itself stays unchanged
             known = made[id(inner)] = inner.model_copy(update={**change(inner), **_copied(inner, one)})
         return known
 
@@ -55,7 +55,7 @@ def rebuilt(step: Step, change: Callable[[Step], dict[str, Any]]) -> Step:
 
 
 def _copied(step: Step, one: Callable[[Step], Step]) -> dict[str, Any]:
-    """Return the fields of a step that hold others, with these made anew."""
+    """Return the fields that contain steps, with these steps replaced."""
     return {name: _remade(value, one) for name, value in vars(step).items() if any(_held(value))}
 
 
@@ -66,8 +66,8 @@ def _remade(value: Any, one: Callable[[Step], Step]) -> Any:
 
 
 def steps_within(step: Step | None) -> Iterator[Step]:
-    """Yield a step and all the steps inside it, outer ones first; one that occurs twice, once."""
-    # By identity: equal steps in two places are two, and one step may be in several.
+    """Yield a step and all the steps inside it, outer ones first, without repetitions."""
+    # By identity: equal steps in two places are two, and one step may be in several places.
     seen: set[int] = set()
     waiting = [] if step is None else [step]
     while waiting:
@@ -76,7 +76,7 @@ def steps_within(step: Step | None) -> Iterator[Step]:
             continue
         seen.add(id(found))
         yield found
-        # Reversed, as the last in is the first out.
+        # Reversed, because the list is a stack.
         waiting.extend(reversed(inner_steps(found)))
 
 
@@ -87,7 +87,7 @@ def llm_steps(step: Step | None) -> Iterator[LLMStep]:
 
 
 def listed_tools(step: LLMStep) -> tuple[Tool, ...]:
-    """Return the tools an llm step names; none where it names none, or a function chooses them."""
+    """Return the tools listed by an llm step; none if it lists none, or a function chooses them."""
     return step.tools if isinstance(step.tools, tuple) else ()
 
 
@@ -101,7 +101,7 @@ class InheritContext(Frozen):
 
 
 class FreshContext(Frozen):
-    """The child starts with its input and nothing else."""
+    """The child starts with its input only."""
 
     strategy: Literal["fresh"] = "fresh"
 
@@ -114,14 +114,14 @@ class SubsetContext(Frozen):
 
 
 class CustomContext(Frozen):
-    """The child starts with the items that ``build(input, parent_ctx)`` makes."""
+    """The child starts with the items that ``build(input, parent_ctx)`` returns."""
 
     strategy: Literal["custom"] = "custom"
     build: Callable[..., Any]
 
 
 class FullResult(Frozen):
-    """The parent gets the child's output as it is."""
+    """The parent gets the child's output unchanged."""
 
     strategy: Literal["full"] = "full"
 
@@ -131,16 +131,16 @@ class SummaryResult(Frozen):
 
     strategy: Literal["summary"] = "summary"
     model: str | None = None
-    """Writes the summary; when absent, the first model that a step of the child names, or one of the agent, or the only one
-    the harness has."""
+    """Writes the summary; by default the first model named by a step of the child, or one of the agent's, or the only
+    one of the harness."""
     prompt: str = SUMMARY_PROMPT
 
 
 class SchemaResult(Frozen):
-    """The parent gets the child's output, checked."""
+    """The parent gets the child's output, checked against a schema."""
 
     strategy: Literal["schema"] = "schema"
-    # With an underscore, as `schema` is a method of every pydantic model.
+    # With an underscore, because `schema` is a method of every pydantic model.
     schema_: InstanceField[OutputSchema] = Field(alias="schema")
 
     @field_validator("schema_", mode="before")
@@ -160,7 +160,7 @@ MAX_DELAY_MS: Final = 30_000.0
 
 
 class RetryPolicy(Frozen):
-    """Tries and waits.
+    """Number of attempts and the waits between them.
 
     See docs/behaviour/steps.md, "Retries".
 
@@ -179,14 +179,14 @@ class RetryPolicy(Frozen):
     error_code: ClassVar[str] = "INVALID_RETRY"
 
     max_attempts: int = Field(ge=1)
-    """All tries, the first included."""
+    """All attempts, including the first."""
     backoff: Literal["fixed", "linear", "exponential"] = "fixed"
     initial_delay_ms: FiniteFloat = Field(default=0.0, ge=0, alias="initialDelay")
     max_delay_ms: FiniteFloat | None = Field(default=None, ge=0, alias="maxDelay")
-    """No wait is longer; 30 000 when absent."""
+    """Maximum wait; 30 000 by default."""
 
     def delay_ms(self, failed: int) -> float:
-        """Return how long to wait after the failure of attempt `failed`, counted from 0; milliseconds."""
+        """Return the wait after failed attempt `failed`, counted from 0, in milliseconds."""
         base = self.initial_delay_ms
         match self.backoff:
             case "fixed":
@@ -194,7 +194,7 @@ class RetryPolicy(Frozen):
             case "linear":
                 wait = base * (failed + 1)
             case "exponential":
-                wait = base * 2.0 ** min(failed, 1_000)  # beyond that the limit below has long won
+                wait = base * 2.0 ** min(failed, 1_000)  # beyond that the limit below applies anyway
         return min(wait, MAX_DELAY_MS if self.max_delay_ms is None else self.max_delay_ms)
 
 
@@ -203,7 +203,7 @@ MAX_TOOL_ROUNDS: Final = 32
 
 
 Incomplete: TypeAlias = Literal["return", "continue", "error"]
-"""What to do about an answer that was cut off: return it marked, ask for the rest of it, or fail."""
+"""How to handle a truncated answer: return it marked, ask for the rest of it, or fail."""
 
 
 def _invalid(code: str, what: str, given: object, hint: str) -> NoeticConfigError:
@@ -225,7 +225,7 @@ class RunStep(StepRecord):
         """Check that the function takes an input and the context."""
         try:
             signature = inspect.signature(self.execute)
-        except (TypeError, ValueError):  # some functions written in C have none
+        except (TypeError, ValueError):  # some functions written in C have no signature
             return
         try:
             signature.bind(None, None)
@@ -256,22 +256,22 @@ class LLMStep(StepRecord):
     instructions: str | Callable[..., Any] | None = None
     """System text, or a function of the context that returns it."""
     tools: tuple[InstanceField[Tool], ...] | Callable[..., Any] | None = None
-    """Tools the model may call, or a function of the context; None means all the agent has, an empty tuple none."""
+    """Tools the model may call, or a function of the context; None means all the agent's tools, an empty tuple none."""
     output: InstanceField[OutputSchema] | InstanceField[CodecOutput] | None = None
-    """What the answer, read as JSON, must look like, or a codec that reads it; the step's output is the value then, not
-    the text."""
+    """Schema of the answer, parsed as JSON, or a codec that parses it; the step's output is then the value, not the
+    text."""
     params: ModelParams | None = None
     projection: ProjectionPolicy | None = None
-    """Instead of the agent's."""
+    """Overrides the agent's projection."""
     tool_rounds: int = Field(default=MAX_TOOL_ROUNDS, ge=1)
-    """Rounds of tools before the step ends; 1 ends it after the first calls, as the loop of `react` wants it."""
+    """Rounds of tools before the step ends; 1 ends it after the first calls, as the loop of `react` requires."""
     incomplete: Incomplete | None = None
-    """What to do about an answer that was cut off: return it, ask for the rest of it, or fail. Instead of the agent's."""
+    """How to handle a truncated answer: return it, ask for the rest of it, or fail. Overrides the agent's setting."""
     emit: bool | Callable[..., Any] = True
-    """Which of the events ``step_started``, ``step_ended``, ``model_called`` and ``tool_called`` of this step those who
-    follow the run are sent: all, none, or those for which ``emit(event_type, data)`` is true. A step whose beginning is
-    hidden ends unseen, too. Items, budgets, views, decisions, states and errors are always recorded; a run without its
-    model calls cannot be replayed from them."""
+    """Which of this step's events ``step_started``, ``step_ended``, ``model_called`` and ``tool_called`` subscribers
+    receive: all, none, or those for which ``emit(event_type, data)`` is true. If the beginning of a step is hidden, so
+    is its end. Items, budgets, views, decisions, states and errors are always recorded; a run without its model calls
+    cannot be replayed."""
 
     @field_validator("tools", mode="before")
     @classmethod
@@ -295,11 +295,11 @@ class ToolStep(StepRecord):
     tool: InstanceField[Tool]
     args: dict[str, Any] | None = None
     takes_input: bool = True
-    """False calls the tool with `args` alone, whatever the input is."""
+    """False calls the tool with `args` alone, ignoring the input."""
 
 
 class Route(Frozen):
-    """Where a branch goes when its input contains `match`, upper and lower case alike."""
+    """The target of a branch when its input contains `match`, ignoring case."""
 
     is_part = True
 
@@ -308,40 +308,40 @@ class Route(Frozen):
 
 
 class BranchStep(StepRecord):
-    """Go one of several ways: ``route(input, ctx)`` returns a step, or None to hand the input on."""
+    """Choose one of several steps: ``route(input, ctx)`` returns a step, or None to pass the input through."""
 
     expects = {"route": ("a function of the input and the context", "It returns a step; or pass routes=[...] instead.")}
 
     kind: Literal["branch"] = "branch"
     route: Callable[..., Any] | None = None
     routes: tuple[Route, ...] = ()
-    """Instead of a function: the first route whose text is in the input."""
+    """In place of a function: the first route whose text occurs in the input is taken."""
     default: Step | None = None
-    """Where `routes` go when none fits."""
+    """The step to run if none of the `routes` matches."""
 
     def model_post_init(self, context: object) -> None:
         """Check that there is one way to decide."""
-        # A default alone is a way to decide, too: a branch that was written before its routes.
+        # A default alone is accepted, too: a branch that was written before its routes.
         if (self.route is None) == (not self.routes and self.default is None):
             what = f"Branch {self.id!r} needs a function, or routes, and not both."
             raise _invalid("MISSING_ROUTE_FUNCTION", what, self.route, "Pass route=lambda input, ctx: a step or None.")
 
 
 class ForkStep(StepRecord):
-    """Run several steps at once on the same input, each in a child execution."""
+    """Run several steps in parallel on the same input, each in a child execution."""
 
     kind: Literal["fork"] = "fork"
     mode: Literal["all", "race", "settle"]
     paths: tuple[Step, ...] | Callable[..., Any] | None = None
     """Steps, or ``paths(input, ctx)`` that returns them."""
     each: Step | None = None
-    """Instead of paths: this step once for every element of a JSON array in the input."""
+    """In place of paths: this step once for every element of a JSON array in the input."""
     over: str | None = None
     """With `each`, the key of the array in an input that is an object."""
     merge: Callable[..., Any] | Literal["first", "last", "concat"] | None = None
-    """``merge(results, ctx)``, sync or async; a race has none."""
+    """``merge(results, ctx)``, sync or async; not allowed for a race."""
     concurrency: int | None = Field(default=None, ge=1)
-    """How many run at the same time; all when absent."""
+    """Maximum number of paths that run at the same time; unlimited by default."""
 
     def model_post_init(self, context: object) -> None:
         """Check that the parts fit together."""
@@ -357,14 +357,14 @@ class ForkStep(StepRecord):
                 None,
                 "Pass merge=lambda results, ctx: ..., or 'first', 'last' or 'concat'.",
             )
-        # Refused and not ignored: whoever wrote it expects it to be called.
+        # Rejected rather than ignored, because the author expects it to be called.
         if self.mode == "race" and self.merge is not None:
             what = f"Race {self.id!r} has one result; nothing is merged."
             raise _invalid("INVALID_STEP", what, self.merge, "Remove it.")
 
 
 class SpawnStep(StepRecord):
-    """Run a step in a child execution with a context of its own."""
+    """Run a step in a child execution with its own context."""
 
     needs = (Requirement("child", "MISSING_CHILD_STEP", "a child step", "Pass child=..."),)
     expects = {"child": ("a step", "Pass what react or step.llm makes; the step of an agent is its config.step.")}
@@ -374,9 +374,9 @@ class SpawnStep(StepRecord):
     context_in: ContextIn = Field(default_factory=FreshContext)
     context_out: ContextOut = Field(default_factory=FullResult)
     memory: tuple[InstanceField[MemoryLayer], ...] | None = None
-    """The child's layers instead of the inherited ones; those that enforce rules stay all the same."""
+    """The child's layers instead of the inherited ones; those that enforce rules stay."""
     drop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    """Ids of layers that the child does not inherit, be it that they enforce rules."""
+    """Ids of layers that the child does not inherit, even if they enforce rules."""
     timeout_ms: FiniteFloat | None = Field(default=None, gt=0, alias="timeout")
 
     @field_validator("context_in", "context_out", mode="before")
@@ -390,12 +390,12 @@ class SpawnStep(StepRecord):
         if isinstance(value, MemoryConfig):
             return value.layers
         is_one = isinstance(value, MemoryLayer)
-        # Through `memory`, which refuses two layers of one id.
+        # Through `memory`, which rejects two layers with one id.
         return memory(value).layers if is_one or isinstance(value, Iterable) else value
 
 
 class LoopStep(StepRecord):
-    """Run `steps` in order, again and again, until the predicate says stop."""
+    """Run `steps` in order, repeatedly, until the predicate says stop."""
 
     needs = (
         Requirement("steps", "MISSING_LOOP_BODY", "at least one step", "Pass steps=[...]."),
@@ -412,23 +412,23 @@ class LoopStep(StepRecord):
     steps: tuple[Step, ...] = Field(min_length=1)
     until: UntilPredicate
     max_iterations: int = Field(default=1000, ge=1)
-    """A loop that needs more fails; iterations that were retried or skipped count."""
+    """A loop that needs more fails; retried and skipped iterations count."""
     max_history_size: int = Field(default=100, ge=1)
-    """How many outputs the predicate sees."""
+    """Number of recent outputs that the predicate sees."""
     inbox: Channel | None = None
-    """Read when the predicate says stop: a message keeps the loop going."""
+    """Read when the predicate says stop: a message continues the loop."""
     park_timeout_ms: FiniteFloat = Field(default=0.0, ge=0, alias="parkTimeout")
-    """How long to wait for a message then; 0 only looks."""
+    """How long to wait for that message; 0 does not wait."""
     prepare_next: Callable[..., Any] | None = None
     """``prepare_next(output, verdict, ctx)`` returns the next input."""
     on_error: Callable[..., Any] | Literal["retry", "skip", "abort"] | None = None
-    """``on_error(error, ctx)`` answers "retry", "skip" or "abort"."""
+    """``on_error(error, ctx)`` returns "retry", "skip" or "abort"."""
     feed_output: bool = True
-    """Give each iteration the output of the last one as its input; False leaves the later ones without input."""
+    """Pass the output of each iteration to the next as its input; False gives later iterations no input."""
     needs_output: bool = True
-    """Fail where the loop would stop and its last iteration made nothing, None; False lets it end so, as a sequence may."""
+    """Fail if the loop would stop after an iteration that returned None; False lets it end, as a sequence may."""
     text_between: bool = False
-    """Hand on text from one step to the next, as the sequences of workflow documents do: what is none, as JSON."""
+    """Pass text from one step to the next, as sequences of workflow documents do: other values as JSON."""
 
 
 Step: TypeAlias = Annotated[
@@ -438,11 +438,11 @@ STEP_ADAPTER: Final[TypeAdapter[Any]] = TypeAdapter(Step, config=ConfigDict(defe
 
 
 def as_step(value: Any, whose: str) -> Step:
-    """Return the step that a user's function gave, a plain record checked first; raises `NoeticConfigError` ``NOT_A_STEP``."""
+    """Return the step from a user function, validating a plain mapping first; raises `NoeticConfigError` ``NOT_A_STEP``."""
     if isinstance(value, Mapping) and "kind" in value:
         try:
             step: Step = STEP_ADAPTER.validate_python(value)
-        except ValidationError as exc:  # of a kind there is not: what is wrong with a record of one says so itself
+        except ValidationError as exc:  # an unknown kind; a record of a known kind raises its own error
             what = f"{whose[0].upper()}{whose[1:]} is not a step: {exc.errors()[0]['msg']}."
             hint = "Kinds are run, llm, tool, branch, fork, spawn and loop."
             raise NoeticConfigError("NOT_A_STEP", what, given=value, hint=hint) from exc

@@ -1,8 +1,8 @@
-"""The schema of a structured output: a Python type, or a JSON Schema that came as data.
+"""The schema of a structured output: a Python type, or a JSON Schema as data.
 
-A schema that came as data is JSON Schema, draft 2020-12, and is checked itself when it is made: what is wrong with it, or
-refers to something it does not hold, is refused then and not in the middle of a run. Nothing is ever fetched. `format` is a
-note, as the draft has it, and not checked.
+A schema given as data is JSON Schema, draft 2020-12, and is itself checked when it is created: invalid parts and
+references to missing schemas are rejected then, not in the middle of a run. Nothing is ever fetched. `format` is an
+annotation, as in the draft, and not checked.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from noetic_nb._core.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import thaw
 
-# Where a schema holds others: one, a list of them, or one for each name.
+# Keywords that contain schemas: one, a list, or one per name.
 _ONE: Final = frozenset(
     {"additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then"}
 ) | {"unevaluatedItems", "unevaluatedProperties"}
 _LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _NAMED: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
-# Of these, the ones that look at the value itself and not at a part of it: a circle of them never ends.
+# Those of them that apply to the value itself rather than a part of it: a cycle of them never ends.
 _IN_PLACE: Final = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 _REFERENCES: Final = ("$ref", "$dynamicRef")
-# Every other word of the draft, and `discriminator`, which pydantic writes: rules, then notes.
+# All other keywords of the draft, plus `discriminator`, which pydantic writes: rules, then annotations.
 _RULES: Final = frozenset(
     {"$dynamicRef", "$ref", "const", "dependentRequired", "enum", "pattern", "required", "type", "uniqueItems"}
     | {"maxContains", "maxItems", "maxLength", "maxProperties", "minContains", "minItems", "minLength", "minProperties"}
@@ -42,7 +42,7 @@ _NOTES: Final = frozenset(
 )
 _KNOWN: Final = _ONE | _LISTS | _NAMED | _RULES | _NOTES
 _NUMBER_RULES: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    # Written so that NaN fails each of them; jsonschema asks the opposite question, which NaN passes.
+    # Written so that NaN fails each of them; jsonschema tests the negation, which NaN passes.
     "minimum": lambda v, n: v >= n,
     "maximum": lambda v, n: v <= n,
     "exclusiveMinimum": lambda v, n: v > n,
@@ -72,7 +72,7 @@ class OutputSchema:
             raise NoeticConfigError("INVALID_SCHEMA", f"This is not a schema: {exc}", given=given, hint=hint) from exc
 
     def check(self, value: Any, *, strict: bool = False) -> Any:
-        """Return a value that fits, converted where the schema is a Python type and `strict` is not set; else `ValueError`."""
+        """Return a valid value, converted for a Python type unless `strict`; raise `ValueError` for an invalid one."""
         if self._adapter is not None:
             try:
                 return self._adapter.validate_python(value, strict=strict)
@@ -85,7 +85,7 @@ class OutputSchema:
         return value
 
     def parse(self, text: str, *, step_id: str) -> Any:
-        """Read JSON text and check it; the error ``llm_parse_error`` has ``raw``, ``schema`` and ``validation_error``."""
+        """Parse JSON text and check it; the error ``llm_parse_error`` has ``raw``, ``schema`` and ``validation_error``."""
         try:
             return self.check(json.loads(text))
         except (ValueError, RecursionError) as exc:
@@ -105,13 +105,13 @@ class OutputSchema:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON Schema that makes the same checks; words that a type added for itself are left out."""
+        """Return a JSON Schema that makes the same checks; custom keywords added by a type are left out."""
         return dict(self.json_schema) if self._adapter is None else dict(_without_unknown(self.json_schema))
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether two schemas ask for the same JSON and give the same back.
+        """Tell whether two schemas accept the same JSON and return the same values.
 
-        A type of one's own gives its own objects, a JSON Schema gives the data: these differ, whatever they ask for.
+        A custom type returns its own objects, while a JSON Schema returns the data: these two always differ.
         """
         if not isinstance(other, OutputSchema):
             return NotImplemented
@@ -119,15 +119,15 @@ class OutputSchema:
         return bool(mine == others) and self._text() == other._text()
 
     def __hash__(self) -> int:
-        # Of the JSON alone, although equality compares more: equal schemas have equal texts, and types need not be
-        # hashable.
+        # Based on the JSON alone, although equality compares more: equal schemas have equal texts, and types need not
+        # be hashable.
         return hash(self._text())
 
     def _text(self) -> str:
         return json.dumps(self.json_schema, sort_keys=True, default=repr)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return OutputSchema, (self.given,)  # what checks values is made again: jsonschema's own cannot be pickled
+        return OutputSchema, (self.given,)  # the validator is rebuilt, because jsonschema's cannot be pickled
 
     def _card(self) -> Card:
         return Card("OutputSchema", facts=[("", self.given)])
@@ -139,7 +139,7 @@ def as_schema(value: Any) -> Any:
 
 
 def _gives_data(given: Any) -> bool:
-    """Tell whether the values of a schema are JSON data as they came."""
+    """Tell whether the schema returns JSON data unchanged."""
     if isinstance(given, Mapping) or given in _DATA:
         return True
     origin = get_origin(given)
@@ -153,13 +153,13 @@ def _invalid(what: str, where: str, given: object, hint: str) -> NoeticConfigErr
 
 
 def _validator(given: Mapping[str, Any]) -> Any:
-    """Return a validator of values against a JSON Schema, once the schema itself is found to be in order."""
+    """Return a validator for a JSON Schema, after checking the schema itself."""
     from referencing import Registry
 
     try:
-        schema = thaw(given)  # as plain lists and dicts: jsonschema takes a tuple for no array
+        schema = thaw(given)  # plain lists and dicts: jsonschema does not accept a tuple as an array
         _check_form(schema, "")
-        registry: Any = Registry()  # retrieves nothing: a reference is answered from the schema itself
+        registry: Any = Registry()  # retrieves nothing: references are resolved within the schema itself
         _check_references(schema, registry)
     except RecursionError:
         raise _invalid("is nested without end, or too deep", "", None, "Refer to a part with `$ref`.") from None
@@ -168,7 +168,7 @@ def _validator(given: Mapping[str, Any]) -> Any:
 
 @cache
 def _validator_class() -> Any:
-    """Return jsonschema's checker, imported with the first schema that is data, with numbers and frozen data read as here."""
+    """Return jsonschema's validator class, imported on first use, adapted to our numbers and frozen data."""
     from jsonschema import Draft202012Validator
     from jsonschema import exceptions as found
     from jsonschema.validators import extend
@@ -197,14 +197,14 @@ def _is_multiple(value: float, unit: float) -> bool:
         return value % unit == 0
     try:
         quotient = value / unit
-    except OverflowError:  # of an integer no float can hold
+    except OverflowError:  # an integer too large for a float
         return Fraction(value) % Fraction(unit) == 0
-    # Near enough: 0.3 is three times 0.1 for everyone but the processor.
+    # Close enough: with floats, 0.3 is not exactly three times 0.1.
     return math.isfinite(quotient) and math.isclose(quotient, round(quotient))
 
 
 def _check_form(schema: Any, where: str) -> None:
-    """Check a schema against the draft's own schema of schemas."""
+    """Check a schema against the draft's metaschema."""
     from jsonschema import exceptions
 
     try:
@@ -220,14 +220,14 @@ def _is_known(word: str) -> bool:
 
 def _check_words(schema: Mapping[str, Any], where: str) -> None:
     for key in schema:
-        # A rule that is skipped in silence, as one of an older draft or with a slip of the pen would be, is worse than none.
+        # A rule that is silently skipped, such as a misspelt one or one from an older draft, is worse than none.
         if not _is_known(key):
             hint = f"Words of draft 2020-12 are {', '.join(sorted(_KNOWN))}; notes of your own begin with 'x-'."
             raise _invalid(f"uses {key!r}, which is not checked here,", where, key, hint)
 
 
 def _without_unknown(schema: Any) -> Any:
-    """Return a schema without the keywords that only the author of its type uses."""
+    """Return a schema without custom keywords."""
     if not isinstance(schema, Mapping):
         return schema
     kept: dict[str, Any] = {}
@@ -244,7 +244,7 @@ def _without_unknown(schema: Any) -> Any:
 
 
 def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield the schemas directly inside one: keyword, place, schema."""
+    """Yield the schemas directly inside one: keyword, path, schema."""
     for key, value in schema.items():
         if key in _ONE:
             yield key, key, value
@@ -257,7 +257,7 @@ def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 
 def _check_references(root: Any, registry: Any) -> None:
-    """Follow every reference: it leads to a schema inside the same one, and no value would be followed in a circle."""
+    """Follow every reference: its target must be within the schema, and no value may be followed in a cycle."""
     from graphlib import CycleError, TopologicalSorter
 
     from referencing.exceptions import Unresolvable
@@ -267,7 +267,7 @@ def _check_references(root: Any, registry: Any) -> None:
     waiting = [(root, registry.resolver_with_root(DRAFT202012.create_resource(root)), "")]
     targets: list[tuple[Any, Any, str]] = []
     while waiting or targets:
-        # Everything inside first: a target that is not among it was not checked with the whole.
+        # Inner schemas first: a target that is not among them was not checked with the whole.
         is_target = not waiting
         schema, resolver, where = (waiting or targets).pop()
         if isinstance(schema, bool) or id(schema) in applied:
@@ -292,26 +292,26 @@ def _check_references(root: Any, registry: Any) -> None:
             targets.append((found.contents, found.resolver, reference))
             same_value.append(id(found.contents))
     try:
-        # Only of schemas that look at one and the same value: a circle through `properties` ends where the value does.
+        # Only between schemas that apply to the same value: a cycle through `properties` ends where the value does.
         TopologicalSorter(applied).prepare()
     except CycleError as exc:
         raise _invalid("refers to itself without end", "", root, "Refer from inside `properties` or `items`.") from exc
 
 
 def _problem(value: Any, validator: Any) -> str:
-    """Return why a value does not fit, or empty if it does."""
+    """Return why a value is invalid, or an empty text."""
     from jsonschema.exceptions import best_match
 
     try:
         error = best_match(validator.iter_errors(value))
         return "" if error is None else _text(error)
     except RecursionError:
-        # A value of the model's can be nested as deep as it likes: that is a value that does not fit, and no crash.
+        # A model's value can be nested arbitrarily deep: that is an invalid value, not a crash.
         return "value: nested too deep"
 
 
 def _text(error: Any) -> str:
-    """Return in a few words where a value does not fit, and why."""
+    """Return briefly where a value is invalid, and why."""
     place = list(map(str, error.absolute_path))
     rule, limit = error.validator, error.validator_value
     match rule:
@@ -345,10 +345,10 @@ def _text(error: Any) -> str:
 
 
 def _unexpected(value: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """Return the first name in a value that a closed schema does not know."""
+    """Return the first name in a value that a closed schema does not allow."""
     import re
 
-    # jsonschema's own message names all of them at once.
+    # jsonschema's own message lists all of them.
     patterns = [re.compile(pattern) for pattern in schema.get("patternProperties", ())]
     known = schema.get("properties", ())
     return next(str(name) for name in value if name not in known and not any(p.search(name) for p in patterns))

@@ -1,4 +1,4 @@
-"""Plans as data, made into steps: each task with its agent, in sequence or in parallel. Constraints are enforced."""
+"""Plans as data, converted to steps: each task with its agent, in sequence or in parallel. Constraints are enforced."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from noetic_nb.steps._loops import until
 from noetic_nb.steps._records import RunStep, Step
 
 Agents: TypeAlias = Mapping[str, Callable[[str], Step]]
-"""By name: from the description of a task to the step that does it."""
+"""By agent name: a function from the description of a task to the step that does it."""
 
-# A plan nested deeper would not fit into the steps that may be nested in one execution.
+# A deeper plan would exceed the nesting limit of steps in one execution.
 MAX_PLAN_DEPTH: Final = 20
 
 
@@ -28,22 +28,22 @@ class PlanNode(Frozen):
 
     id: str = Field(min_length=1)
     description: str = ""
-    """What is to be done; of a group, a note for the reader of the plan alone."""
+    """What to do; for a group, only a note for readers of the plan."""
     assignee: str | None = None
-    """Who does it; a group has none."""
+    """The agent for the task; a group has none."""
     execution: Literal["sequential", "parallel"] = "sequential"
-    """How the tasks of a group are done."""
+    """How the tasks of a group are run."""
     children: tuple[PlanNode, ...] = ()
 
 
 class PlanConstraints(Frozen):
-    """The constraints of a plan; a plan that breaks one is refused before anything of it is run."""
+    """The constraints of a plan; a plan that violates one is rejected before any task runs."""
 
     assignees: tuple[str, ...] | None = None
-    """Only these may be given tasks."""
+    """The only agents that may be given tasks."""
     max_tasks: int | None = Field(default=None, ge=1)
     validate_plan: Callable[[PlanNode], Any] | None = None
-    """Returns None, or what is wrong with the plan."""
+    """Returns None, or the problem with the plan."""
 
 
 def task_tree(
@@ -54,21 +54,21 @@ def task_tree(
     merge: Callable[..., Any] | Literal["first", "last", "concat"] = "last",
     concurrency: int | None = None,
 ) -> Step:
-    """Make a plan into a step.
+    """Convert a plan to a step.
 
     Parameters
     ----------
     plan : PlanNode or mapping
         ``{"id", "description", "assignee"}`` for a task; ``{"id", "description", "execution", "children"}`` for a
-        group, whose description is a note for the reader of the plan alone.
+        group, whose description is only a note for readers of the plan.
     agents : mapping of str to callable
         ``agents[assignee](description)`` returns the step of a task.
     constraints : PlanConstraints or mapping, optional
-        What the plan must keep to.
+        Constraints that the plan must satisfy.
     merge : callable or {"first", "last", "concat"}
-        What comes of the results of tasks done side by side.
+        How to combine the results of parallel tasks.
     concurrency : int, optional
-        How many of these run at the same time.
+        Maximum number of these that run at the same time.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def task_tree(
     """
     node = plan if isinstance(plan, PlanNode) else _plan(plan)
     kept = constraints if isinstance(constraints, PlanConstraints) else PlanConstraints(**(constraints or {}))
-    # All of it before a single task is begun: half of a refused plan would have changed something.
+    # The whole plan before any task starts: half of a rejected plan would already have had effects.
     _check(node, agents, kept)
     return _compiled(node, agents, merge, concurrency)
 
@@ -161,11 +161,11 @@ def adaptive_plan(
     Parameters
     ----------
     planner : step
-        From the task to a plan: a mapping, or its JSON text.
+        Step from the task to a plan: a mapping, or its JSON text.
     agents, constraints, merge
-        As for `task_tree`. A plan that breaks a constraint is an error at once: the planner is wrong, not the world.
+        As for `task_tree`. A plan that violates a constraint is an error at once: retrying does not fix a planner.
     max_revisions : int
-        How many plans are tried; the last failure is raised.
+        Maximum number of plans; the last failure is raised.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def adaptive_plan(
     >>> asyncio.run(nn.AgentHarness(nn.AgentConfig(name="a", step=agent)).execute("Do it")).text
     'done'
     """
-    # True is an int to Python.
+    # A bool is an int in Python.
     if isinstance(max_revisions, bool) or not isinstance(max_revisions, int) or max_revisions < 1:
         hint = "max_revisions >= 1."
         raise NoeticConfigError("INVALID_STEP", "Try at least one plan.", given=max_revisions, hint=hint)
@@ -191,13 +191,13 @@ def adaptive_plan(
     async def execute(task: Any, ctx: Any) -> Any:
         prompt: Any = task
         for attempt in range(max_revisions):
-            # Outside of the `try`, as is `task_tree`: a plan that cannot be read or is refused is not planned again.
+            # Outside the `try`, like `task_tree`: a plan that is unreadable or rejected is not planned again.
             made = _read_plan(await ctx.run(planner, prompt))
             tree = task_tree(made, agents, constraints=constraints, merge=merge)
             try:
                 return await ctx.run(tree, task)
             except NoeticError as exc:
-                # Another plan cannot help where the run was stopped or its money is spent.
+                # Another plan cannot help if the run was stopped or its money is spent.
                 if exc.kind in ("cancelled", "budget_exceeded") or attempt + 1 == max_revisions:
                     raise
                 prompt = f"{task}\n\nThe last plan failed: {exc}\nMake another one."

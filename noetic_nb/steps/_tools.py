@@ -1,4 +1,4 @@
-"""Tools: functions an agent may call. Their arguments and results are checked against their annotations."""
+"""Tools: functions that an agent can call. Their arguments and results are checked against their annotations."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def _problems(error: ValidationError) -> str:
 
 
 class BoundArguments(NamedTuple):
-    """The arguments of one call: validated, coerced, defaults filled in."""
+    """The arguments of one call: validated, coerced, with defaults."""
 
     values: dict[str, Any]
-    """What `execute` is called with, by parameter: containers, models and dataclasses are copies that nobody else has."""
+    """Arguments of `execute`, by parameter: containers, models and dataclasses are private copies."""
     args: FrozenDict
     """The same as JSON data, by the keys of the schema that the model was shown."""
 
@@ -61,22 +61,22 @@ class Tool:
     Parameters
     ----------
     name, description : str
-        For the model; the name may hold any characters, as in ``plan/update``.
+        For the model; the name may contain any characters, as in ``plan/update``.
     input : pydantic model, optional
-        Its arguments; ``parameters`` is derived from it.
+        Its arguments, from which ``parameters`` is derived.
     output : TypeAdapter
-        Its result.
+        Its result type.
     execute : callable
-        Sync or async, called with the arguments by name.
+        Sync or async function, called with keyword arguments.
     needs_approval : bool
-        Each call waits for the approval of a person.
+        Whether each call needs a person's approval.
     wants_context : bool
-        `execute` takes the execution's context as ``ctx``.
+        Whether `execute` takes the execution's context as ``ctx``.
     streams : bool
-        `execute` is a generator: what it yields is progress, see `drained`.
+        Whether `execute` is a generator, whose yielded values are progress; see `drained`.
     inline : bool
-        In a turn, `execute` is called on the thread of the event loop, and not in the turn's worker thread. So it is with
-        `wants_context`.
+        In a turn, call `execute` on the thread of the event loop instead of the turn's worker thread. Tools with
+        `wants_context` always do so.
 
     Raises
     ------
@@ -106,12 +106,12 @@ class Tool:
         return Card("Tool", self.name, [*facts, ("tokens", self.tokens)], notes=notes)
 
     def arguments(self, text: str | Mapping[str, Any]) -> dict[str, Any]:
-        """Check arguments, given as the JSON text a model wrote or as a mapping.
+        """Check arguments, given as JSON text from a model or as a mapping.
 
         Returns
         -------
         dict
-            What the tool would get, as JSON data: coerced, with defaults, under the keys of its schema.
+            The arguments of the tool as JSON data: coerced, with defaults, under the keys of its schema.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class Tool:
         return found
 
     def read(self, text: str | Mapping[str, Any]) -> Any:
-        """Return arguments as data, not checked yet.
+        """Return arguments as unchecked data.
 
         Raises
         ------
@@ -137,25 +137,25 @@ class Tool:
         except (ValueError, RecursionError) as exc:
             raise NoeticError(
                 "tool_failed",
-                # The model reads this and mends its call; all of a long text would only fill its context.
+                # The model reads this to correct its call; a long text in full would only fill its context.
                 f"malformed JSON in tool arguments: {text[:2000]}",
                 reason="malformed",
                 tool_name=self.name,
             ) from exc
 
     def bind(self, args: Any) -> BoundArguments:
-        """Check and coerce arguments, and fill in defaults: once, so that the judged values are those that run.
+        """Check and coerce arguments and fill in defaults, once, so that rules judge the values that the tool gets.
 
         Raises
         ------
         NoeticError
-            ``tool_failed`` with ``reason`` ``"invalid"``, naming every field that does not fit.
+            ``tool_failed`` with ``reason`` ``"invalid"``, naming every invalid field.
         """
         try:
             form = form_of(self.input)
             bound = form.validate(args)
             values = {name: copied(value) for name, value in vars(bound).items()}
-            vars(bound).update(values)  # so that what is shown is what runs
+            vars(bound).update(values)  # so that the shown arguments are the ones that run
             shown = _as_mapping(form.dump(bound))
         except (ValidationError, ItemValidationError) as exc:
             problem = _problems(exc) if isinstance(exc, ValidationError) else exc.what
@@ -164,12 +164,12 @@ class Tool:
         return BoundArguments(values, shown)
 
     def shown(self, values: Mapping[str, Any]) -> FrozenDict:
-        """Return values that `bind` has checked as the JSON data that they stand for; no validator runs again.
+        """Return values that `bind` has checked in their JSON form, without running a validator again.
 
         Raises
         ------
         ItemValidationError
-            If they have no JSON form any more.
+            If they no longer have a JSON form.
         """
         return _as_mapping(form_of(self.input).dump_fields(values))
 
@@ -181,7 +181,7 @@ class Tool:
         NoeticError
             ``tool_failed`` with ``reason`` ``"invalid"`` or ``"invalid_result"``.
         Exception
-            What the tool raises.
+            Any exception of the tool.
         """
         result = self.begin(self.bind(args).values, ctx)
         if self.streams:
@@ -207,7 +207,7 @@ class Tool:
             raise NoeticError("tool_failed", what, given=result, reason="invalid_result", tool_name=self.name) from exc
 
     def render(self, result: Any) -> str:
-        """Return a result as the text the model reads: a string as it is, everything else as JSON."""
+        """Return a result as the text the model reads: a string unchanged, any other value as JSON."""
         if isinstance(result, str):
             return result
         if isinstance(result, tuple) and hasattr(result, "_fields"):  # a record, such as another agent's reply
@@ -216,7 +216,7 @@ class Tool:
             text = self.output.serializer.to_json(result).decode()
         except ValueError:
             text = "."  # such as a lone surrogate, which compact JSON can write
-        # Numbers with a fraction are written as ECMAScript does, which costs more.
+        # Numbers with a fraction are formatted as in ECMAScript, which is slower.
         if "." in text or "e-" in text or "e+" in text:
             try:
                 return compact_json(self.output.serializer.to_python(result, mode="json"))
@@ -229,12 +229,12 @@ class Tool:
         return text
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function itself, unchecked, as before it became a tool."""
+        """Call the original function, unchecked."""
         return self.execute(*args, **kwargs)
 
 
 def _as_mapping(shown: Any) -> FrozenDict:
-    # A layer's function may take a single value, which has no name.
+    # A layer's function may take a single, unnamed value.
     return shown if isinstance(shown, FrozenDict) else FrozenDict(value=shown)
 
 
@@ -263,14 +263,14 @@ async def drained(
                 return piece if found is None else found
             piece = found
             report(piece)
-            # Whoever follows the progress, or stops the work, has their turn between two pieces.
+            # Lets subscribers and cancellations run between two pieces.
             await wait(asyncio.sleep(0))
     finally:
         worker.post(pieces.close)
 
 
 def _advance(pieces: Iterator[Any]) -> tuple[Any, bool]:
-    """Return the next piece, or the value of a generator, and whether it has ended."""
+    """Return the next piece or, at the end, the generator's return value, and whether it has ended."""
     try:
         return next(pieces), False
     except StopIteration as end:
@@ -278,7 +278,7 @@ def _advance(pieces: Iterator[Any]) -> tuple[Any, bool]:
 
 
 def spec_tokens(spec: ToolSpec | OfferedTool, tokenizer: Tokenizer = estimate_tokens) -> int:
-    """Count the tokens a tool takes up in a request: of the JSON a provider is sent."""
+    """Count the tokens of a tool in a request, from the JSON sent to a provider."""
     shown = {"name": wire_name(spec.name), "description": spec.description, "parameters": dict(spec.parameters)}
     return tokenizer(compact_json(shown))
 
@@ -287,7 +287,7 @@ DESCRIBE: Final = "The model chooses by these words: write a docstring, and anno
 
 
 def lacking(tool: Tool) -> str:
-    """Return the gaps in the definition of a tool, for the model, as a sentence; empty if it tells all it should."""
+    """Return the gaps in a tool's definition as a sentence for the model; empty if it is complete."""
     properties = tool.spec.parameters.get("properties")
     fields = properties.items() if isinstance(properties, Mapping) else ()
     untyped = [name for name, field in fields if isinstance(field, Mapping) and not field.keys() & _TYPED]
@@ -296,22 +296,22 @@ def lacking(tool: Tool) -> str:
     return "; ".join(parts)
 
 
-# What says of a field what it may be.
+# Keys that describe the type or meaning of a field.
 _TYPED: Final = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const", "description"})
 
 
 def twin_error(name: str) -> NoeticConfigError:
-    """Return the error of two different tools of one name, of which a model could reach one only."""
+    """Return the error for two different tools with one name, of which a model could only reach one."""
     what = f"Two tools are called {name!r}: the model could not tell them apart."
     hint = "Rename one of them: nn.tool(function, name='...')."
     return NoeticConfigError("TOOL_NAME_COLLISION", what, given=name, hint=hint)
 
 
 class ToolSet:
-    """The tools of one llm step: found by the name the model uses, canonical or as it travels on the wire."""
+    """The tools of one llm step, found by canonical name or by wire name."""
 
     def __init__(self, tools: Iterable[Tool], *, reserved: Iterable[Tool] = ()) -> None:
-        """`reserved` are the functions of layers, whose names no other tool may have."""
+        """Collect tools; `reserved` are the functions of layers, whose names no other tool may have."""
         self._by_name: dict[str, Tool] = {}
         reserved = tuple(reserved)
         if reserved:
@@ -327,7 +327,7 @@ class ToolSet:
         kept: list[Tool] = []
         for one in tools:
             known = self._by_name.get(wire_name(one.name))
-            # The same tool twice is no mistake: it may have come by two ways.
+            # The same tool twice is not an error: it may come from two sources.
             if known is one:
                 continue
             if known is not None and known.name != one.name:
@@ -336,7 +336,7 @@ class ToolSet:
                 raise NoeticConfigError("TOOL_NAME_COLLISION", what, given=wire_name(one.name), hint=hint)
             if known is not None:
                 if known.execute is one.execute:
-                    continue  # made twice of one function
+                    continue  # made twice from one function
                 raise twin_error(one.name)
             self._by_name[wire_name(one.name)] = one
             self._by_name[one.name] = one
@@ -349,14 +349,14 @@ class ToolSet:
         self._counted: tuple[Tokenizer, int] = (estimate_tokens, self.tokens)
 
     def without(self, names: tuple[str, ...]) -> ToolSet:
-        """Return the same tools but for some; the same set for the same names, as they may be left out at every turn."""
+        """Return the same tools without some; cached, because the same ones may be left out at every turn."""
         found = self._others.get(names)
         if found is None:
             found = self._others[names] = ToolSet([one for one in self.tools if one.name not in names])
         return found
 
     def count(self, tokenizer: Tokenizer) -> int:
-        """Return the tokens of all definitions; counted once by the same tokenizer."""
+        """Return the tokens of all definitions, cached for the same tokenizer."""
         counted_by, known = self._counted
         if counted_by is not tokenizer:
             count = getattr(tokenizer, "count_tools", None)
@@ -366,7 +366,7 @@ class ToolSet:
 
     @property
     def offered(self) -> tuple[OfferedTool, ...]:
-        # Once, as the same tools are offered at every turn.
+        # Cached, because the same tools are offered at every turn.
         if self._offered is None:
             self._offered = tuple(
                 [OfferedTool(s.name, s.description, freeze(s.parameters), s.strict) for s in self.specs]
@@ -374,5 +374,5 @@ class ToolSet:
         return self._offered
 
     def find(self, name: object) -> Tool | None:
-        """Return the tool of a name in either form, or None if there is none."""
+        """Return the tool with a name in either form, or None if there is none."""
         return self._by_name.get(name) if isinstance(name, str) else None

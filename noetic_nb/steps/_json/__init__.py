@@ -1,1 +1,1 @@
-"""ROOM _json."""
+"""Steps as JSON: the registry of references, workflow documents, and the published schema."""

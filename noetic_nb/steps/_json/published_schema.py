@@ -1,6 +1,6 @@
-"""The published JSON Schema of steps: for editors, and for models that write steps.
+"""The published JSON Schema of steps, for editors and for models that write steps.
 
-It is generated from the records, so it describes what `load_step` accepts in camelCase; a test compares it with the file.
+Generated from the records, so it describes the camelCase form that `load_step` accepts; a test compares it with the file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PUBLISHED: Final = Path(__file__).parent.with_name("step.schema.json")
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
-# What stands for a reference until the schema is whole: pydantic would follow a `$ref` of ours as one of its own.
+# Replaces a reference until the schema is complete: pydantic would follow our `$ref` as one of its own.
 _MARK: Final = "x-reference"
 
 
@@ -67,7 +67,7 @@ def _with_references(value: Any) -> Any:
 
 
 class _Generator(GenerateJsonSchema):
-    """Writes a reference for a value that JSON cannot hold."""
+    """Writes a reference for a value that JSON cannot represent."""
 
     def callable_schema(self, schema: Any) -> JsonSchemaValue:
         return {_MARK: "fn"}
@@ -83,9 +83,9 @@ class _Generator(GenerateJsonSchema):
 
 
 def _described(cls: type[BaseModel]) -> dict[str, str]:
-    """Return the text below each field of a record; pydantic would read the source of every record at import."""
+    """Return the docstring of each field of a record; pydantic would read the source of every record at import."""
     found: dict[str, str] = {}
-    # Base classes first, so that the words of a subclass win.
+    # Base classes first, so that docstrings of a subclass override them.
     for base in reversed(cls.__mro__):
         if not issubclass(base, BaseModel) or base is BaseModel:
             continue
@@ -115,7 +115,7 @@ def step_json_schema() -> dict[str, Any]:
     adapter: TypeAdapter[Any] = STEP_ADAPTER
     schema = adapter.json_schema(by_alias=True, schema_generator=_Generator)
     whole: dict[str, Any] = _with_references(schema)
-    # Found by inheritance: a record that is added is described without a list to keep.
+    # Found by inheritance, so that a new record needs no list entry.
     records: list[type[BaseModel]] = [ModelParams, *_records()]
     for record in records:
         shown = whole["$defs"].get(record.__name__, {}).get("properties", {})
@@ -125,13 +125,13 @@ def step_json_schema() -> dict[str, Any]:
             if place is not None and field in texts:
                 # A description of the field's own type, such as that of a reference, stays.
                 place.setdefault("description", texts[field])
-    params = whole["$defs"]["ModelParams"]  # a record of another floor, which has Python's names only
+    params = whole["$defs"]["ModelParams"]  # a record of another floor, which has Python names only
     params["properties"] = {to_camel(name): about for name, about in params["properties"].items()}
     return {"$schema": _DRAFT, "title": "noetic_nb step, version 1", **whole}
 
 
 def published_schema() -> dict[str, Any]:
-    """Return the JSON Schema of steps as it was published with this version."""
+    """Return the JSON Schema of steps as published with this version."""
     read: dict[str, Any] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     return read
 

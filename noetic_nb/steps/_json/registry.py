@@ -1,4 +1,4 @@
-"""Names for values that JSON cannot hold: functions, tools, layers, schemas, codecs, two of them ready. A file brings no code."""
+"""Names for values that JSON cannot hold: functions, tools, layers, schemas, codecs, two of them built in. Files hold no code."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from noetic_nb.steps._schema import OutputSchema, as_schema
 from noetic_nb.steps._tools import Tool
 
 _FENCE: Final = "```"
-# A block of JSON says so, or says nothing and does not begin with a word; its first line may follow at once.
+# A JSON block is marked as such, or unmarked and not starting with a word; its first line may be on the fence's line.
 _OPENING: Final = re.compile(r"`{3,}\s*(?:json\b\s*(?P<json>.*)|(?P<bare>[^\w].*)?)", re.IGNORECASE)
 
 
 def fenced_json(schema: Any = None) -> FencedJSON:
-    """Read the JSON out of an answer: the last fenced block of it, with any text around it.
+    """Parse the JSON in an answer: its last fenced block, with any text around it.
 
-    An answer without a block is read as JSON itself. Models that think before they answer write better JSON so than when
-    the whole answer must be JSON.
+    An answer without a block is parsed as JSON itself. Models that think before they answer write better JSON this way
+    than when the whole answer must be JSON.
 
     Parameters
     ----------
     schema : type or mapping, optional
-        What the value must look like: a type, or a JSON Schema.
+        Type or JSON Schema of the value.
 
     Examples
     --------
@@ -50,12 +50,12 @@ def fenced_json(schema: Any = None) -> FencedJSON:
 
 
 def json_lines(schema: Any = None) -> JSONLines:
-    r"""Read a list, one JSON value per line; each line is checked as soon as it is complete.
+    r"""Parse a list, one JSON value per line; each line is checked as soon as it is complete.
 
     Parameters
     ----------
     schema : type or mapping, optional
-        What each value must look like: a type, or a JSON Schema.
+        Type or JSON Schema of each value.
 
     Examples
     --------
@@ -74,41 +74,41 @@ def _with_schema(text: str, schema: OutputSchema | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FencedJSON:
-    """The codec that `fenced_json` makes."""
+    """The codec returned by `fenced_json`."""
 
     schema: OutputSchema | None = None
 
     @property
     def instructions(self) -> str:
-        """The rules of its form, for the model."""
+        """The format rules for the model."""
         text = "End your answer with its result as JSON, in one block that begins with ```json and ends with ```."
         return text if self.schema is None else _with_schema(f"{text} It must fit this JSON Schema:", self.schema)
 
     def start(self) -> _FencedRun:
-        """Begin to read an answer."""
+        """Start parsing an answer."""
         return _FencedRun(self.schema)
 
 
 @dataclass(frozen=True, slots=True)
 class JSONLines:
-    """The codec that `json_lines` makes."""
+    """The codec returned by `json_lines`."""
 
     schema: OutputSchema | None = None
 
     @property
     def instructions(self) -> str:
-        """The rules of its form, for the model."""
+        """The format rules for the model."""
         text = "Answer with one JSON value per line and nothing else."
         return text if self.schema is None else _with_schema(f"{text} Each must fit this JSON Schema:", self.schema)
 
     def start(self) -> _LinesRun:
-        """Begin to read an answer."""
+        """Start parsing an answer."""
         return _LinesRun(self.schema)
 
 
 @dataclass(slots=True)
 class _Lines:
-    """Text that comes in pieces, given back in whole lines."""
+    """Splits text that arrives in pieces into complete lines."""
 
     parts: list[str] = field(default_factory=list)
 
@@ -122,7 +122,7 @@ class _Lines:
         return [whole, *others]
 
     def rest(self) -> str:
-        """Return the last line, which nothing ended."""
+        """Return the last line, which has no line end."""
         return "".join(self.parts)
 
 
@@ -136,13 +136,13 @@ def _value(text: str, schema: OutputSchema | None) -> Any:
 
 @dataclass(slots=True)
 class _FencedRun:
-    """Keeps the last block, line by line."""
+    """Collects the last block, line by line."""
 
     schema: OutputSchema | None
     lines: _Lines = field(default_factory=_Lines)
     prose: list[str] = field(default_factory=list)
     block: list[str] | None = None
-    """The lines of the block that is open, or of the last one that was JSON."""
+    """The lines of the open block, or of the last JSON block."""
     state: str = "outside"
 
     def feed(self, piece: str) -> None:
@@ -156,16 +156,16 @@ class _FencedRun:
                 if self.block is None:
                     self.prose.append(line)
                 return
-            # A fence that opens and closes on one line leaves nothing open; any other is code in another language,
-            # skipped to its end.
+            # A fence that opens and closes on one line leaves nothing open; any other opens a block in another
+            # language, which is skipped.
             opening = _OPENING.fullmatch(text)
             if opening is None:
                 self.state = "outside" if text.endswith(_FENCE) else "other"
                 return
-            # Begun anew: the last block counts, as models try things out before their result.
+            # Start over: the last block counts, because models experiment before their result.
             self.state, self.block = "json", []
             line = text = opening["json"] or opening["bare"] or ""
-        if text.endswith(_FENCE):  # no line of JSON ends so: its texts end with a quotation mark
+        if text.endswith(_FENCE):  # a line of JSON never ends like this
             if self.state == "json" and self.block is not None:
                 self.block.append(text.rstrip("`"))
             self.state = "outside"
@@ -179,7 +179,7 @@ class _FencedRun:
 
 @dataclass(slots=True)
 class _LinesRun:
-    """Checks each line when it is complete."""
+    """Checks each line once it is complete."""
 
     schema: OutputSchema | None
     lines: _Lines = field(default_factory=_Lines)
@@ -193,12 +193,12 @@ class _LinesRun:
     def _line(self, line: str) -> None:
         self.count += 1
         text = line.strip()
-        if not text or text.startswith(_FENCE):  # many models put a fence around it, asked or not
+        if not text or text.startswith(_FENCE):  # many models add a fence, asked or not
             return
         try:
             self.values.append(_value(text, self.schema))
         except ValueError as exc:
-            # Without the number nobody knows which of many lines to look at.
+            # Without the number, nobody could find the wrong line among many.
             raise ValueError(f"line {self.count}: {exc}") from exc
 
     def finish(self) -> Any:
@@ -207,7 +207,7 @@ class _LinesRun:
 
 
 READY: Final = MappingProxyType[str, OutputCodec]({"fenced_json": fenced_json(), "json_lines": json_lines()})
-"""Codecs that every `Registry` knows."""
+"""Codecs in every `Registry`."""
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -224,27 +224,27 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {
 
 @with_card
 class Registry:
-    """The table that references are resolved against.
+    """The names that references are resolved against.
 
     Parameters
     ----------
     functions : mapping of str to callable, or iterable of callable
-        By name; those of an iterable are called what they are called.
+        Functions by name; an iterable uses their own names.
     tools : iterable of Tool or callable
-        By their own names.
+        Tools, under their own names.
     layers : iterable of MemoryLayer
-        By their own ids.
+        Layers, under their own ids.
     schemas : mapping of str to type
-        Types of structured outputs and of messages.
+        Types of structured outputs and messages.
     workflows : mapping of str to mapping
-        Workflow documents that others may refer to.
+        Workflow documents that others can refer to.
     codecs : mapping of str to OutputCodec
-        Codecs of structured outputs, beside ``fenced_json`` and ``json_lines``.
+        Codecs of structured outputs, in addition to ``fenced_json`` and ``json_lines``.
 
     Raises
     ------
     NoeticConfigError
-        ``DUPLICATE_REFERENCE`` where one name would mean two things.
+        ``DUPLICATE_REFERENCE`` if one name would refer to two objects.
 
     Examples
     --------
@@ -267,7 +267,7 @@ class Registry:
         codecs: Mapping[str, OutputCodec] | None = None,
     ) -> None:
         self._known: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
-        # Before the user's own, so that a codec of one of these names is refused and not taken for it.
+        # Before the user's own, so that a user's codec with one of these names is rejected.
         self._known["codec"].update(READY)
         named = functions if isinstance(functions, Mapping) else {_name_of(f): f for f in functions}
         for name, function in named.items():
@@ -288,7 +288,7 @@ class Registry:
     @overload
     def fn(self, function: None = None, /, *, name: str | None = None) -> Callable[[F], F]: ...
     def fn(self, function: Any = None, /, *, name: str | None = None) -> Any:
-        """Name a function; as a decorator, with or without a name."""
+        """Register a function; as a decorator, with or without a name."""
         if function is None:
             return lambda wrapped: self.fn(wrapped, name=name)
         if not callable(function):
@@ -299,27 +299,27 @@ class Registry:
         return function
 
     def tool(self, tool: Tool | Callable[..., Any]) -> Tool:
-        """Name a tool by its own name."""
+        """Register a tool under its own name."""
         made = tool if isinstance(tool, Tool) else make_tool(tool)
         self._add("tool", made.name, made)
         return made
 
     def layer(self, layer: MemoryLayer) -> MemoryLayer:
-        """Name a layer by its own id."""
+        """Register a layer under its own id."""
         self._add("layer", layer.id, layer)
         return layer
 
     def has_layer(self, layer: MemoryLayer) -> bool:
-        """Tell whether just this layer has a name."""
+        """Tell whether this very layer is registered."""
         return self._known["layer"].get(layer.id) is layer
 
     def schema(self, name: str, schema: Any) -> Any:
-        """Name a type of structured outputs or messages."""
+        """Register a type of structured outputs or messages."""
         self._add("schema", name, schema)
         return schema
 
     def codec(self, name: str, codec: OutputCodec) -> OutputCodec:
-        """Name a codec of structured outputs."""
+        """Register a codec of structured outputs."""
         if not isinstance(codec, OutputCodec):
             raise NoeticConfigError(
                 "INVALID_REFERENCE", "A codec needs instructions and start().", given=codec, hint="See OutputCodec."
@@ -338,16 +338,16 @@ class Registry:
         return Card("Registry", facts=[(kind, tuple(known)) for kind, known in self._known.items() if known])
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Return the known names of a kind: ``fn``, ``tool``, ``layer``, ``schema``, ``codec`` or ``workflow``."""
+        """Return the registered names of a kind: ``fn``, ``tool``, ``layer``, ``schema``, ``codec`` or ``workflow``."""
         return tuple(sorted(self._known[kind]))
 
     def resolve(self, ref: str, args: Mapping[str, Any] | None = None) -> Any:
-        """Return the object that a reference such as ``fn:double`` names; with `args`, a function that has them set already.
+        """Return the object of a reference such as ``fn:double``; with `args`, a function with these arguments already set.
 
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_FUNCTION_REFERENCE`` and the like, with the names that are known.
+            ``UNKNOWN_FUNCTION_REFERENCE`` and similar codes, with the registered names.
         """
         kind, _, name = ref.partition(":")
         if kind not in _KINDS:
@@ -368,7 +368,7 @@ class Registry:
                 hint="Write for example {'$ref': 'fn:add', 'args': {'n': 3}}.",
             )
         found = self._known[kind][name]
-        # Without arguments the function itself, so that writing the step again finds its name.
+        # Without arguments, the function itself, so that saving the step again finds its name.
         return functools.partial(found, **args) if args else found
 
     def reference(self, thing: Any, where: str) -> dict[str, Any]:
@@ -386,7 +386,7 @@ class Registry:
         name = self._function_name(thing)
         if name is not None:
             return {"$ref": f"fn:{name}"}
-        # Positional arguments have no names, and a reference holds names only.
+        # References hold arguments by name, so positional arguments cannot be saved.
         if isinstance(thing, functools.partial) and not thing.args:
             name = self._function_name(thing.func)
             if name is not None:
@@ -397,9 +397,9 @@ class Registry:
         return next((name for name, known in self._known["fn"].items() if _same(known, function)), None)
 
     def schema_reference(self, schema: OutputSchema) -> dict[str, Any]:
-        """Return the reference of a schema, or the schema itself as JSON Schema where it has no name."""
+        """Return the reference of a schema, or, without a name, the schema itself as JSON Schema."""
         for name, known in self._known["schema"].items():
-            # By identity: two equal types may be given different names for a reason.
+            # By identity: two equal types may have different names for a reason.
             if known is schema.given or known is schema:
                 return {"$ref": f"schema:{name}"}
         return schema.to_json()
@@ -418,7 +418,7 @@ class Registry:
         raise self._unregistered("codec", output.codec, where)
 
     def _named(self, kind: str, name: str, thing: Any, where: str) -> dict[str, Any]:
-        # Another tool of the same name would be called in its place when the step is loaded.
+        # A tool of the same name but another identity would be called instead after loading the step.
         if self._known[kind].get(name) is not thing:
             raise self._unregistered(kind, thing, where)
         return {"$ref": f"{kind}:{name}"}
@@ -436,7 +436,7 @@ class Registry:
 
 
 def _same(known: Any, thing: Any) -> bool:
-    """Tell whether two are one thing; a method is another object each time it is looked up."""
+    """Tell whether two objects are the same; a method is a new object on each access."""
     return known is thing or (isinstance(thing, MethodType) and bool(known == thing))
 
 

@@ -1,8 +1,8 @@
-"""Steps as JSON and back. Code never travels: a callable is a reference, resolved against an explicit `Registry`.
+"""Steps to JSON and back. Code is never stored: a callable is a reference, resolved against an explicit `Registry`.
 
-``{"$ref": "fn:name", "args": {...}}`` stands for a function with some arguments set; tools, layers and schemas likewise. Layers
-that come with the library are data, ``{"kind": "working_memory", "options": {"scope": "resource"}}``: the kind is the name of the
-function that makes one, the options are its arguments.
+``{"$ref": "fn:name", "args": {...}}`` is a function with some arguments set; likewise for tools, layers and schemas.
+The library's own layers are data, ``{"kind": "working_memory", "options": {"scope": "resource"}}``: the kind is the
+function that creates one, the options are its arguments.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from noetic_nb.steps._schema import OutputSchema, as_schema
 from noetic_nb.steps._tools import Tool
 
 Convert = Callable[[Any, str], Any]
-"""Turns what is at a place of a configuration into JSON, or back."""
+"""Converts the value at a place of a configuration to JSON, or back."""
 
 _KEYS: Final = frozenset({"kind", "options", "placement"})
 
 
 def dump_built_in(made: BuiltIn, where: str, dump: Convert) -> dict[str, Any]:
-    """Return a built-in layer as JSON data; `dump` writes functions, schemas and plain values."""
+    """Return a built-in layer as JSON data; `dump` converts functions, schemas and plain values."""
     options = {
         name: _dumped_option(name, value, f"{where}.options.{name}", dump) for name, value in made.options.items()
     }
@@ -69,7 +69,7 @@ def _rule(given: Any, where: str, dump: Convert) -> Any:
 
 
 def load_built_in(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> MemoryLayer:
-    """Return the layer that JSON data describe; `resolve` replaces references by the named objects."""
+    """Return the layer described by JSON data; `resolve` replaces references by the named objects."""
     kind, options = data["kind"], data.get("options", {})
     make = _maker(kind)
     if not isinstance(options, Mapping) or data.keys() - _KEYS:
@@ -119,7 +119,7 @@ def _maker(kind: object) -> Callable[..., MemoryLayer]:
         known[name] = getattr(layers, name)
     make = known.get(name)
     if not hasattr(make, MAKES_LAYERS):
-        # Only now, because it loads every layer there is.
+        # Only here, because it loads every layer.
         known |= {found: getattr(layers, found) for found in dir(layers)}
         names = ", ".join(sorted(found for found, function in known.items() if hasattr(function, MAKES_LAYERS)))
         hint = f"Kinds are {names}; name a layer of your own by {{'$ref': 'layer:id'}}."
@@ -128,13 +128,13 @@ def _maker(kind: object) -> Callable[..., MemoryLayer]:
     return found
 
 
-# Tags of unions: written even where they have their only value.
+# Tags of unions: written even if only one value is possible.
 _TAGS: Final = frozenset({"kind", "strategy"})
-# Data of the user's own, in which something that looks like a reference is none.
+# The user's own data, in which nothing is a reference, even if it looks like one.
 _FREE: Final = frozenset({"args"})
 _SCHEMAS: Final = frozenset({"output", "schema", "payload", "paramsSchema", "params_schema"})
 _REFERENCES: Final = ("fn:", "tool:", "layer:", "schema:", "codec:")
-# Far above what anyone nests by hand, far below where Python's own recursion ends.
+# Far above any nesting written by hand, far below Python's recursion limit.
 MAX_DEPTH: Final = 150
 
 
@@ -146,15 +146,15 @@ def dump_step(step: Step, registry: Registry | None = None) -> dict[str, Any]:
     Parameters
     ----------
     step : Step
-        Any kind, with all that is inside it.
+        A step of any kind, with everything inside it.
     registry : Registry, optional
-        Names its functions, tools, layers, schemas and codecs.
+        Supplies the names of functions, tools, layers, schemas and codecs.
 
     Raises
     ------
     NoeticConfigError
-        ``UNREGISTERED_FUNCTION``, ``UNREGISTERED_TOOL``, ``UNREGISTERED_LAYER``, ``UNREGISTERED_CODEC``, saying where;
-        ``NOT_JSON`` for arguments that are no JSON data; ``INVALID_STEP`` for a step that contains itself.
+        ``UNREGISTERED_FUNCTION``, ``UNREGISTERED_TOOL``, ``UNREGISTERED_LAYER``, ``UNREGISTERED_CODEC``, with the
+        place; ``NOT_JSON`` for arguments that are not JSON data; ``INVALID_STEP`` for a step that contains itself.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def dump_record(record: BaseModel, registry: Registry, where: str) -> dict[str, 
     written: dict[str, Any] = {}
     for name, field in type(record).model_fields.items():
         value = getattr(record, name)
-        # Defaults are left out, so that files stay short and follow the defaults of the version that reads them.
+        # Defaults are omitted, so that files stay short and follow the defaults of the version that reads them.
         if name not in _TAGS and not field.is_required() and value == field.get_default(call_default_factory=True):
             continue
         key = field.alias or to_camel(name)
@@ -214,25 +214,25 @@ def _dumped(value: Any, registry: Registry, where: str) -> Any:
         return registry.reference(value, where)
     if isinstance(value, list | tuple):
         return [_dumped(inner, registry, f"{where}[{index}]") for index, inner in enumerate(value)]
-    if isinstance(value, FrozenDict):  # schemas by category, or data, which comes out as it is
+    if isinstance(value, FrozenDict):  # schemas by category, or data, which is unchanged
         return {key: _dumped(inner, registry, f"{where}.{key}") for key, inner in value.items()}
     return _free(value, where)
 
 
 def load_step(data: Mapping[str, Any] | str, registry: Registry | None = None) -> Step:
-    """Return the step that `dump_step` wrote, or a person; keys in camelCase or snake_case.
+    """Return the step in JSON data, written by `dump_step` or by hand; keys in camelCase or snake_case.
 
     Parameters
     ----------
     data : mapping or str
-        JSON data, or its text. Nothing in it is executed.
+        JSON data or its text. None of it is executed.
     registry : Registry, optional
-        What its references name.
+        The objects that its references name.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_STEP`` and what the builders raise; ``UNKNOWN_FUNCTION_REFERENCE`` and the like, with the known names.
+        ``INVALID_STEP`` and the errors of the builders; ``UNKNOWN_FUNCTION_REFERENCE`` and similar, with the registered names.
 
     Examples
     --------
@@ -268,7 +268,7 @@ def resolved(value: Any, registry: Registry, *, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         ref = value.get("$ref")
         if isinstance(ref, str) and ref.startswith(_REFERENCES):
-            # Anything else in it would be dropped in silence.
+            # Any other key would be silently dropped.
             unknown = set(value) - {"$ref", "args"}
             if unknown:
                 what = "A reference has `$ref` and `args` only."
@@ -294,8 +294,8 @@ def _field(key: str, value: Any, registry: Registry, depth: int) -> Any:
     if key == "memory" and isinstance(value, list | tuple):
         return [_layer(inner, registry, depth) for inner in value]
     if key in _SCHEMAS and isinstance(value, Mapping) and not str(value.get("$ref", "")).startswith(_REFERENCES):
-        return value  # a JSON Schema, whose own `$ref` means something else
+        return value  # a JSON Schema, whose own `$ref` has another meaning
     if key == "params" and isinstance(value, Mapping):
-        # `ModelParams` belongs to another package and knows Python's spelling only.
+        # `ModelParams` belongs to another package and has Python names only.
         return {to_snake(name): inner for name, inner in value.items()}
     return resolved(value, registry, depth=depth + 1)

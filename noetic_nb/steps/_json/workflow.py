@@ -1,6 +1,6 @@
-"""Workflow documents, version 1: agents as plain JSON trees that models and people write, made into steps.
+"""Workflow documents, version 1: agents as plain JSON trees, written by models and people, converted to steps.
 
-Text flows from node to node. Nothing in a document is executed: a `run` node names a registered function, never holds code.
+Text flows from node to node. Nothing in a document is executed: a `run` node names a registered function and never contains code.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from noetic_nb.steps._records import Step, suffixed
 from noetic_nb.steps._tools import Tool
 
 VERSION: Final = 1
-# Every use of a workflow has steps of its own, so workflows that use each other twice grow by powers of two.
+# Every use of a workflow has its own steps, so nested double uses grow by powers of two.
 MAX_STEPS: Final = 100_000
 Node: TypeAlias = Mapping[str, Any]
 StepData: TypeAlias = dict[str, Any]
-"""A step as `load_step` reads it, in which the steps inside are made already."""
+"""A step in the form that `load_step` reads, with the inner steps already created."""
 _Inner: TypeAlias = Callable[[Any], Step]
 _WORDS: Final[Mapping[Any, str]] = {str: "text that is not empty", list: "a list", Mapping: "a mapping"}
-# Where each kind of node holds others; the same words elsewhere are keys that nobody knows.
+# Keys of each kind of node that hold other nodes; elsewhere these keys are unknown.
 _CHILDREN: Final[Mapping[str, tuple[str, ...]]] = {
     "branch": ("routes", "default"),
     "fork": ("paths", "each"),
@@ -41,7 +41,7 @@ _CHILDREN: Final[Mapping[str, tuple[str, ...]]] = {
     "sequence": ("steps",),
     "subflow": ("document",),
 }
-# What a node of each kind may hold, beside `kind` and `id`.
+# Keys allowed in each kind of node, in addition to `kind` and `id`.
 _KEYS: Final[Mapping[str, frozenset[str]]] = {
     "llm": frozenset({"model", "instructions", "tools", "params", "output", "incomplete"}),
     "tool": frozenset({"toolName", "args"}),
@@ -56,7 +56,7 @@ _KEYS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def _predicate_keys() -> Mapping[str, frozenset[str]]:
-    """Return the JSON form of each predicate: no function, and no predicate that needs one."""
+    """Return the keys of each predicate's JSON form, without functions and predicates that need one."""
     found = {}
     for cls in get_args(get_args(UntilPredicate)[0]):
         fields = {field.alias or to_camel(name): field for name, field in cls.model_fields.items()}
@@ -71,17 +71,17 @@ def _is_function(hint: Any) -> bool:
 
 
 _PREDICATE_KEYS: Final = _predicate_keys()
-# Codes that stay: they are more exact than "this node is not valid".
+# Codes that are kept, because they are more specific than "this node is not valid".
 _SPECIFIC: Final = ("UNKNOWN_", "WORKFLOW_")
 
 
 def workflow_depth(node: Node) -> int:
-    """Return the longest way from a node down to a leaf, in edges."""
+    """Return the length of the longest path from a node to a leaf, in edges."""
     deepest, waiting = 0, [(node, 0)]
     while waiting:
         one, depth = waiting.pop()
         deepest = max(deepest, depth)
-        # Bounded, as a document that was built in Python may contain itself.
+        # Bounded, because a document built in Python may contain itself.
         waiting.extend((child, depth + 1) for child in child_nodes(one) if depth < MAX_DEPTH)
     return deepest
 
@@ -106,14 +106,14 @@ def invalid(
 
 
 class Loader:
-    """Makes the nodes of one document, and of those it refers to, into steps."""
+    """Converts the nodes of a document, and of documents it refers to, into steps."""
 
     def __init__(self, registry: Registry, default_model: str, strict: bool) -> None:
         self._strict = strict
-        # Keys that nobody reads, of the node that is being made, in a document that was saved.
+        # In a saved document: unknown keys of the node being converted.
         self._unknown: list[str] = []
         self._registry = registry
-        # By name: a workflow that was read, and how many steps it has.
+        # By name: a workflow that was read, and its number of steps.
         self._read: dict[str, tuple[Step, int]] = {}
         self._steps = 0
         self._default_model = default_model
@@ -129,7 +129,7 @@ class Loader:
         }
 
     def document(self, given: Any, suffix: str, seen: tuple[str, ...]) -> Step:
-        """Make a whole document; `suffix` keeps the ids of one apart that is used twice."""
+        """Convert a whole document; `suffix` keeps ids unique if a document is used twice."""
         root, unknown = self._root(given)
         if workflow_depth(root) >= MAX_DEPTH:
             raise invalid(f"The document is nested {MAX_DEPTH} deep or more.")
@@ -153,7 +153,7 @@ class Loader:
         return root, unknown
 
     def _only(self, given: Node, known: Iterable[str], what: str) -> None:
-        """Refuse, or note, keys that nobody reads: a rule, or a limit, that is misspelt would not hold."""
+        """Reject, or note, unknown keys: a misspelt rule or limit would have no effect."""
         known = set(known)
         unknown = [key for key in given if key not in known]
         if not unknown:
@@ -166,7 +166,7 @@ class Loader:
         raise invalid(f"{what[0].upper()}{what[1:]} has no `{unknown[0]}`.", unknown[0], hint=hint)
 
     def node(self, node: Any, suffix: str, seen: tuple[str, ...]) -> Step:
-        """Make one node. Errors name its id."""
+        """Convert one node. Errors name its id."""
         if not isinstance(node, Mapping):
             raise invalid("It contains something that is not a node: a node must be a mapping.", node)
         kind, node_id = node.get("kind"), node.get("id")
@@ -190,7 +190,7 @@ class Loader:
             made = {key: value for key, value in made.items() if value is not None}
             return _noted(load_step({**made, "id": f"{node_id}{suffix}"}, self._registry), self._unknown)
         except NoeticConfigError as exc:
-            if "node" in exc.facts:  # of a node inside this one, which is named already
+            if "node" in exc.facts:  # from a node inside this one, which is already named
                 raise
             code = exc.code if exc.code.startswith(_SPECIFIC) else "WORKFLOW_VALIDATION_FAILED"
             facts = {**exc.facts, "node": node_id}
@@ -244,7 +244,7 @@ class Loader:
 
     def _tool(self, node: Node, inner: _Inner) -> StepData:
         tool = {"$ref": f"tool:{self._named(node, 'toolName', str)}"}
-        # What flows between nodes is text, which a tool does not take as its arguments.
+        # Text flows between nodes, and a tool does not take text as its arguments.
         return {"tool": tool, "args": self._maybe(node, "args", Mapping) or {}, "takesInput": False}
 
     def _run(self, node: Node, inner: _Inner) -> StepData:
@@ -277,7 +277,7 @@ class Loader:
             "paths": [inner(path) for path in self._named(node, "paths", list)] if "paths" in node else None,
             "each": inner(node["each"]) if "each" in node else None,
             "over": node.get("over"),
-            # A race refuses a merge, so the default is for the other modes only.
+            # A race rejects a merge, so the default is for the other modes only.
             "merge": None if mode == "race" else node.get("merge", "last"),
             "concurrency": node.get("concurrency"),
         }
@@ -313,14 +313,14 @@ class Loader:
     def _subflow(self, node: Node, suffix: str, seen: tuple[str, ...]) -> Step:
         if (node.get("ref") is None) == (node.get("document") is None):
             raise invalid("A subflow needs `document` or `ref`, and not both.")
-        # The same document may be used in several places, and the ids of its nodes must stay apart.
+        # The same document may be used in several places, and the ids of its nodes must be unique.
         inner_suffix = f"-{node['id']}{suffix}"
         if node.get("ref") is None:
             root, unknown = self._root(self._named(node, "document", Mapping))
             made = _noted(self.node(root, inner_suffix, seen), unknown)
         else:
             ref = self._named(node, "ref", str)
-            # Only on the way down: two subflows side by side may well refer to the same document.
+            # Only among ancestors: two sibling subflows may refer to the same document.
             if ref in seen:
                 raise invalid(
                     f"Workflow {ref!r} refers to itself.",
@@ -335,7 +335,7 @@ class Loader:
         return load_step({"kind": "loop", "id": f"{node['id']}{suffix}", **_once([first, made])})
 
     def _workflow(self, ref: str, suffix: str, seen: tuple[str, ...]) -> Step:
-        """Return the steps of a workflow, which is read once however often it is used."""
+        """Return the steps of a workflow, which is read only once."""
         if ref not in self._read:
             before = self._steps
             made = self.document(self._registry.resolve(f"workflow:{ref}"), "", seen)
@@ -347,7 +347,7 @@ class Loader:
 
 
 def _once(steps: list[Any]) -> StepData:
-    """Return a sequence, which is no kind of step: a loop that runs once."""
+    """Return a sequence, which is not a kind of step, as a loop that runs once."""
     return {"kind": "loop", "steps": steps, "until": {"kind": "maxSteps", "n": 1}, "needsOutput": False}
 
 
@@ -357,7 +357,7 @@ def _noted(made: Step, unknown: list[str]) -> Step:
     return made
 
 
-# For nodes that name no model; docs/behaviour/steps.md, "Workflow documents".
+# For nodes without a model; docs/behaviour/steps.md, "Workflow documents".
 DEFAULT_MODEL: Final = "openai/gpt-4o"
 
 
@@ -368,7 +368,7 @@ def load_workflow(
     default_model: str = DEFAULT_MODEL,
     strict: bool = True,
 ) -> Step:
-    """Return the step a workflow document describes.
+    """Return the step described by a workflow document.
 
     See docs/behaviour/steps.md, "Workflow documents".
 
@@ -380,16 +380,16 @@ def load_workflow(
     registry : Registry, optional
         Its tools, functions, layers, schemas, codecs and further workflows.
     default_model : str
-        For llm nodes that name none.
+        For llm nodes without a model.
     strict : bool, default True
-        Whether a key that nobody reads is an error, as it is for a document that was just written. False reads one that was
-        saved when such keys were passed over; ``harness.check()`` lists them then.
+        Whether an unknown key is an error, as it should be for a newly written document. False reads documents saved
+        when unknown keys were ignored; ``harness.check()`` then lists these keys.
 
     Raises
     ------
     NoeticConfigError
         ``INVALID_WORKFLOW_SOURCE``, ``WORKFLOW_VALIDATION_FAILED``, ``UNKNOWN_NODE_KIND``, ``UNKNOWN_TOOL_REFERENCE``,
-        ``UNKNOWN_UNTIL_PREDICATE``, ``WORKFLOW_CYCLE``, ... each naming the node.
+        ``UNKNOWN_UNTIL_PREDICATE``, ``WORKFLOW_CYCLE`` and others, each naming the node.
 
     Examples
     --------
@@ -406,7 +406,7 @@ def load_workflow(
 
 
 def check_workflow(document: Mapping[str, Any] | str) -> None:
-    """Check a document as `load_workflow` does, with its errors, but for its references, which may be anything."""
+    """Check a document as `load_workflow` does, with its errors, but accept any references."""
     try:
         Loader(_Anything(), DEFAULT_MODEL, strict=True).document(document, "", ())
     except RecursionError:
@@ -414,10 +414,10 @@ def check_workflow(document: Mapping[str, Any] | str) -> None:
 
 
 class _Anything(Registry):
-    """Knows everything by every name: for a document that is checked by itself."""
+    """Resolves every name, for checking a document on its own."""
 
     def resolve(self, ref: str, args: Mapping[str, Any] | None = None) -> Any:
-        """Return something of the kind that a reference names."""
+        """Return an object of the kind that a reference names."""
         kind, _, name = ref.partition(":")
         match kind:
             case "tool" if name.strip():
@@ -439,7 +439,7 @@ _ANY_NODE: Final = {"kind": "llm", "id": "any", "instructions": "Anything."}
 
 
 def _anything(*args: Any, **kwargs: Any) -> None:
-    """Stand for any function of a document that is only checked."""
+    """Do nothing: replaces any function in a document that is only checked."""
 
 
 @lru_cache(maxsize=1)
