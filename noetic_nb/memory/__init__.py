@@ -1,4 +1,4 @@
-"""Memory: layers with lifecycle hooks, the token budget they share, and the state they keep."""
+"""Memory: layers with lifecycle hooks, their shared token budget, and their state."""
 
 from noetic_nb._core.lazy_names import make_callable
 from noetic_nb.memory._budget import BudgetPlan, ProjectionPolicy, allocate_budgets, assemble_view

@@ -1,9 +1,9 @@
-"""Where the tokens go: budgets of layers, and the items that are sent.
+"""Token budgets of layers, and the selection of items to send.
 
-Minimums come first; the rest is shared by headroom (``max - min``). Pure arithmetic: the text that will fill the space is
-never read, and nothing is rounded except when not even the minimums fit. System items are always sent, then layers' items, then
-as much of the newest history as fits. Every item that is left out has a reason. A call and its output are never parted, and the
-latest user message always stays.
+Minimums come first; the rest is shared by headroom (``max - min``). Pure arithmetic: it never reads the texts, and only
+rounds if not even the minimums fit. System items are always sent, then layers' items, then as much of the newest
+history as fits. Every omitted item has a reason. A call and its output are never separated, and the latest user message
+always stays.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from noetic_nb.items._log import ItemView
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-# Most of what is left goes to the layers, the rest to history; layers with a maximum may take half of that at most where
-# others have none, so that one wide range cannot starve them.
+# Most of the remainder goes to the layers, the rest to history. If some layers have no maximum, those with one get at
+# most half of that, so that one wide range cannot starve the others.
 LAYER_SHARE: Final = 0.6
 FINITE_SHARE_OF_POOL: Final = 0.5
 
 
 class LayerAllocation(NamedTuple):
-    """The tokens that one layer may spend on recall."""
+    """The tokens that a layer may use for recall."""
 
     layer_id: str
     allocated: float
@@ -41,7 +41,7 @@ class LayerAllocation(NamedTuple):
 
 @with_card(shown="in cells")
 class BudgetPlan(NamedTuple):
-    """How a budget was split; allocations in the order of the layers."""
+    """The split of a budget; allocations are in the order of the layers."""
 
     allocations: tuple[LayerAllocation, ...]
     history_budget: float
@@ -75,17 +75,17 @@ def allocate_budgets(
     total_budget : float
         Tokens of the whole context; may be infinite.
     system_prompt_tokens, response_reserve : float
-        Tokens that are spent already, and that are kept for the answer.
+        Tokens already used, and tokens kept for the answer.
 
     Returns
     -------
     BudgetPlan
-        `n` allocations in the order given, and what is left for history. Fractions of tokens are kept.
+        `n` allocations in the given order, and the remainder for history. Fractions of tokens are kept.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_BUDGET_INPUT`` for NaN, or where infinities cancel; its ``field`` says which number.
+        ``INVALID_BUDGET_INPUT`` for NaN, or if infinities cancel; its ``field`` names the number.
 
     References
     ----------
@@ -115,22 +115,22 @@ def _split(layers: Sequence[MemoryLayer], total: float, system: float, reserve: 
     minimums = [low for low, _ in ranges]
     floor_sum = sum(minimums)
     rest = available - floor_sum
-    # Only here are numbers rounded, and down: together the layers must not exceed what there is.
+    # The only rounding, downwards: together the layers must not exceed the total.
     if rest < 0:
         return _plan(ids, [math.floor(low * available / floor_sum) for low in minimums], 0.0)
     pool = LAYER_SHARE * rest
-    headrooms = [high - low for low, high in ranges]  # never negative: a range is checked when a layer is made
+    headrooms = [high - low for low, high in ranges]  # never negative: ranges are checked when a layer is created
     shares = _shares(headrooms, pool)
     granted = [low + min(share, room) for low, share, room in zip(minimums, shares, headrooms, strict=True)]
     return _plan(ids, granted, (1 - LAYER_SHARE) * rest)
 
 
 def _shares(headrooms: Sequence[float], pool: float) -> list[float]:
-    """Return each layer's share of the pool by headroom; a share clipped later goes to no layer."""
+    """Return each layer's share of the pool by headroom; the clipped part of a share goes to no other layer."""
     finite = sum(room for room in headrooms if room != math.inf)
     unlimited = sum(1 for room in headrooms if room == math.inf)
     if pool == math.inf:
-        if finite and 0.0 in headrooms:  # a share of nothing of everything has no value
+        if finite and 0.0 in headrooms:  # zero times infinity would be NaN
             raise _refused("total_budget", pool)
         return [room if room != math.inf else pool for room in headrooms]
     if unlimited == 0:
@@ -151,12 +151,12 @@ Order: TypeAlias = Literal["slot", "cache"]
 
 @with_card
 class ProjectionPolicy(BaseModel, metaclass=RecordType):
-    """How much may be sent, and the handling of items that do not fit.
+    """The size limit of a request, and the handling of items that do not fit.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_PROJECTION``: an unknown key or strategy, a budget that is not a number, a window where it has no meaning.
+        ``INVALID_PROJECTION``: an unknown key or strategy, a budget that is not a number, a window without a meaning.
 
     Examples
     --------
@@ -169,7 +169,7 @@ class ProjectionPolicy(BaseModel, metaclass=RecordType):
     """
 
     model_config = ConfigDict(
-        defer_build=True,  # schemas are built when first used, not at import
+        defer_build=True,  # schemas are built on first use, not at import
         frozen=True,
         extra="forbid",
         alias_generator=to_camel,
@@ -178,26 +178,26 @@ class ProjectionPolicy(BaseModel, metaclass=RecordType):
     )
 
     token_budget: Annotated[float, Field(ge=0, allow_inf_nan=True)] = 128_000
-    """Tokens of the whole request, answer included."""
+    """Tokens of the whole request, including the answer."""
     response_reserve: Annotated[float, Field(ge=0, allow_inf_nan=True)] = 4_000
-    """Tokens kept free for the answer."""
+    """Tokens reserved for the answer."""
     overflow: Overflow = "sliding_window"
     """``truncate`` drops the oldest history; ``sliding_window`` first keeps the last `window_size` items; ``summarize``
-    replaces what is dropped by a summary."""
+    replaces the dropped history by a summary."""
     overflow_model: str | None = None
-    """Model that writes summaries; the step's own where it is None."""
+    """Model that writes summaries; None means the step's own model."""
     window_size: Annotated[int, Field(ge=0)] | None = None
-    """Items kept under ``sliding_window`` (0 and None mean all), never summarised under ``summarize``."""
+    """Items kept under ``sliding_window`` (0 and None mean all); never summarised under ``summarize``."""
 
     order: Order = "slot"
-    """Where layers stand: ``slot`` puts all of them before the history, by slot; ``cache`` puts those with
-    ``placement="suffix"`` before the latest user message, so that what changes does not break the cached beginning. The same
-    items are sent either way."""
+    """Position of the layers' items: ``slot`` puts all of them before the history, by slot; ``cache`` puts those with
+    ``placement="suffix"`` before the latest user message, so that changing items do not break the cached prefix. The
+    same items are sent either way."""
 
     @field_validator("token_budget", "response_reserve", "window_size", mode="before")
     @classmethod
     def _is_a_number(cls, value: object) -> object:
-        if isinstance(value, bool):  # which pydantic takes for 1 or 0
+        if isinstance(value, bool):  # pydantic would accept it as 1 or 0
             raise ValueError(f"expected a number, not {value}")
         return value
 
@@ -217,7 +217,7 @@ class ProjectionPolicy(BaseModel, metaclass=RecordType):
             ) from exc
 
     def model_post_init(self, context: object) -> None:
-        """Check that the fields fit together."""
+        """Check that the fields are consistent."""
         if math.isnan(self.token_budget) or math.isnan(self.response_reserve):
             raise NoeticConfigError("INVALID_PROJECTION", "A token budget is not a number.", given=math.nan)
         if self.window_size is not None and self.overflow == "truncate":
@@ -226,7 +226,7 @@ class ProjectionPolicy(BaseModel, metaclass=RecordType):
             raise NoeticConfigError("INVALID_PROJECTION", what, given=self.window_size, hint=hint, field="window_size")
 
     def view_budget(self, fixed_tokens: float) -> float:
-        """Return the tokens left for items once fixed parts and the reserve are taken off.
+        """Return the tokens left for items after the fixed parts and the reserve.
 
         Parameters
         ----------
@@ -239,7 +239,7 @@ class ProjectionPolicy(BaseModel, metaclass=RecordType):
 
 
 class ProjectedHistory(NamedTuple):
-    """The part of a history that is sent; below `floor` is outside the item window, from there to `start` over budget."""
+    """The sent part of a history; items below `floor` are outside the window, those from there to `start` over budget."""
 
     start: int
     stop: int
@@ -256,7 +256,7 @@ class ProjectedHistory(NamedTuple):
 
 
 def latest_user(history: Sequence[Item]) -> int | None:
-    """Return where the newest user message of a history is, or None if there is none."""
+    """Return the position of the newest user message in a history, or None."""
     if isinstance(history, ItemView):
         return history.latest_user()
     for position in range(len(history) - 1, -1, -1):
@@ -269,25 +269,25 @@ def latest_user(history: Sequence[Item]) -> int | None:
 def project_tail(
     history: Sequence[Item], budget: float, *, window: int | None = None, tokenizer: Tokenizer = estimate_tokens
 ) -> ProjectedHistory:
-    """Choose the newest stretch of a history, oldest item first, that fits a budget in tokens and a `window` of items.
+    """Choose the newest part of a history, oldest item first, that fits a token budget and a `window` of items.
 
-    A view of an `ItemLog` is searched by its running sums, in O(log n). The result is a tail without calls or outputs that lost
-    their other half. The latest user message is always kept: where it is older than the tail it takes the place of the tail's
-    oldest items, and stays even where it alone is too much (fate ``forced``).
+    A view of an `ItemLog` is searched through its running sums, in O(log n). The result is a tail without incomplete
+    call-output pairs. The latest user message is always kept: if it is older than the tail, it replaces the tail's
+    oldest items, and it stays even if it alone exceeds the budget (fate ``forced``).
     """
     size = len(history)
     floor = max(0, size - window) if window else 0
     if floor == 0 and isinstance(history, ItemView) and history.tokenizer is tokenizer and history.tokens <= budget:
         lost = history.unresolved()
-        if not lost:  # all of it, as it is: by far the most common case
+        if not lost:  # everything is sent unchanged: by far the most common case
             return ProjectedHistory(0, size, frozenset(), history.tokens, ())
     counts = _counts(history, tokenizer)
     start = _tail_start(history, budget, floor, counts, tokenizer)
     user = latest_user(history)
     forced = user if user is not None and user < start else None
-    if forced is not None:  # it takes its room from the oldest of the tail
+    if forced is not None:  # it takes its room from the oldest items of the tail
         start = max(start, _tail_start(history, max(0.0, budget - counts(forced)), floor, counts, tokenizer))
-    # Judged within the tail: a call whose output was cut off would be refused by every provider.
+    # Checked within the tail: every provider rejects a call without its output.
     tail = history[start:]
     lost = tail.unresolved() if isinstance(tail, ItemView) else unresolved_positions(tail)
     dropped = frozenset(start + position for position in lost)
@@ -307,7 +307,7 @@ def project_tail(
 def _tail_start(
     history: Sequence[Item], budget: float, floor: int, counts: Callable[[int], int], tokenizer: Tokenizer
 ) -> int:
-    """Return where the longest tail begins that fits and does not reach below `floor`."""
+    """Return the start of the longest tail that fits and does not begin below `floor`."""
     if isinstance(history, ItemView) and history.tokenizer is tokenizer:
         return max(floor, history.tail_start(budget))
     start, left = len(history), budget
@@ -318,7 +318,7 @@ def _tail_start(
 
 
 def must_send(history: Sequence[Item], tokenizer: Tokenizer = estimate_tokens) -> int:
-    """Return the tokens of the latest user message, which no layer's item may take; 0 if there is none."""
+    """Return the tokens of the latest user message, which layers' items must not use; 0 if there is none."""
     user = latest_user(history)
     return 0 if user is None else _counts(history, tokenizer)(user)
 
@@ -344,18 +344,18 @@ def assemble_view(
     system_prompt_items : sequence of item
         Always kept, even over budget.
     layer_output_items : sequence of item
-        In slot order; one that does not fit is skipped, later and smaller ones may still fit.
+        In slot order; an item that does not fit is skipped, and later, smaller ones may still fit.
     history_items : sequence of item
         Oldest first.
     policy : ProjectionPolicy, optional
-        None joins the three lists as they are.
+        None concatenates the three lists unchanged.
     tokenizer : callable, optional
-        From text to tokens.
+        Function from a text to its number of tokens.
 
     Returns
     -------
     list of Item
-        What is kept. Under ``summarize`` this is what ``truncate`` keeps; the summary is added by the harness.
+        The kept items. For ``summarize`` they are those of ``truncate``; the harness adds the summary.
 
     References
     ----------
@@ -381,7 +381,7 @@ def assemble_view(
     must = must_send(history, tokenizer)
     for item in layers:
         tokens = item_tokens(item, tokenizer)
-        # The latest user message has its room first, or a model would answer a question that it was not sent.
+        # Room for the latest user message comes first, or a model would answer a question that it was not sent.
         if tokens <= left - must:
             kept.append(item)
             left -= tokens

@@ -1,4 +1,4 @@
-"""Layers collected for an agent, and their data and functions for code: by the layer itself, which is typed, or by its id."""
+"""Layers collected for an agent, and access to their data and functions: by the layer itself (typed), or by its id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ H = TypeVar("H")
 class TypedMemory(Mapping[str, Any]):
     """The data and functions of layers within an execution.
 
-    ``memory[notes]`` has the type that the layer ``notes`` was declared with, ``memory["notes"]`` is anything.
+    ``memory[notes]`` has the declared type of the layer ``notes``; ``memory["notes"]`` is Any.
     """
 
     __slots__ = ()
@@ -39,7 +39,7 @@ class TypedMemory(Mapping[str, Any]):
 
 
 class HasMemory(Protocol):
-    """A `Context`, as far as its layers go."""
+    """A `Context`, as far as its layers are concerned."""
 
     @property
     def memory(self) -> TypedMemory:
@@ -48,7 +48,7 @@ class HasMemory(Protocol):
 
 
 def id_of(layer: object) -> object:
-    """Return the id of a layer that is given itself or by its id; anything else as it is."""
+    """Return the id of a layer given as itself or by id; any other value unchanged."""
     return layer.id if isinstance(layer, MemoryLayer) else layer
 
 
@@ -80,7 +80,7 @@ class _Declared(TypedMemory):
 
 def _no_layer(given: Any) -> NoeticConfigError:
     hint = "Use MemoryLayer(...), or a layer that is built in, such as working_memory()."
-    if type(given).__name__ == "Regulator":  # which nothing here may import
+    if type(given).__name__ == "Regulator":  # not imported: a class of another part
         hint = "Make it a layer: memory=[nn.regulation(regulator)]."
     elif inspect.isfunction(given):
         hint = (
@@ -93,7 +93,7 @@ def _no_layer(given: Any) -> NoeticConfigError:
 def check_layers(layers: Iterable[MemoryLayer]) -> tuple[MemoryLayer, ...]:
     """Return the layers as a tuple; raises ``DUPLICATE_LAYER_ID`` or ``INVALID_LAYER``."""
     found: dict[str, MemoryLayer] = {}
-    # Any: what can make a layer of itself, such as a rule book, stands above this module; alone, it need not be in a list.
+    # Any: classes with `as_layer`, such as a rule book, are defined further up; one alone need not be in a list.
     given: Any = layers
     if isinstance(given, str | Mapping) or not (
         isinstance(given, Iterable | MemoryLayer) or hasattr(given, "as_layer")
@@ -128,17 +128,17 @@ class MemoryConfig:
         return len(self.layers)
 
     def view(self, ctx: HasMemory) -> TypedMemory:
-        """Return the handles of these layers within an execution, typed: ``view(ctx)[notes].update(...)`` for ``notes`` of them.
+        """Return typed handles of these layers within an execution: ``view(ctx)[notes].update(...)`` for a layer ``notes``.
 
         Parameters
         ----------
         ctx : Context
-            Of a step or a tool.
+            The context of a step or a tool.
 
         Returns
         -------
         TypedMemory
-            By layer or id; others of the agent's layers are not in it.
+            By layer or id, without the agent's other layers.
         """
         return _Declared(tuple([layer.id for layer in self.layers]), ctx.memory)
 

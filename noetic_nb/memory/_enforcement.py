@@ -1,8 +1,8 @@
-"""The two enforcement points: may this tool be called, may this response stand?
+"""The two enforcement points: may this tool be called, may this response be accepted?
 
-Fail-closed. A hook that raises, hangs, returns no decision or was never initialised counts as a deny with a fixed guidance,
-unless its layer is set to do otherwise; `on_hook_failure` of the layer is called, so that its ledger is complete.
-A decision is recorded in a run without secrets.
+Fail-closed. A hook that raises, times out, returns no decision or was never initialised counts as a deny with fixed
+guidance, unless its layer is configured otherwise; the layer's `on_hook_failure` is called, so that its ledger is
+complete. Secrets are removed from a decision before it is recorded in a run.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from noetic_nb.memory._steering_decision import (
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, HookFailure, PastCall
 from noetic_nb.redact import REDACTED, redact_head, redact_text
 
-PENDING: Final = "pending"  # the status of a call that is being decided on, or runs
+PENDING: Final = "pending"  # the status of a call that is being decided on, or is running
 
 _number: Final = attrgetter("number")
 
 
 class Place:
-    """One call and where it stands; its number grows with every call of the tree."""
+    """One call and its position; the number grows with every call of the tree."""
 
     __slots__ = ("behind", "call", "number", "resumes", "started")
 
@@ -46,41 +46,41 @@ class Place:
         self.number = number
         self.call = call
         self.started = started
-        """Whether it was let through."""
+        """Whether the call was allowed."""
         self.behind = behind
-        """The numbers of the calls before it that had not ended when its decision began."""
+        """Numbers of the earlier calls that had not ended when its decision began."""
         self.resumes: Place | None = None
-        """The call of a process that has ended which this one makes once more: for a rule it is the same call."""
+        """The call of an earlier process that this one repeats: rules count both as one call."""
 
 
 class CallsSoFar(tuple[PastCall, ...]):
-    """The calls before one, as they stood at one moment; `now` returns them as they stand."""
+    """The calls before one, as of a certain moment; `now` returns their current form."""
 
     _history: CallHistory
     _own: Place | None
     _version: int
 
     def now(self) -> CallsSoFar:
-        """Return the same calls with later outcomes, and those that were let through meanwhile."""
+        """Return the same calls with later outcomes, plus those allowed since."""
         return self if self._version == self._history.version else self._history.so_far(self._own)
 
 
 class CallHistory:
-    """The tool calls of an execution tree, in the order in which their decisions began: a later one sees an earlier one."""
+    """The tool calls of an execution tree, in the order in which their decisions began: later ones see earlier ones."""
 
     __slots__ = ("_open", "_places", "version")
 
     def __init__(self) -> None:
         self._places: list[Place] = []
-        self._open: dict[int, Place] = {}  # a dict, as it keeps the order in which they came
+        self._open: dict[int, Place] = {}  # a dict, because it keeps insertion order
         self.version = 0
-        """Grows with every change."""
+        """Incremented by every change."""
 
     def __iter__(self) -> Iterator[Place]:
         return iter(self._places)
 
     def reserve(self, call: PastCall) -> Place:
-        """Give a call the next place."""
+        """Add a call at the next position."""
         number = self._places[-1].number + 1 if self._places else 0
         place = Place(number, call, behind=tuple(self._open))
         self._places.append(place)
@@ -89,7 +89,7 @@ class CallHistory:
         return place
 
     def start(self, place: Place) -> None:
-        """Note that a call was let through; the one that it makes once more stays as this one."""
+        """Note that a call was allowed; it replaces the call that it repeats."""
         place.started = True
         if place.resumes is not None:
             self.give_back(place.resumes)
@@ -97,19 +97,19 @@ class CallHistory:
         self.version += 1
 
     def settle(self, place: Place, status: str, output: str | None) -> None:
-        """Note how a call ended, be it that it was refused."""
+        """Note how a call ended, even if it was denied."""
         place.call = place.call._replace(status=status, output=output)
         self._open.pop(place.number, None)
         self.version += 1
 
     def give_back(self, place: Place) -> None:
-        """Take a call out that was never decided on to the end, nor made."""
+        """Remove a call whose decision was not completed and that was not made."""
         self._places.remove(place)
         self._open.pop(place.number, None)
         self.version += 1
 
     def so_far(self, own: Place | None = None) -> CallsSoFar:
-        """Return the calls before one, and later ones that were let through while it is still being decided on."""
+        """Return the calls before one, plus later ones that were allowed while it is being decided on."""
         places = self._places
         if own is not None:
             number, hidden = own.number, (own, own.resumes)
@@ -119,7 +119,7 @@ class CallHistory:
         return found
 
     def restore(self, calls: Iterable[tuple[int | None, PastCall]]) -> list[Place]:
-        """Put calls of a process that has ended back where they were; a number that is there already is the same call."""
+        """Restore calls of an earlier process at their positions; an existing number means the same call."""
         known = {place.number: place for place in self._places}
         found = []
         for number, call in calls:
@@ -134,14 +134,14 @@ class CallHistory:
 
 
 _FIELDS: Final = ("decision", "stop", "state", "outcome", "faults", "rules_ms")
-Faults: TypeAlias = tuple[tuple[str, str], ...]  # rules that failed, each with what went wrong
+Faults: TypeAlias = tuple[tuple[str, str], ...]  # rules that failed, each with its error
 
 
 class RuleTimes(NamedTuple):
-    """Rules and how long each took, in milliseconds, as a layer of this library has measured them: nothing to check."""
+    """Rules and their durations in milliseconds, as measured by a layer of this library: no need to validate."""
 
     ids: tuple[str, ...] = ()
-    took: tuple[float, ...] = ()  # of the first of them, as far as they were asked
+    took: tuple[float, ...] = ()  # of the first rules, as far as they were evaluated
 
 
 NO_TIMES: Final = RuleTimes()
@@ -155,7 +155,7 @@ def read_decision(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | N
         return value, UNSET, None, (), NO_TIMES
     given, stop, state, outcome, faults, rules_ms = [field_of(value, name, hook=hook) for name in _FIELDS]
     if given is UNSET:
-        # A result with only a state or a stop is no opinion; anything else without a decision is an error, never an allow.
+        # Only a state or a stop means no opinion; any other result without a decision is an error, never an allow.
         decision = ALLOW if stop is not UNSET or state is not UNSET else as_decision(value)
     else:
         decision = ALLOW if given is None else as_decision(given)
@@ -168,7 +168,7 @@ def read_decision(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | N
 
 
 def _pairs(found: Any, kind: type) -> tuple[tuple[str, Any], ...]:
-    """Return the facts about each rule, and nothing of a foreign hook's field of the same name."""
+    """Return the facts about each rule, ignoring a foreign hook's field of the same name."""
     if type(found) is not tuple:
         return ()
     for pair in found:
@@ -178,7 +178,7 @@ def _pairs(found: Any, kind: type) -> tuple[tuple[str, Any], ...]:
 
 
 def _times(found: Any) -> RuleTimes:
-    """Return the rules and the duration of each; of a foreign hook, the readable part."""
+    """Return the rules and their durations; from a foreign hook, the readable part."""
     return found if type(found) is RuleTimes else RuleTimes(*zip(*_pairs(found, float), strict=True))
 
 
@@ -186,9 +186,9 @@ MAX_FAULT: Final = 300  # an error may quote a whole argument
 
 
 def shown_matches(matched: Sequence[str], text: str) -> tuple[str, ...]:
-    """Return the parts of a response as they are recorded: one that is or holds a secret there is hidden."""
+    """Return the matched parts of a response for recording; parts that are or contain a secret are hidden."""
     clean = redact_text(text)
-    # By itself a password is a word like any other.
+    # On its own, a password is a word like any other, so each part is looked up in the redacted text.
     return tuple([part if part in clean else REDACTED if part in text else redact_text(part) for part in matched])
 
 
@@ -196,10 +196,10 @@ def fault_text(error: BaseException, point: str) -> str:
     """Return why a rule could not be evaluated, for readers of the ledger."""
     name = type(error).__name__
     if point == "after_model_call":
-        return name  # its message may quote an answer that is rejected because of it
+        return name  # the message may quote an answer that is rejected because of it
     try:
         text = redact_head(str(error), MAX_FAULT)[:MAX_FAULT]
-    except Exception:  # of a class of the user's own
+    except Exception:  # an exception class of the user
         return name
     return f"{name}: {text}" if text.strip() else name
 
@@ -209,7 +209,7 @@ OnSteeringError: TypeAlias = Literal["deny", "allow", "raise"]
 FAILED_GUIDANCE: Final = (
     "A steering rule could not be evaluated, so this is not allowed. Tell the user and go on without it."
 )
-"""What the model reads when a rule failed; fixed, so that no error text of a rule reaches the model."""
+"""The model's text for a failed rule; fixed, so that no error text of a rule reaches the model."""
 
 _Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
 _Reason: TypeAlias = Literal["error", "timeout", "cancelled", "uninitialised", "disabled"]
@@ -217,7 +217,7 @@ _Reason: TypeAlias = Literal["error", "timeout", "cancelled", "uninitialised", "
 
 Params: TypeAlias = BeforeToolCallParams | AfterModelCallParams
 MakeParams: TypeAlias = Callable[[Any, Sequence[PastCall], SteeringDecision], Params]
-"""Makes the parameters of a layer's hook from its state, the calls so far, and the decision so far."""
+"""Creates the parameters of a layer's hook from its state, the calls so far, and the decision so far."""
 
 
 async def decide(
@@ -228,35 +228,35 @@ async def decide(
     history: Sequence[PastCall],
     default_on_error: OnSteeringError,
 ) -> SteeringDecision:
-    """Call every layer that enforces at this point; the first deny, or the first stop, ends the round.
+    """Call every layer that enforces at this point; the first deny or stop ends the round.
 
-    Returns the most restrictive decision. Raises `NoeticConfigError` when a layer's set-up is wrong, such as
-    ``MISSING_CALL_MODEL``: whatever the policy, such a hole is not hidden; and under the policy ``"raise"`` the error of a hook.
+    Returns the most restrictive decision. Raises `NoeticConfigError` if a layer's set-up is wrong, such as
+    ``MISSING_CALL_MODEL``, which no policy hides; under the policy ``"raise"``, also raises the error of a hook.
     """
     decisions: list[SteeringDecision] = []
     so_far, states, execution_id = ALLOW, runner.state, ctx.execution_id
     for layer in runner.order.layers_with(point):
-        # The regulator, for one, must know whether the call will be made at all.
+        # The regulator, for example, must know whether the call will be made at all.
         if decisions:
             so_far = most_restrictive(decisions)
-        if type(history) is CallsSoFar:  # the layer before may have taken its time
+        if type(history) is CallsSoFar:  # the previous layer may have taken a while
             history = history.now()
         params = make(states.get(execution_id, layer.id), history, so_far)
         asked = _Asked(runner, layer, point, params, ctx, layer.on_steering_error or default_on_error)
         decision = await (asked.decision() if runner.order.runs(layer, execution_id) else asked.not_begun())
-        # One that only allows adds nothing to the others.
+        # An allow adds nothing to the other decisions.
         if decision is None or decision is ALLOW:
             continue
         decisions.append(decision)
         if decision.action is SteeringAction.DENY or decision.stop is not None:
-            # A call that will not be made needs no further opinion, and a judge after this one would cost money.
+            # A call that will not be made needs no further opinion, and a later judge would cost money.
             break
     return most_restrictive(decisions) if decisions else ALLOW
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One layer that is asked whether a call may be made, or a response may stand."""
+    """One layer that decides whether a call may be made or a response accepted."""
 
     runner: HookRunner
     layer: MemoryLayer
@@ -266,14 +266,14 @@ class _Asked:
     policy: OnSteeringError
 
     async def decision(self) -> SteeringDecision:
-        """Let the layer decide: write its state and record its decision."""
+        """Run the layer's hook, write its state and record its decision."""
         runner, layer, point, ctx = self.runner, self.layer, self.point, self.ctx
         try:
             outcome = await runner.run(layer, point, self.params, ctx, read=partial(read_decision, hook=point))
         except GeneratorExit:
-            raise  # the coroutine is being closed, and nothing may be awaited any more
+            raise  # the coroutine is being closed, so nothing may be awaited
         except BaseException as exc:
-            # Ctrl-C, the end of the program or of the task go on, but not without a row.
+            # Ctrl-C and the end of the program or task pass through, but are recorded.
             if isinstance(exc, KeyboardInterrupt | SystemExit) or is_cancelled():
                 reason: _Reason = "cancelled" if isinstance(exc, asyncio.CancelledError) else "error"
                 return await self.failed(exc, reason, "raise")
@@ -286,11 +286,11 @@ class _Asked:
             if error is None:
                 self.record(decision, outcome.duration_ms, wrong, faults, times)
                 return decision
-            # As with a hook that raises: nothing of what it returned counts.
-        # A hole in the set-up would deny every call and look like strict rules: it surfaces instead.
+            # As for a hook that raises: its result is ignored.
+        # A faulty set-up would deny every call and look like strict rules, so it is raised instead.
         if isinstance(error, NoeticConfigError):
             if error.code == "MISSING_CALL_MODEL":
-                raise error  # nothing was evaluated, so there is no row
+                raise error  # nothing was evaluated, so nothing is recorded
             policy = "raise"
         return await self.failed(
             error, "timeout" if outcome.status == "timeout" else "error", policy, outcome.duration_ms
@@ -300,7 +300,7 @@ class _Asked:
         """Return the decision for a layer that takes no part."""
         runner, layer, ctx = self.runner, self.layer, self.ctx
         idle: Any = runner.order.idle_reason(layer, ctx.execution_id)
-        # A layer that only observes may be missing; one that enforces may not, or its rules would be off unnoticed.
+        # A layer that only observes may be inactive; for one that enforces, its rules would be off unnoticed.
         if not layer.enforces:
             runner.traces.skipped(layer, self.point, ctx)
             return None
@@ -314,13 +314,13 @@ class _Asked:
     async def failed(
         self, error: BaseException, reason: _Reason, policy: OnSteeringError, duration_ms: float = 0.0
     ) -> SteeringDecision:
-        """Return the decision of the policy; the layer may name the rules it is about."""
+        """Return the decision of the policy; the layer may name the rules concerned."""
         runner, layer, point, ctx = self.runner, self.layer, self.point, self.ctx
         decision = ALLOW if policy == "allow" else SteeringDecision(SteeringAction.DENY, FAILED_GUIDANCE)
         if layer.hooks.on_hook_failure is not None:
             state = runner.state.get(ctx.execution_id, layer.id)
             failure = HookFailure(point, error, decision, self.params, state, reason, duration_ms)
-            # A failure of this hook, too, is only a diagnostic: the decision stands either way.
+            # A failure of this hook, too, is only a diagnostic: the decision stands.
             outcome = await runner.run(layer, "on_hook_failure", failure, ctx)
             if outcome.error is None:
                 state = field_of(outcome.value, "state", hook="on_hook_failure")
@@ -329,8 +329,8 @@ class _Asked:
                 named = field_of(outcome.value, "rule_ids", hook="on_hook_failure")
                 if named:
                     decision = SteeringDecision(decision.action, decision.guidance, tuple(named))
-        # Recorded before it raises, so that the ledger has the call that ended the run.
-        # The layer says which rule it was waiting for; whoever reads the run learns why nothing came of it.
+        # Recorded before it raises, so that the ledger has the call that ended the run, with the rules that were
+        # pending.
         faults = tuple([(rule_id, fault_text(error, point)) for rule_id in decision.rule_ids or (layer.recorded_id,)])
         self.record(decision, duration_ms, reason, faults)
         if policy == "raise":
@@ -345,7 +345,7 @@ class _Asked:
         faults: Faults,
         times: RuleTimes = NO_TIMES,
     ) -> None:
-        """Put a decision into the run's ledger: all of a layer that enforces, of others only more than an allow."""
+        """Record a decision in the run's ledger: always for a layer that enforces, for others unless it is an allow."""
         runner, layer, params = self.runner, self.layer, self.params
         if runner.traces.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
             return
@@ -373,7 +373,7 @@ class _Asked:
 
 
 def _as_error(error: BaseException) -> Exception:
-    """Return an error of a hook as one that neither ends the program nor passes for the end of the task."""
+    """Return a hook's error as one that neither ends the program nor looks like the end of the task."""
     if isinstance(error, Exception):
         return error
     found = RuntimeError(f"{type(error).__name__} from a hook: {error}")

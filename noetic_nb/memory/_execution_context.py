@@ -1,7 +1,7 @@
-"""The execution as a hook sees it. Read-only: a layer changes the world through its results.
+"""The execution as a hook sees it. Read-only: a layer changes state through its results.
 
-The trace of a hook has attributes, and events in the order in which they happened. Both belong to the call of the hook that runs;
-outside of one, and without a sink, they go nowhere and cost nothing.
+A hook's trace has attributes, and events in chronological order. Both belong to the running call of the hook; outside a
+hook, and without a sink, they are discarded at no cost.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from noetic_nb.models._client import NO_USAGE, ModelResponse, Usage, usage_from
 from noetic_nb.redact import redact_text, safe_logger
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-# A hook may fail at every step of a long run: the innermost frames and the end of the text are what people read.
+# A hook may fail at every step of a long run: the innermost frames and the end of the text are the useful parts.
 MAX_FRAMES: Final = 12
 MAX_STACK_CHARS: Final = 4_000
 
 TraceValue: TypeAlias = str | int | float | bool
 
 
-# A list, as one is made for each call, and most stay empty.
 @dataclass(frozen=True, slots=True)
 class Compacted:
     """A part of the context that a layer replaced; the fields are those of `events.ContextCompacted`."""
@@ -40,32 +39,32 @@ class Compacted:
     items_removed: int
     tokens_before: int
     tokens_after: int
-    text: str = ""  # the text in its place
+    text: str = ""  # the replacement text
     replaced: tuple[tuple[int, int], ...] = ()
 
 
 HookNotes: TypeAlias = list[tuple[str, TraceValue] | Mapping[str, Any] | Compacted]
-"""Notes of one call of a hook, in order: an attribute as a pair of its key and its value, an event as a mapping."""
+"""Notes of one hook call, in order: an attribute as a (key, value) pair, an event as a mapping."""
 
 
-# A context variable, because stores run at the same time and each hook must find its own.
+# A context variable, because stores run concurrently and each hook must find its own notes.
 CURRENT_NOTES: Final[ContextVar[HookNotes | None]] = ContextVar("noetic_nb_hook_notes", default=None)
 
 
 class Trace:
-    """The trace of the hook that runs now: ``ctx.trace``. Outside of a hook it goes nowhere."""
+    """The trace of the running hook: ``ctx.trace``. Outside a hook it is discarded."""
 
     __slots__ = ()
 
     def set_attribute(self, key: str, value: TraceValue) -> None:
-        """Note a fact about this call; the last value of a key stays. Only text, numbers and booleans (`TypeError`)."""
+        """Note a fact about this call; a later value replaces an earlier one. Only text, numbers and booleans (`TypeError`)."""
         _check(key, value)
         notes = CURRENT_NOTES.get()
         if notes is not None:
             notes.append((key, value))
 
     def add_event(self, name: str, attributes: Mapping[str, TraceValue] | None = None) -> None:
-        """Note that something happened. Raises `TypeError` for an attribute that is not text, a number or a boolean."""
+        """Note an event. Raises `TypeError` for an attribute that is not text, a number or a boolean."""
         given = dict(attributes or {})
         for key, value in given.items():
             _check(key, value)
@@ -83,40 +82,40 @@ def _check(key: str, value: object) -> None:
 
 
 def compacted(note: Compacted) -> None:
-    """Note that the layer whose hook runs has replaced a part of the context."""
+    """Note that the layer of the running hook has replaced a part of the context."""
     notes = CURRENT_NOTES.get()
     if notes is not None:
         notes.append(note)
 
 
 def noted(notes: HookNotes) -> tuple[dict[str, TraceValue] | None, tuple[Mapping[str, Any], ...]]:
-    """Return the attributes among some notes, or None if there are none, and the events."""
+    """Return the attributes among the notes, or None if there are none, and the events."""
     attributes = dict([note for note in notes if isinstance(note, tuple)])
     return attributes or None, tuple([note for note in notes if isinstance(note, Mapping)])
 
 
 def error_facts(error: BaseException) -> tuple[str, str, str]:
-    """Return the type of an error, its message and where it was raised, without secrets."""
+    """Return the type, message and traceback of an error, without secrets."""
     stack = "".join(traceback.format_exception(error, limit=-MAX_FRAMES))
-    # Cut twice: a secret that the first cut halves is not found any more, and falls to the second.
+    # Cut twice: a secret halved by the first cut cannot be detected, and is removed by the second.
     stack = redact_text(stack[-2 * MAX_STACK_CHARS :])[-MAX_STACK_CHARS:]
     return type(error).__name__, redact_text(str(error)), stack
 
 
 Diagnostic: TypeAlias = Callable[[str, str, BaseException], None]
-"""Is called with an error that does not fail the run: ``diagnostic(layer_id, hook, error)``."""
+"""Called with an error that does not fail the run: ``diagnostic(layer_id, hook, error)``."""
 
 _log: Final = safe_logger("noetic_nb")
 
 
 def log_diagnostic(layer_id: str, hook: str, error: BaseException) -> None:
-    """Write a warning: the default diagnostic."""
+    """Log a warning: the default diagnostic."""
     _log.warning("Layer %r, hook %r: %s: %s", layer_id, hook, type(error).__name__, error)
 
 
 @dataclass(frozen=True, slots=True)
 class HookModelRequest:
-    """A layer's request to a model: the narrow form for hooks and judges. Fields can be read like keys, too."""
+    """A layer's request to a model: the reduced form for hooks and judges. Fields can also be read as keys."""
 
     model: str
     items: Sequence[Item]
@@ -129,12 +128,12 @@ class HookModelRequest:
         raise KeyError(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a field, or a default where there is no such field."""
+        """Return a field, or a default if there is no such field."""
         return getattr(self, key) if key in ("model", "items", "instructions") else default
 
 
 CallModel: TypeAlias = Callable[[HookModelRequest], Awaitable[Any]]
-"""Calls a model on behalf of a layer; returns a `ModelResponse` or its wire form."""
+"""Calls a model for a layer; returns a `ModelResponse` or its wire form."""
 
 
 def _nothing(*_: object) -> None:
@@ -148,7 +147,7 @@ class ExecutionContext:
     Parameters
     ----------
     execution_id, thread_id : str
-        Whose hooks run.
+        Ids of the execution and its thread.
     resource_id : str, optional
         The person, tenant or project.
     depth : int
@@ -162,31 +161,31 @@ class ExecutionContext:
     cost : float
         US dollars spent so far.
     tokenize : callable
-        From text to tokens.
+        Function from a text to its number of tokens.
     read_layer_state : callable
-        A copy of the current state of another layer, by its id; None if it has none.
+        Returns a copy of the current state of another layer, given its id; None if it has none.
     turn : int
-        Number of the turn in its thread, 1 for the first; 0 outside of turns.
+        Number of the turn in its thread, starting at 1; 0 outside turns.
     clock, ids : Clock, Ids
-        The sources of time and identity.
+        Sources of time and of unique ids.
     diagnostic : callable
         Called with errors that do not fail the run, such as those of background work.
     warn : callable
-        The same for a mistake that is no error: it is in the warnings of the reply, and not in the diagnostic.
+        Called with mistakes that are not errors: they appear in the reply's warnings, but not in the diagnostic.
     sink : EventSink, optional
-        Where a layer may record what it did.
+        Sink in which a layer may record its actions.
     fs : fsspec filesystem, folder or URL, optional
-        The agent's files: ``fs.cat_file("a.md")``, ``fs.ls("")``; None if the harness was given none.
+        The agent's files: ``fs.cat_file("a.md")``, ``fs.ls("")``; None if none was configured.
     shell : Shell, optional
-        Runs commands: ``await shell.run("ls")``; None if the harness was given none.
+        Runs commands: ``await shell.run("ls")``; None if none was configured.
     home : object
-        The storage of the harness: what a layer keeps in the process it keeps for each apart, as other agents have threads of
-        the same names.
+        The storage of the harness. Data that a layer keeps in the process must be separate for each, as other agents
+        may have threads with the same names.
     past_calls : callable
-        The tool calls of the whole execution tree so far, as `PastCall`.
+        Returns the tool calls of the whole execution tree so far, as `PastCall`.
     known_tools : callable
-        The JSON Schemas of the tools that the agent may be offered, by name, as `known_tools(is_over)`; None if functions
-        choose them and none has been offered yet. At the end of an execution, `is_over`, those that were offered count.
+        Returns the JSON Schemas of the tools that may be offered, by name, as `known_tools(is_over)`; None if functions
+        choose them and none has been offered yet. At the end of an execution, with `is_over`, the offered tools count.
 
     Examples
     --------
@@ -213,13 +212,13 @@ class ExecutionContext:
     fs: Any = None  # of a library without types
     shell: Shell | None = None
     home: object = field(default=None, repr=False)
-    past_calls: Callable[[], Sequence[Any]] = tuple  # of PastCall, which knows this class
+    past_calls: Callable[[], Sequence[Any]] = tuple  # of PastCall, which imports this class
     known_tools: Callable[[bool], Mapping[str, Mapping[str, Any] | None] | None] = field(default=_nothing)
 
     def __post_init__(self) -> None:
-        """Make a filesystem of a folder or a URL, which a test may give; a harness gives a filesystem."""
+        """Convert a folder or URL, which a test may pass, to a filesystem."""
         if self.fs is not None and isinstance(self.fs, str | os.PathLike):
-            from noetic_nb._core.filesystem import as_filesystem  # and with it fsspec, which most agents do without
+            from noetic_nb._core.filesystem import as_filesystem  # imports fsspec, which most agents do not need
 
             object.__setattr__(self, "fs", as_filesystem(self.fs))
 
@@ -228,7 +227,7 @@ class ExecutionContext:
         """The trace of a hook: ``trace.set_attribute(key, value)``, ``trace.add_event(name, attributes)``."""
         return TRACE
 
-    # Kept on the object, and so on those that are made further on: several are wanted for each hook.
+    # Cached on the object, and copied by `further`: each hook needs several.
     @cached_property
     def where(self) -> Where:
         """The place of this execution in a run's events."""
@@ -236,11 +235,11 @@ class ExecutionContext:
 
 
 def as_response(value: Any) -> ModelResponse:
-    """Read a model's response given as a record or in its wire form; raises `TypeError` if it has no items."""
+    """Read a model response from a record or its wire form; raises `TypeError` if it has no items."""
     if isinstance(value, ModelResponse):
         return value
     if not isinstance(value, Mapping):
-        # `items` of a mapping is a method, of a record the items themselves.
+        # On a mapping, `items` is a method; on a record, the items themselves.
         found = getattr(value, "items", None)
         if found is None or callable(found):
             raise TypeError(f"A model response needs items and usage, not {type(value).__name__}: {value!r}.")

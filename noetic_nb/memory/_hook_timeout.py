@@ -1,4 +1,4 @@
-"""Call a hook under a time limit whose timer is armed only when the hook really waits."""
+"""Call a hook under a time limit whose timer is only started when the hook really waits."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _NO_LIMIT: Final = float("inf")
 
 
 def cancellations() -> int:
-    """Return how often the running task was told to end: more after an await than before it means that it is over."""
+    """Return how many times the running task was cancelled: an increase across an await means that the task must end."""
     try:
         task = asyncio.current_task()
-    except RuntimeError:  # no loop is running
+    except RuntimeError:  # no event loop is running
         return 0
     return 0 if task is None else task.cancelling()
 
 
 def is_cancelled() -> bool:
-    """Tell whether the running task is to end: a `CancelledError` without that was raised by the code that was called."""
+    """Tell whether the running task is being cancelled; if not, the called code raised a `CancelledError` by itself."""
     return cancellations() > 0
 
 
 class HookTimeout(NoeticError, TimeoutError):
-    """A hook ran out of time; it was cancelled."""
+    """A hook ran out of time and was cancelled."""
 
     def __init__(self, layer_id: str, hook: str, timeout_ms: float) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class HookTimeout(NoeticError, TimeoutError):
 
 
 class _Steps:
-    """A coroutine under a time limit. One that waits on where its time is over is closed when as much time has passed again."""
+    """A coroutine under a time limit. If it keeps waiting after its timeout, it is closed once the same time has passed again."""
 
     __slots__ = ("_scope", "_seconds", "_steps", "_timer", "ended", "send")
 
@@ -58,7 +58,7 @@ class _Steps:
     def throw(self, error: BaseException) -> Any:
         """Throw a cancellation, or an error of the awaited object, into the coroutine."""
         if self.ended:
-            with suppress(RuntimeError):  # it waits on again
+            with suppress(RuntimeError):  # it keeps waiting
                 self._steps.close()
             raise error
         if self._timer is None and self._scope.expired():
@@ -72,7 +72,7 @@ class _Steps:
         task.cancel()
 
     def leave(self) -> None:
-        """Undo the ending of the coroutine."""
+        """Undo the cancellation that closed the coroutine."""
         if self._timer is not None:
             self._timer.cancel()
         if self.ended and (task := asyncio.current_task()) is not None:
@@ -80,7 +80,7 @@ class _Steps:
 
 
 class Unfinished:
-    """A hook that was called and waits: `finish` waits for it."""
+    """A hook that was called and is waiting: `finish` awaits it."""
 
     __slots__ = ("_result", "_steps", "_waiting")
 
@@ -90,11 +90,11 @@ class Unfinished:
         self._waiting = waiting
 
     async def finish(self, layer_id: str, name: str, timeout_ms: float) -> Any:
-        """Return the final result of the hook; raises `HookTimeout` where it runs out of time."""
+        """Return the final result of the hook; raises `HookTimeout` if it runs out of time."""
         if self._steps is None:
             return await begun_anew(self._result)
         steps, waiting = self._steps, self._waiting
-        if waiting is LOOP_NEEDED:  # its time runs from where there is a loop to measure it
+        if waiting is LOOP_NEEDED:  # its time starts once there is a loop to measure it
             await LOOP_NEEDED
             try:
                 waiting = steps.send(None)
@@ -111,7 +111,7 @@ class Unfinished:
                     limited.leave()
         except BaseException as exc:
             error = exc
-        # What is over its time is over, whatever it makes of its cancellation; unless somebody else has cancelled it as well.
+        # Expired is expired, however the hook reacted to the cancellation, unless another caller has cancelled it as well.
         if scope.expired() and cancellations() <= before:
             raise HookTimeout(layer_id, name, timeout_ms) from error
         if error is not None:
@@ -120,7 +120,7 @@ class Unfinished:
 
 
 def begun(result: Any, timeout_ms: float) -> Any:
-    """Run a hook as far as it goes without waiting: its result, or `Unfinished`, which goes on in the same task."""
+    """Run a hook until it waits: returns its result, or `Unfinished`, which continues in the same task."""
     if not hasattr(result, "__await__"):
         return result
     if timeout_ms <= 0 or timeout_ms == _NO_LIMIT:
@@ -133,6 +133,6 @@ def begun(result: Any, timeout_ms: float) -> Any:
 
 
 async def call_hook(hook: Callable[[Any], Any], params: Any, *, layer_id: str, name: str, timeout_ms: float) -> Any:
-    """Call a hook and wait at most `timeout_ms`, where it is async; raises `HookTimeout` only for that limit."""
+    """Call a hook; if it is async, wait at most `timeout_ms`. Raises `HookTimeout` only for that limit."""
     result = begun(hook(params), timeout_ms)
     return await result.finish(layer_id, name, timeout_ms) if type(result) is Unfinished else result

@@ -22,7 +22,7 @@ from noetic_nb.memory._layer_functions import BuiltIn, LayerProvides, checked_pr
 from noetic_nb.memory.scope import SCOPES, MemoryScope, unknown_scope
 
 Handle = TypeVar("Handle", covariant=True, default=Any)
-"""What a layer provides, as code sees it: a protocol with its data as attributes and its functions as async methods."""
+"""The members that a layer provides: a protocol with its data as attributes and its functions as async methods."""
 
 Record = TypeVar("Record", default=Any)
 
@@ -30,11 +30,11 @@ Hook: TypeAlias = Callable[[Record], Awaitable[Any] | Any]
 """A callable of one parameter record, sync or async; a sync hook cannot be timed out."""
 
 BudgetConfig: TypeAlias = float | Mapping[str, float] | Literal["auto"] | None
-"""Tokens: a number, ``{"min": a, "max": b}``, or ``"auto"`` (also None): as much as is left."""
+"""Tokens: a number, ``{"min": a, "max": b}``, or ``"auto"`` (also None): as many as are left."""
 
 
 class Slot(IntEnum):
-    """Where a layer stands in the prompt; lower comes first. Any other number is as good.
+    """Position of a layer in the prompt; lower comes first. Any other number works, too.
 
     References
     ----------
@@ -52,7 +52,7 @@ class Slot(IntEnum):
     SEMANTIC_RECALL = 400
 
 
-# Milliseconds. Hooks that may call a model have half a minute, those between two model calls five seconds.
+# Milliseconds. Hooks that may call a model get half a minute, those between two model calls five seconds.
 DEFAULT_TIMEOUTS_MS: Final[Mapping[str, float]] = {
     "init": 10_000,
     "recall": 5_000,
@@ -77,51 +77,51 @@ DEFAULT_TIMEOUTS_MS: Final[Mapping[str, float]] = {
 class MemoryHooks:
     """The moments at which a layer is called; a moment without a hook is skipped.
 
-    A hook takes one record, ``p``, is sync or async, and returns None, a mapping, or a record with the fields that are named
-    here. Every record has ``p.ctx``, the `ExecutionContext`, and ``p.state``, unless it says otherwise; ``stop=Stop(...)`` in any
-    result ends the turn. The fields of a record are in its help: ``noetic_nb.memory.params.RecallParams?``.
+    A hook takes one record, ``p``, is sync or async, and returns None, a mapping, or a record with the fields listed here.
+    Every record has ``p.ctx``, the `ExecutionContext`, and ``p.state``, unless stated otherwise; ``stop=Stop(...)`` in any
+    result ends the turn. The help of a record describes its fields: ``noetic_nb.memory.params.RecallParams?``.
 
     Parameters
     ----------
     init : callable, ``init(p: InitParams) -> {"state"}``
-        An execution begins; ``p.storage`` and ``p.scope_key`` and no state. Without it, or without ``state`` in its result, the
-        stored state comes back.
+        An execution begins; has ``p.storage`` and ``p.scope_key`` but no state. Without it, or without ``state`` in its
+        result, the stored state is loaded.
     recall : callable, ``recall(p: RecallParams) -> str | {"items", "token_count", "state"}``
-        The model is about to be called: what to show it, in at most ``p.budget`` tokens; ``p.query``, ``p.log``.
+        The model is about to be called: return what to show it, in at most ``p.budget`` tokens; ``p.query``, ``p.log``.
     store : callable, ``store(p: StoreParams) -> {"state"}``
-        A response stands: keep what matters of ``p.new_items``. The state is a copy; None clears it.
+        A response was accepted: keep the important parts of ``p.new_items``. The state is a copy; None clears it.
     on_spawn : callable, ``on_spawn(p: SpawnParams) -> {"child_state", "items"}``
-        A child execution begins: ``p.parent_state`` and ``p.child_ctx``, and neither ``ctx`` nor ``state``.
+        A child execution begins: has ``p.parent_state`` and ``p.child_ctx``, but neither ``ctx`` nor ``state``.
     on_return : callable, ``on_return(p: ReturnParams) -> {"parent_state", "result"}``
         A child has ended: ``p.child_state``, ``p.child_log``, ``p.parent_state``, ``p.result``, ``p.child_ctx``, likewise.
     on_complete : callable, ``on_complete(p: CompleteParams) -> {"state"}``
         The execution ends, with ``p.outcome``; ``p.log``. None clears the state.
     dispose : callable, ``dispose(p: DisposeParams) -> None``
-        After that: release what the layer holds.
+        Called after that: release the layer's resources.
     before_tool_call : callable, ``before_tool_call(p: BeforeToolCallParams) -> {"decision", "state"}``
-        A tool is to be called: a `SteeringDecision` about ``p.tool_name`` and ``p.tool_args``.
+        A tool is about to be called: return a `SteeringDecision` about ``p.tool_name`` and ``p.tool_args``.
     after_model_call : callable, ``after_model_call(p: AfterModelCallParams) -> {"decision", "state"}``
-        The model has responded: a `SteeringDecision` about ``p.text`` and ``p.items``.
+        The model has responded: return a `SteeringDecision` about ``p.text`` and ``p.items``.
     on_item_append : callable, ``on_item_append(p: OnItemAppendParams) -> {"items", "state", "rerender", "timing", "scope"}``
         Input or tool output is about to be logged: change, drop or add ``p.items``.
     project_history : callable, ``project_history(p: ProjectHistoryParams) -> {"items"}``
-        The history is about to be sent: which of ``p.items``.
+        The history is about to be sent: select from ``p.items``.
     on_tool_outcome : callable, ``on_tool_outcome(p: ToolOutcome) -> {"state"}``
         A tool call has ended: ``p.name``, ``p.success``, ``p.output``, ``p.error``.
     on_model_outcome : callable, ``on_model_outcome(p: ModelOutcome) -> {"state"}``
         A model call has ended: ``p.model``, ``p.usage``, ``p.cost``, ``p.error``.
     on_feedback : callable, ``on_feedback(p: Feedback) -> None``
-        A reply was graded or corrected, outside of executions; writes ``p.storage`` itself and has no state.
+        A reply was graded or corrected, outside executions; writes ``p.storage`` itself and has no state.
     on_hook_failure : callable, ``on_hook_failure(p: HookFailure) -> {"state", "rule_ids"}``
-        A hook of this layer that decides has failed, and ``p.decision`` was made for it; ``p.params`` is what that hook got,
-        with its ``ctx``.
+        An enforcement hook of this layer has failed, and ``p.decision`` was made in its place; ``p.params`` are the
+        parameters of that hook, including its ``ctx``.
     delivered : callable, ``delivered(ctx, item_ids) -> None``
-        A request with these items was sent. A plain call, which may not wait.
+        A request with these items was sent. A plain function that must not wait.
     on_edit : callable, ``on_edit(ctx, state) -> callable``
-        A user replaces the state of a layer that keeps what it knows elsewhere, too. Reads the new state, or raises where it
+        A user replaces the state of a layer that also keeps data elsewhere. Reads the new state, or raises if it
         cannot; returns a function that is called once the state is written.
     on_record : callable, ``on_record(sink, clock) -> callable``
-        A recording begins; returns a function that ends it. For what happens outside of hooks.
+        A recording begins; returns a function that ends it. For events outside hooks.
 
     References
     ----------
@@ -173,11 +173,11 @@ class MemoryHooks:
         return Card("MemoryHooks", facts=[("", ", ".join(self.names()) or "none")])
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the hooks that are there."""
+        """Return the names of the defined hooks."""
         return tuple(item.name for item in fields(self) if getattr(self, item.name) is not None)
 
 
-# Called with more than a record of parameters.
+# Called with more than one parameter record.
 _SEVERAL: Final = frozenset({"delivered", "on_edit", "on_record"})
 
 
@@ -185,7 +185,7 @@ def _takes_one(name: str, hook: Hook) -> None:
     """Check that a hook takes one record of parameters."""
     try:
         signature = inspect.signature(hook)
-    except (TypeError, ValueError):  # some functions written in C have none
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return
     try:
         signature.bind(None)
@@ -198,7 +198,7 @@ def _takes_one(name: str, hook: Hook) -> None:
         ) from exc
 
 
-# On the class, as `dataclass` writes `__init__` itself.
+# On the class, because `dataclass` generates `__init__`.
 MemoryHooks.__init__ = explained()(MemoryHooks.__init__)  # type: ignore[method-assign]
 
 
@@ -207,7 +207,7 @@ def _snake(name: str) -> str:
 
 
 def budget_range(budget: BudgetConfig, *, layer_id: str) -> tuple[float, float]:
-    """Return the least and most tokens a layer asks for; raises ``INVALID_BUDGET`` for any other shape."""
+    """Return the minimum and maximum tokens that a layer asks for; raises ``INVALID_BUDGET`` for any other shape."""
     if budget is None or budget == "auto":
         return 0.0, math.inf
     low: object
@@ -231,9 +231,9 @@ def budget_range(budget: BudgetConfig, *, layer_id: str) -> tuple[float, float]:
 @with_card
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLayer(Generic[Handle]):
-    """One thing an agent remembers, and when.
+    """One kind of thing that an agent remembers, and when.
 
-    Its type may say what it provides, ``MemoryLayer[Handle]``; ``ctx.memory[layer]`` is a `Handle` then, which editors complete.
+    Declare the provided members as ``MemoryLayer[Handle]``: ``ctx.memory[layer]`` is then a `Handle`, which editors complete.
 
     Parameters
     ----------
@@ -242,38 +242,38 @@ class MemoryLayer(Generic[Handle]):
     slot : float
         Order in the prompt and of most hooks, lower first; see `Slot`.
     scope : {"execution", "thread", "resource", "global"}
-        How long the state lives. Each execution begins with what is stored in the scope, unless `init` returns a state.
+        How long the state lives. Each execution begins with the stored state of the scope, unless `init` returns one.
     budget : float, mapping or "auto", optional
         Tokens for recall.
     hooks : MemoryHooks
-        What it does; a layer without hooks is legal.
+        The functions that the layer runs; a layer without hooks is legal.
     timeouts : mapping of str to float, optional
-        Milliseconds per hook, instead of `DEFAULT_TIMEOUTS_MS`; 0 or less means no limit.
+        Milliseconds per hook, overriding `DEFAULT_TIMEOUTS_MS`; 0 or less means no limit.
     on_init_error : {"throw", "disable"}
         Whether a failing `init` fails the execution or only disables the layer.
     recall_mode : {"atomic", "eventual"}
         Whether recall waits for the hook, or serves the last value and refreshes it after `store`.
     provides : mapping, optional
-        Data and functions for code and model, see `layer_data` and `layer_fn`.
+        Data and functions for code and model; see `layer_data` and `layer_fn`.
     item_schemas : mapping, optional
-        Extension schemas of the items this layer recalls.
+        Extension schemas of the items that this layer recalls.
     rerender_timing : {"immediate", "batched"}
-        When a re-render that `on_item_append` requests takes place.
+        When to run a re-render requested by `on_item_append`.
     enforces : bool
-        Runs before all other layers at the two enforcement points.
+        Whether it runs before all other layers at the two enforcement points.
     on_steering_error : {"deny", "allow", "raise"}, optional
-        What a failing enforcement hook means; the stack's own default is deny.
+        How a failing enforcement hook counts; the default of the stack is deny.
     name : str, optional
-        For people.
+        Name for display.
     placement : {"prefix", "suffix"}, optional
-        Where its items stand with ``ProjectionPolicy(order="cache")``: before the history (None does, too), or before the latest
-        user message, as suits what changes from call to call.
+        Position of its items with ``ProjectionPolicy(order="cache")``: before the history (also for None), or before
+        the latest user message, which suits items that change from call to call.
     foreign : bool
-        Whether others than the agent can write to what it recalls, as to a store outside: values that nobody is known to have
-        told it are trusted as little as the model's own.
+        Whether parties other than the agent can write to its source, such as an external store. Values that the agent
+        is not known to have stored are then trusted as little as the model's own.
     reviews_responses : callable, optional
-        Whether `after_model_call` may reject a response as things stand: a stream is held only for a layer that may. None
-        for always.
+        Whether `after_model_call` may currently reject a response: a stream is only held for a layer that may. None
+        means always.
 
     Raises
     ------
@@ -307,14 +307,14 @@ class MemoryLayer(Generic[Handle]):
     foreign: bool = False
     reviews_responses: Callable[[], bool] | None = field(default=None, repr=False, compare=False)
     original_id: str | None = field(default=None, repr=False)
-    """The id in the parent, of a layer that a child inherits beside one of its own with that id."""
+    """The id in the parent, if a child inherits the layer next to one of its own with that id."""
     limits: tuple[float, float] = field(init=False, repr=False, compare=False, default=(0.0, math.inf))
-    """Smallest and largest number of tokens, read off `budget` once."""
-    # Not copied by `replace`: a layer that was changed is no longer what a function of the library makes.
+    """Minimum and maximum number of tokens, read from `budget` once."""
+    # Not copied by `replace`: a modified layer is no longer one that a library function makes.
     made_by: BuiltIn | None = field(init=False, repr=False, compare=False, default=None)
-    """How a layer that is built in was made; None for one of the user's own."""
+    """How a built-in layer was made; None for a user's layer."""
 
-    # That of `Generic` makes an alias whose call sets an attribute, which a frozen record with slots cannot bear.
+    # `Generic` would create an alias whose call sets an attribute, which a frozen record with slots does not allow.
     __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
 
     def __post_init__(self) -> None:
@@ -324,7 +324,7 @@ class MemoryLayer(Generic[Handle]):
             raise self._refused("INVALID_SLOT", "slot", self.slot, "Use a finite number, such as Slot.WORKING_MEMORY.")
         if self.scope not in SCOPES:
             raise unknown_scope(self.scope)
-        hooks: object = self.hooks  # what was really passed may be anything
+        hooks: object = self.hooks  # callers may pass anything at run time
         if not isinstance(hooks, MemoryHooks):
             raise self._refused("INVALID_HOOK", "hooks", self.hooks, "Use MemoryHooks(recall=..., ...).")
         object.__setattr__(self, "limits", budget_range(self.budget, layer_id=self.id))
@@ -381,11 +381,11 @@ class MemoryLayer(Generic[Handle]):
 
     @property
     def is_guard(self) -> bool:
-        """Whether it has a say in calls or answers: every child inherits it."""
+        """Whether it decides on calls or answers: every child inherits it."""
         return self.hooks.before_tool_call is not None or self.hooks.after_model_call is not None
 
     def timeout_ms(self, hook: str) -> float:
-        """Return the limit of a hook in milliseconds; 0 or less means none."""
+        """Return the time limit of a hook in milliseconds; 0 or less means none."""
         return self.timeouts.get(hook, DEFAULT_TIMEOUTS_MS[hook])
 
     def with_hooks(self, **hooks: Hook | None) -> MemoryLayer[Handle]:
@@ -400,7 +400,7 @@ class MemoryLayer(Generic[Handle]):
         return replace(self, hooks=replace(self.hooks, **hooks))  # type: ignore[arg-type]
 
     def placed(self, placement: Literal["prefix", "suffix"]) -> MemoryLayer[Handle]:
-        """Return the same layer with another `placement`; one that is built in keeps its form in JSON.
+        """Return the same layer with another `placement`; a built-in layer keeps its JSON form.
 
         Raises
         ------

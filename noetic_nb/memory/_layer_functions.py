@@ -1,4 +1,4 @@
-"""The offers of a layer to code and model: data of its state, and functions; and the arguments that made a built-in layer."""
+"""The members that a layer offers to code and model: data and functions; and the arguments that made a built-in layer."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from noetic_nb.items._json_form import without_json_form
 P = ParamSpec("P")
 L = TypeVar("L")
 
-MAKES_LAYERS: Final = "makes_layers"  # the attribute of a function that `built_in` has marked
+MAKES_LAYERS: Final = "makes_layers"  # the attribute of functions marked with `built_in`
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """The function of the library that made a layer, and its arguments."""
+    """The library function that made a layer, and its arguments."""
 
     make: Callable[..., Any]
     args: tuple[Any, ...]
     named: Mapping[str, Any]
     placement: Literal["prefix", "suffix"] | None = None
-    """Where its user put it, or None if that is as the function has it."""
+    """The placement chosen by its user, or None for the function's default."""
 
     @property
     def kind(self) -> str:
-        """The name of the function."""
         return self.make.__name__
 
     @property
@@ -45,16 +44,16 @@ class BuiltIn:
 
 def _is_default(value: Any, parameter: inspect.Parameter) -> bool:
     default = parameter.default
-    # True and 1 are equal and mean different things.
+    # True and 1 are equal but mean different things.
     return value is default or (isinstance(value, bool) == isinstance(default, bool) and bool(value == default))
 
 
 def built_in(make: Callable[P, L]) -> Callable[P, L]:
-    """Let layers know which function made them; one that is changed by hand afterwards is the user's own."""
+    """Record on each layer which function made it; a layer that is modified afterwards is the user's own."""
 
     @functools.wraps(make)
     def make_built_in(*args: P.args, **named: P.kwargs) -> L:
-        # What can be read once only is kept: the layer reads it, and JSON wants it again.
+        # Iterators can be read only once, but the layer and its JSON form both need their values.
         read = tuple([tuple(value) if isinstance(value, Iterator) else value for value in args])
         known = {name: tuple(value) if isinstance(value, Iterator) else value for name, value in named.items()}
         layer = make(*read, **known)  # type: ignore[arg-type]
@@ -67,7 +66,7 @@ def built_in(make: Callable[P, L]) -> Callable[P, L]:
 
 @dataclass(frozen=True, slots=True)
 class LayerData:
-    """A value read from a layer's state."""
+    """A value derived from a layer's state."""
 
     read: Callable[[Any], Any]
     kind: Literal["data"] = "data"
@@ -75,7 +74,7 @@ class LayerData:
 
 @dataclass(frozen=True, slots=True)
 class LayerFunction:
-    """A function over a layer's state, for code and, as a tool, for the model."""
+    """A function on a layer's state, for code and, as a tool, for the model."""
 
     description: str
     input: TypeAdapter[Any]
@@ -90,7 +89,7 @@ LayerProvides: TypeAlias = Mapping[str, LayerData | LayerFunction]
 
 
 def layer_data(read: Callable[[Any], Any]) -> LayerData:
-    """Declare data that is derived from the state on every access.
+    """Declare data that is computed from the state on every access.
 
     Examples
     --------
@@ -110,19 +109,19 @@ def layer_fn(
     execute: Callable[[Any, Any, Any], Awaitable[Any] | Any],
     for_model: bool = True,
 ) -> LayerFunction:
-    """Declare a function over the state.
+    """Declare a function on the state.
 
     Parameters
     ----------
     description : str
-        For the model.
+        Description for the model.
     input, output : type or pydantic model
-        Arguments and result are checked against these.
+        Types that arguments and result are checked against.
     execute : callable
-        ``execute(args, state, ctx)``, sync or async, returns ``{"result": ..., "state": ...}``; a state of None clears the
-        state, as for ``store``; without ``state`` it stays as it is.
+        ``execute(args, state, ctx)``, sync or async, returns ``{"result": ..., "state": ...}``; a state of None clears
+        the state, as for ``store``; without ``state`` it does not change.
     for_model : bool, default True
-        Offer it to the model as the tool ``<layer id>/<name>`` as well; code can always call it.
+        Whether the model is offered it, too, as the tool ``<layer id>/<name>``; code can always call it.
 
     Raises
     ------
@@ -153,7 +152,7 @@ def layer_fn(
 
 
 def checked_provides(provides: LayerProvides | None, *, layer_id: str) -> LayerProvides | None:
-    """Return the declarations, checked; raises `NoeticConfigError` ``INVALID_PROVIDES``."""
+    """Return the checked declarations; raises `NoeticConfigError` ``INVALID_PROVIDES``."""
     if provides is None:
         return None
     for name, declared in provides.items():
@@ -165,5 +164,5 @@ def checked_provides(provides: LayerProvides | None, *, layer_id: str) -> LayerP
                 given={name: declared},
                 hint="Use layer_data(...) or layer_fn(...) under a name that is an identifier.",
             )
-    # A copy: the layer is frozen, so a change of the mapping it was made from must not reach it.
+    # A copy: the layer is frozen, so later changes to the given mapping must not affect it.
     return dict(provides)

@@ -44,26 +44,26 @@ def _view(log: ItemLog | Iterable[Mapping[str, Any]]) -> Sequence[Item]:
 
 
 class LayerStack:
-    """Layers with somewhere to keep their state.
+    """Layers with their state and storage.
 
     Parameters
     ----------
     layers : iterable of MemoryLayer
-        With distinct ids.
+        Layers with distinct ids.
     storage : StorageAdapter, optional
-        Where state outlives the execution; in memory by default.
+        Storage for state that outlives the execution; in memory by default.
     state : LayerStateStore, optional
-        Where state lives meanwhile; its `diagnostic` is called with errors that do not fail the run.
+        Store of live state; its `diagnostic` is called with errors that do not fail the run.
     force_atomic_recall : bool, default False
         Treat eventual layers as atomic.
     on_steering_error : {"deny", "allow", "raise"}
-        What a failing enforcement hook means where its layer sets nothing.
+        How a failing enforcement hook counts if its layer does not define that.
     sink : EventSink, optional
-        Is sent a `MemoryTraceSpan` for every hook.
+        Receives a `MemoryTraceSpan` for every hook.
     clock, ids : optional
-        Sources of time and identity.
+        Sources of time and of unique ids.
     registry : ItemRegistry, optional
-        Which items are allowed, whatever the layers declare.
+        The items that are allowed in addition to those that layers declare.
 
     Examples
     --------
@@ -93,8 +93,8 @@ class LayerStack:
         self.state = LayerStateStore() if state is None else state
         self._runner = HookRunner(layers, state=self.state, sink=sink, clock=clock, registry=registry)
         self.layers: Final = self._runner.order.layers
-        """The layers, in the order in which they were given."""
-        # The hooks that at least one layer has: most agents have few, and calling the others would cost time for nothing.
+        """The layers in the given order."""
+        # The hooks that at least one layer has: most agents have few, and calling the others would waste time.
         self.hooks: Final = self._runner.order.hooks
         self._recaller = Recaller(self._runner, ids=ids, force_atomic=force_atomic_recall)
         self._eventual = self._recaller.eventual
@@ -102,12 +102,11 @@ class LayerStack:
 
     @property
     def registry(self) -> ItemRegistry:
-        """Which items a log may hold that these layers write to."""
+        """The items that the log of these layers may contain."""
         return self._runner.order.shared_registry()
 
     @property
     def sink(self) -> EventSink | None:
-        """Where hook traces go."""
         return self._runner.traces.sink
 
     @sink.setter
@@ -116,16 +115,16 @@ class LayerStack:
 
     @property
     def writes_durably(self) -> bool:
-        """Whether any layer's state outlives its execution."""
+        """Whether the state of any layer outlives its execution."""
         return any(layer.scope != "execution" for layer in self.layers)
 
     def reviews_responses(self) -> bool:
-        """Tell whether a layer may reject the next response, as things stand now."""
+        """Tell whether a layer may currently reject the next response."""
         found = self._runner.order.layers_with("after_model_call")
         return any(layer.reviews_responses is None or layer.reviews_responses() for layer in found)
 
     def runs(self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None) -> bool:
-        """Tell whether a layer takes part in an execution: initialised if it needs to be, and not disabled."""
+        """Tell whether a layer takes part in an execution: initialised if necessary, and not disabled."""
         return self._runner.order.runs(layer, execution_id, layer_id)
 
     def init(self, ctx: ExecutionContext) -> Coroutine[Any, Any, None]:
@@ -134,9 +133,9 @@ class LayerStack:
         Raises
         ------
         Exception
-            What an ``init`` raised, unless its layer is to be disabled then; `HookTimeout` where it ran out of time.
+            An error of an ``init``, unless its layer is configured to be disabled; `HookTimeout` if it ran out of time.
         """
-        # Before `init`, whose writes refresh what eventual layers serve.
+        # Before `init`, whose writes refresh the offers of eventual layers.
         if self._eventual.layers:
             self._eventual.begin(ctx)
         return lifecycle.init_layers(self._runner, self.storage, ctx)
@@ -160,12 +159,12 @@ class LayerStack:
         log : ItemLog or sequence of Item
             The conversation so far.
         budgets : mapping of str to float
-            Tokens by layer id; a layer that is not named is not limited.
+            Tokens by layer id; layers not listed are unlimited.
         mode : {"all", "cached", "atomic", "eventual"}
-            ``"all"`` runs every hook now. ``"cached"`` runs atomic layers and lets eventual ones serve their last value;
+            ``"all"`` runs every hook now. ``"cached"`` runs atomic layers, while eventual ones serve their last value;
             ``"atomic"`` and ``"eventual"`` are the two halves of that.
         with_empty : bool
-            Also what a layer offered where its budget has no room for any of its text.
+            Whether to include offers whose budget has no room for any of their text.
 
         Returns
         -------
@@ -179,7 +178,7 @@ class LayerStack:
     def store(
         self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]
     ) -> Coroutine[Any, Any, None]:
-        """Let every layer store its part of a response; all at once, each with a copy of its state."""
+        """Let every layer store its part of a response; concurrently, each with a copy of its state."""
         return lifecycle.store_response(self._runner, ctx, response, _view(log))
 
     def before_tool_call(
@@ -205,7 +204,7 @@ class LayerStack:
     def after_model_call(
         self, ctx: ExecutionContext, *, response: Any, history: Sequence[PastCall] = ()
     ) -> Coroutine[Any, Any, SteeringDecision]:
-        """Decide whether a response may stand; see `noetic_nb.memory._enforcement`."""
+        """Decide whether a response is accepted; see `noetic_nb.memory._enforcement`."""
         read = as_response(response)
 
         def params(state: Any, calls: Sequence[PastCall], so_far: SteeringDecision) -> AfterModelCallParams:
@@ -225,7 +224,7 @@ class LayerStack:
         output: str | None = None,
         error_type: str | None = None,
     ) -> None:
-        """Call ``on_tool_outcome``: how a tool call ended."""
+        """Call ``on_tool_outcome`` with the end of a tool call."""
         await lifecycle.notify_outcome(
             self._runner,
             "on_tool_outcome",
@@ -244,7 +243,7 @@ class LayerStack:
         logprobs: Sequence[TokenLogprob] = (),
         error: str | None = None,
     ) -> None:
-        """Call ``on_model_outcome``: how a model call of the agent ended."""
+        """Call ``on_model_outcome`` with the end of a model call of the agent."""
         await lifecycle.notify_outcome(
             self._runner,
             "on_model_outcome",
@@ -255,7 +254,7 @@ class LayerStack:
     async def feedback(
         self, ctx: ExecutionContext, *, kind: Literal["quality", "correction", "reset_task"], value: Any, source: str
     ) -> None:
-        """Call ``on_feedback`` with a judgement of the thread, outside of any execution."""
+        """Call ``on_feedback`` with feedback about the thread, outside any execution."""
         await lifecycle.run_feedback_hooks(self._runner, self.storage, ctx, kind=kind, value=value, source=source)
 
     def take_stop(self, ctx: ExecutionContext) -> Stop | None:
@@ -275,14 +274,14 @@ class LayerStack:
         Parameters
         ----------
         durable : bool, default True
-            Mirror what the child writes. Paths of a fork are not mirrored: only what is merged into the parent stands.
+            Whether the child's writes are mirrored. For fork paths they are not: only state merged into the parent is kept.
         sources : mapping of str to str
-            By the id of a layer here, its id in the parent, where the two differ.
+            Maps ids of layers here to their ids in the parent, where they differ.
 
         Returns
         -------
         tuple of (layer_id, child_state, items)
-            Of the layers that passed something on.
+            For the layers that passed on state.
         """
         return await lifecycle.spawn_state(self._runner, parent_ctx, child_ctx, durable=durable, sources=sources)
 
@@ -301,7 +300,7 @@ class LayerStack:
         )
 
     async def project_history(self, ctx: ExecutionContext, items: Sequence[Item]) -> Sequence[Item]:
-        """Let the layers choose from the history that may be sent, in slot order; the log itself never changes."""
+        """Let the layers select from the history to send, in slot order; the log itself never changes."""
         return await project_items(self._runner, ctx, items)
 
     async def append(
@@ -337,11 +336,11 @@ class LayerStack:
     async def complete(
         self, ctx: ExecutionContext, *, log: ItemLog | Sequence[Item], outcome: ExecutionOutcome
     ) -> None:
-        """End an execution: every layer may keep a last thing. Errors are diagnostics."""
+        """End an execution: every layer may store a final state. Errors are diagnostics."""
         await lifecycle.complete_layers(self._runner, ctx, _view(log), outcome)
 
     async def dispose(self, ctx: ExecutionContext) -> dict[str, Exception]:
-        """Let every layer release its resources, last one first; then write out and forget the execution's state.
+        """Let every layer release its resources, last one first; then write out and drop the execution's state.
 
         Returns
         -------
@@ -351,7 +350,7 @@ class LayerStack:
         return await lifecycle.dispose_layers(self._runner, self._eventual, ctx)
 
     def delivered(self, ctx: ExecutionContext, sent_item_ids: Iterable[str]) -> None:
-        """Call ``delivered``: which items were sent to the model."""
+        """Call ``delivered`` with the ids of the items that were sent to the model."""
         layers = self._runner.order.layers_with("delivered")
         if not layers:
             return
@@ -361,7 +360,7 @@ class LayerStack:
                 layer.hooks.delivered(ctx, sent)
 
     def forget_recalled(self, layer_id: str, scope_key: str) -> None:
-        """Let an eventual layer be recalled anew: its state was changed by hand."""
+        """Make an eventual layer recall again, because its state was edited by hand."""
         self._eventual.drop(layer_id, scope_key)
 
     async def settle(self) -> None:

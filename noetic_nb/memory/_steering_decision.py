@@ -10,7 +10,7 @@ from typing import Any, Final
 from noetic_nb._core.cards import with_card
 from noetic_nb.errors import NoeticError
 
-# What a rule found in a response is shown to people: enough to find it there.
+# Limits of the matched parts shown to readers: enough to find them in the response.
 MAX_MATCHED: Final = 200
 MAX_PARTS: Final = 8
 
@@ -35,20 +35,20 @@ class Stop:
 @with_card(shown="in cells")
 @dataclass(frozen=True, slots=True)
 class SteeringDecision:
-    """The decision of a rule, a layer, or all of them together.
+    """The decision of a rule or a layer, or the combined decision.
 
     Parameters
     ----------
     action : SteeringAction or str
-        ``"allow"``, ``"guide"`` (do not do it, here is what to do instead), ``"deny"`` or ``"ask"`` a person.
+        ``"allow"``, ``"guide"`` (do not do it; do this instead), ``"deny"`` or ``"ask"`` a person.
     guidance : str, optional
         Text for the model.
     rule_ids : tuple of str
-        The rules that made the decision what it is.
+        The rules that determined the decision.
     stop : Stop, optional
-        Ends the turn as well.
+        Also ends the turn.
     matched : tuple of str
-        The parts of a response that it is about.
+        The parts of a response that the decision is about.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class SteeringDecision:
     matched: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        # Most decisions are made with the member itself, which needs no look-up.
+        # Most decisions are created with the enum member, which needs no conversion.
         if type(self.action) is not SteeringAction:
             object.__setattr__(self, "action", SteeringAction(self.action))
 
@@ -80,7 +80,7 @@ ALLOW: Final = SteeringDecision(SteeringAction.ALLOW)
 
 
 def allow() -> SteeringDecision:
-    """Let it pass; a judge of the same rule is then not consulted.
+    """Allow the call or response; a judge of the same rule is then not consulted.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def allow() -> SteeringDecision:
 
 
 def deny(guidance: str | None = None, *, matched: str | Iterable[str] = ()) -> SteeringDecision:
-    """Keep it from happening; the text gives the model the reason, `matched` shows readers the part of a response it is about.
+    """Prevent the call or response; the text tells the model the reason, `matched` shows readers the offending parts.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def deny(guidance: str | None = None, *, matched: str | Iterable[str] = ()) -> S
 
 
 def ask(question: str | None = None, *, matched: str | Iterable[str] = ()) -> SteeringDecision:
-    """Let a person decide; where nobody can answer, it does not happen. `matched` is as for `deny`.
+    """Let a person decide; if no one can answer, it is denied. `matched` is as for `deny`.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def ask(question: str | None = None, *, matched: str | Iterable[str] = ()) -> St
 
 
 def guide(guidance: str | None = None, *, matched: str | Iterable[str] = ()) -> SteeringDecision:
-    """Keep it from happening, and give the model something to do instead. `matched` is as for `deny`.
+    """Prevent the call or response and tell the model what to do instead. `matched` is as for `deny`.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def guide(guidance: str | None = None, *, matched: str | Iterable[str] = ()) -> 
 
 
 def _texts(matched: str | Iterable[str]) -> tuple[str, ...]:
-    # Cut: they are kept in every record of the decision.
+    # Cut, because every record of the decision contains them.
     texts = (matched,) if isinstance(matched, str) else matched
     return tuple([text[:MAX_MATCHED] for text in texts if text][:MAX_PARTS])
 
@@ -148,17 +148,17 @@ def as_decision(value: object) -> SteeringDecision:
 
 
 def most_restrictive(decisions: Iterable[SteeringDecision | Mapping[str, Any]]) -> SteeringDecision:
-    r"""Fold several decisions into one: the first deny, else a question to a person, else guidance, else allow.
+    r"""Combine several decisions into one: the first deny, else a question to a person, else guidance, else allow.
 
     Parameters
     ----------
     decisions : iterable of SteeringDecision or mapping
-        In the order in which they were made.
+        Decisions in the order in which they were made.
 
     Returns
     -------
     SteeringDecision
-        A deny keeps its own guidance only; the guidance of several guides is joined by newlines, empty ones left out.
+        A deny keeps only its own guidance; the guidance of several guides is joined by newlines, without empty ones.
 
     References
     ----------
@@ -175,7 +175,7 @@ def most_restrictive(decisions: Iterable[SteeringDecision | Mapping[str, Any]]) 
     for value in decisions:
         decision = as_decision(value)
         if decision.action is SteeringAction.DENY:
-            # With its own guidance only: that of others is about a call that will not be made.
+            # Only its own guidance: that of others is about a call that will not be made.
             return decision
         if decision.action is SteeringAction.ASK:
             question = question or decision
@@ -193,7 +193,7 @@ def most_restrictive(decisions: Iterable[SteeringDecision | Mapping[str, Any]]) 
 
 
 def denied(decision: SteeringDecision, what: str, **facts: Any) -> NoeticError:
-    """Make the error that a denied call or response raises in code."""
+    """Return the error that a denied call or response raises in code."""
     return NoeticError(
         "steering_denied",
         what,

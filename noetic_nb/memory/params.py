@@ -1,6 +1,6 @@
 """The parameters of each hook: one frozen record per hook.
 
-State is passed by reference, except to `store`, which gets a copy of its own; results are how state changes.
+State is passed by reference, except to `store`, which gets a copy; state changes through results.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class RecallParams(NamedTuple):
 
 @with_card
 class StoreParams(NamedTuple):
-    """The model has responded: keep the facts worth keeping. `state` is a copy, because stores run at the same time."""
+    """The model has responded: keep the important facts. `state` is a copy, because stores run concurrently."""
 
     new_items: tuple[Item, ...]
     log: Sequence[Item]
@@ -79,7 +79,7 @@ class StoreParams(NamedTuple):
 
 @with_card
 class SpawnParams(NamedTuple):
-    """A child execution is created: choose the state it starts with."""
+    """A child execution is created: choose its initial state."""
 
     parent_state: Any
     child_ctx: ExecutionContext
@@ -87,7 +87,7 @@ class SpawnParams(NamedTuple):
 
 @with_card
 class ReturnParams(NamedTuple):
-    """A child execution has ended: merge its knowledge, and pass its result on."""
+    """A child execution has ended: merge its knowledge, and pass on its result."""
 
     child_state: Any
     child_log: Sequence[Item]
@@ -114,7 +114,7 @@ class DisposeParams(NamedTuple):
     ctx: ExecutionContext
 
 
-# What is often written in place of an attribute.
+# Common mistakes in place of an attribute.
 _ARGUMENTS: Final = dict.fromkeys(("args", "arguments", "input", "params", "kwargs"), "call.tool_args")
 _OF_CALL: Final = (
     _ARGUMENTS
@@ -134,11 +134,11 @@ _OF_RESPONSE: Final = dict.fromkeys(("content", "message", "output", "answer"), 
 
 
 def _no_attribute(params: tuple[Any, ...], what: str, name: str, meant: Mapping[str, str]) -> AttributeError:
-    """Return the error of a rule or hook that reads a field its parameters do not have."""
-    if name.startswith("__"):  # asked by Python itself, which has a way of its own then
+    """Return the error of a rule or hook that reads a field missing from its parameters."""
+    if name.startswith("__"):  # Python probes these names and handles a missing one
         return AttributeError(name)
     known = [each for each in dir(type(params)) if not each.startswith("_") and each not in ("count", "index")]
-    from noetic_nb._core.arguments import closest  # read only where a name was not found
+    from noetic_nb._core.arguments import closest  # only needed for unknown names
 
     hint = f"Write {meant[name]}." if name in meant else closest(name, known)
     text = f"{what} has no attribute {name!r}. {hint} There are {', '.join(known)}."
@@ -159,7 +159,7 @@ class _PastCall(NamedTuple):
 class PastCall(_PastCall):
     """A tool call of an execution tree and how it ended; `status` is ``"pending"`` from its decision until it has ended.
 
-    `args` is what the tool got; each look at it gives a copy, as with the call that is judged.
+    `args` are the tool's arguments; each access returns a copy, as for the call being judged.
     """
 
     __slots__ = ()
@@ -191,25 +191,25 @@ class _BeforeToolCall(NamedTuple):
 
 @with_card
 class BeforeToolCallParams(_BeforeToolCall):
-    """A tool is about to be called: `tool_name` is canonical, `history` holds the calls of the whole tree so far.
+    """A tool is about to be called: `tool_name` is canonical, `history` has the calls of the whole tree so far.
 
     Attributes
     ----------
     tool_args : mapping
-        What the tool will get, as JSON data: validated, coerced, defaults filled in, by the keys of its schema.
+        The tool's arguments as JSON data: validated, coerced, with defaults, by the keys of its schema.
     raw_args : object
-        What the model wrote, as parsed JSON; None if nobody knows, as for most imported runs.
+        The model's arguments as parsed JSON; None if unknown, as for most imported runs.
     so_far : SteeringDecision
-        What the layers before this one decided together.
+        The combined decision of the layers before this one.
     provenance : callable or None
-        Reads what was sent so far, when a rule asks for an origin.
+        Reads the texts sent so far when a rule asks for an origin.
     tool_values : mapping
-        The same arguments as Python values, by parameter: models, dates, secrets that the JSON data masks. Of a recorded
-        call, and wherever only the JSON data is known, that.
+        The same arguments as Python values, by parameter: models, dates, secrets that the JSON data masks. For a
+        recorded call, or if only the JSON data is known, the JSON data.
 
     Notes
     -----
-    Each look at the arguments gives a copy: a rule that writes into them changes nothing that others see.
+    Each access to the arguments returns a copy: a rule that modifies it affects nothing else.
     """
 
     __slots__ = ()
@@ -219,34 +219,34 @@ class BeforeToolCallParams(_BeforeToolCall):
 
     @property
     def tool_args(self) -> Mapping[str, Any]:
-        """The arguments that the tool will get, as JSON data."""
+        """The tool's arguments as JSON data."""
         found: Mapping[str, Any] = own_copy(self[1])
         return found
 
     @property
     def raw_args(self) -> Any:
-        """The arguments as the model wrote them, as parsed JSON; None if they are not known."""
+        """The model's arguments as parsed JSON; None if unknown."""
         return own_copy(self[8])
 
     @property
     def tool_values(self) -> Mapping[str, Any]:
-        """The arguments of the tool, as Python values."""
+        """The tool's arguments as Python values."""
         return self.tool_args if self[10] is None else copied(self[10])
 
     def origin(self, value: Any) -> Origin:
-        """Return the first author of a value; of a list the member that is trusted least.
+        """Return the first author of a value; for a list, that of its least trusted member.
 
         Parameters
         ----------
         value : JSON data, number or date
-            Usually of `tool_args`. Letters are compared without case, signs as they are, numbers and dates by value.
+            Usually from `tool_args`. Letters are compared without case, other characters exactly, numbers and dates by value.
 
         Returns
         -------
         Origin
             ``kind`` is ``"user"``, ``"system"``, ``"layer"``, ``"tool"`` or ``"model"``, from the most to the least trusted;
-            ``name`` of a tool or layer; ``item``, the id of the item; ``field``, the key beside the value in a tool's result;
-            ``chain``, every author where a memory kept it, first to last, of whom the least trusted counts.
+            ``name`` is that of a tool or layer; ``item`` the id of the item; ``field`` the key next to the value in a tool's
+            result; ``chain`` has every author if a memory stored it, first to last; the least trusted of them counts.
 
         References
         ----------
@@ -255,16 +255,16 @@ class BeforeToolCallParams(_BeforeToolCall):
         return least_trusted(self.origins(value))
 
     def origins(self, value: Any) -> tuple[Origin, ...]:
-        """Return the origin of every member of a list or mapping, in order; of a text or a number, one.
+        """Return the origins of all members of a list or mapping, in order; for a text or number, one origin.
 
         The keys of a mapping are members too, except for the properties of the tool's schema.
         """
-        if self.provenance is None:  # nothing is known of what was sent
+        if self.provenance is None:  # the sent texts are unknown
             return tuple([MODEL for _ in members(value, self[1])])
         return self.provenance().origins(value, self[1])
 
     def is_vouched(self, value: Any, trusted: Sequence[str] = ("user",)) -> bool:
-        """Tell whether all of a value stands in texts of trusted authors: ``user``, ``tool``, ``tool.field``."""
+        """Tell whether a value occurs entirely in texts of trusted authors: ``user``, ``tool``, ``tool.field``."""
         if self.provenance is None:
             return not any(True for _ in members(value, self[1]))
         return self.provenance().vouched(value, trusted, self[1])
@@ -285,12 +285,12 @@ class AfterModelCallParams(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All that the response says: its messages, one a line, then refusals and other data, then thoughts."""
+        """All texts of the response: its messages, one per line, then refusals and other data, then reasoning."""
         return response_text(self.response.items)
 
     @property
     def answer(self) -> str:
-        """The answer for the reader: the texts of its messages, one a line."""
+        """The answer for the reader: the texts of its messages, one per line."""
         return "\n".join(output_texts(self.response.items))
 
     @property
@@ -311,14 +311,14 @@ class ToolOutcome(NamedTuple):
     ctx: ExecutionContext
     state: Any
     output: str | None = None
-    """What the model reads of it."""
+    """The text that the model reads."""
     error_type: str | None = None
-    """The class of the error, or the kind where it is one of this library."""
+    """The class of the error, or the kind for an error of this library."""
 
 
 @with_card
 class ModelOutcome(NamedTuple):
-    """A model call of the agent has ended, whether or not its response will stand."""
+    """A model call of the agent has ended, whether or not its response will be accepted."""
 
     model: str
     usage: Usage
@@ -332,7 +332,7 @@ class ModelOutcome(NamedTuple):
 
 @with_card
 class Feedback(NamedTuple):
-    """A user or a grader judged or corrected the thread's last reply, or began a new task, outside of any execution.
+    """A user or grader rated or corrected the thread's last reply, or began a new task, outside any execution.
 
     `value` is the quality (0 to 1) or the text of the correction; None for ``"reset_task"``.
     """
@@ -365,7 +365,7 @@ class ProjectHistoryParams(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HookFailure:
-    """An enforcement hook of this layer failed, timed out or was never initialised, and `decision` was made for it."""
+    """An enforcement hook of this layer failed, timed out or was never initialised, and `decision` was made in its place."""
 
     hook: Literal["before_tool_call", "after_model_call"]
     error: BaseException | None

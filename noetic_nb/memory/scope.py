@@ -13,7 +13,7 @@ MemoryScope: TypeAlias = Literal["execution", "thread", "resource", "global"]
 SCOPES: Final[tuple[str, ...]] = get_args(MemoryScope)
 
 GLOBAL_KEY: Final = "__global__"
-"""The scope key all threads share."""
+"""The scope key shared by all threads."""
 
 
 class HasIds(Protocol):
@@ -36,7 +36,7 @@ class HasIds(Protocol):
 
 
 class ScopeIds(NamedTuple):
-    """The ids that make up the key of a scope."""
+    """The ids from which the key of a scope is made."""
 
     execution_id: str
     thread_id: str
@@ -44,19 +44,19 @@ class ScopeIds(NamedTuple):
 
 
 def resolve_scope_key(scope: MemoryScope, ctx: HasIds) -> str:
-    """Return the key that separates one scope from the next.
+    """Return the key that separates one scope from another.
 
     Parameters
     ----------
     scope : {"execution", "thread", "resource", "global"}
-        How far state reaches.
+        The extent of the state.
     ctx : object with ``execution_id``, ``thread_id`` and ``resource_id``
         The execution that the key is for.
 
     Returns
     -------
     str
-        A raw id. A resource that is not known falls back to the thread; an empty resource id is known.
+        An unescaped id. An unknown resource falls back to the thread; an empty resource id counts as known.
 
     Raises
     ------
@@ -88,6 +88,6 @@ def resolve_scope_key(scope: MemoryScope, ctx: HasIds) -> str:
 
 
 def unknown_scope(scope: object) -> NoeticConfigError:
-    """Make the error for a scope that does not exist."""
+    """Return the error for an unknown scope."""
     hint = f"Use one of {', '.join(SCOPES)}."
     return NoeticConfigError("UNKNOWN_SCOPE", "There is no memory scope of this name.", given=scope, hint=hint)

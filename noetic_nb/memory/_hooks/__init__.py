@@ -1,1 +1,1 @@
-"""ROOM _hooks."""
+"""Calls the hooks of layers: order, time limits, results, failures and traces."""

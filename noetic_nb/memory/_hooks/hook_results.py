@@ -1,4 +1,4 @@
-"""Read the result of a hook: None, a mapping with camelCase or snake_case keys, or a record with those attributes."""
+"""Read the result of a hook: None, a mapping with camelCase or snake_case keys, or a record with these attributes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from noetic_nb.memory._steering_decision import SteeringDecision
 
 
 class _Unset:
-    """The absence of a field, which differs from a field that is None."""
+    """A missing field, as opposed to a field that is None."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ class _Unset:
 
 UNSET: Final = _Unset()
 
-# Of the fields that are spelled otherwise in the wire form.
+# Fields with another spelling in the wire form.
 _CAMEL: Final = {
     "token_count": "tokenCount",
     "child_state": "childState",
@@ -49,7 +49,7 @@ _NAMES: Final = {
     "function": "result state",
 }
 FIELDS: Final = {hook: tuple(names.split()) for hook, names in _NAMES.items()}
-"""The fields of what hooks, and functions of layers, return; those that are not here return nothing."""
+"""The result fields of hooks and layer functions; hooks not listed return nothing."""
 _SPELLINGS: Final = {
     hook: frozenset([*names, *[_CAMEL.get(name, name) for name in names]]) for hook, names in FIELDS.items()
 }
@@ -60,13 +60,13 @@ _SCOPES: Final = ("self", "slot-after", "all")
 
 
 def field_of(result: Any, name: str, *, hook: str) -> Any:
-    """Return a field of a hook's result, or `UNSET` where it has none; raises `TypeError` if it cannot have fields at all."""
+    """Return a field of a hook's result, or `UNSET` if missing; raises `TypeError` if the result cannot have fields."""
     if result is None:
         return UNSET
     if isinstance(result, MAPPINGS):
-        # The wire's name first: mappings mostly come from JSON.
+        # The wire name first: mappings mostly come from JSON.
         return result.get(_CAMEL.get(name, name), result.get(name, UNSET))
-    # A bare value would have no fields and be taken for "nothing to change", which hides a mistake.
+    # A bare value has no fields, and would hide a mistake by looking like "nothing to change".
     if isinstance(result, str | bytes | int | float | bool | list | tuple | set) and not hasattr(result, "_fields"):
         raise TypeError(
             f"The hook {hook!r} returned {type(result).__name__} {result!r:.80}; return None, a mapping or a record "
@@ -76,13 +76,13 @@ def field_of(result: Any, name: str, *, hook: str) -> Any:
 
 
 class MisnamedResult(Warning):
-    """A hook or a function of a layer returned something under a name that nobody reads."""
+    """A hook or function of a layer returned a value under an unknown name."""
 
     warning_code: ClassVar[str] = "layer_result"
 
 
 def misnamed(result: Any, hook: str, source: str) -> MisnamedResult | None:
-    """Return a warning about the keys of a result that no hook of this name reads, None for none; `source` says whose it is."""
+    """Return a warning about the unknown keys of a hook's result, or None; `source` names the hook in it."""
     spellings = _SPELLINGS.get(hook)
     if spellings is None or result is None or isinstance(result, (str, SteeringDecision)):
         return None
@@ -108,7 +108,7 @@ def misnamed(result: Any, hook: str, source: str) -> MisnamedResult | None:
 
 
 class RerenderRequest(NamedTuple):
-    """A request of a layer to recall again, before the next model call (``immediate``) or with the next step (``batched``)."""
+    """A layer's request to recall again, before the next model call (``immediate``) or with the next step (``batched``)."""
 
     layer_id: str
     slot: float
@@ -125,7 +125,7 @@ def _one_of(value: Any, known: tuple[str, ...], default: str, name: str) -> Any:
 
 
 def rerender_request(value: Any, layer: MemoryLayer, *, hook: str) -> RerenderRequest | None:
-    """Return the request in a hook's result, None for none; raises `ValueError` for an unknown timing or scope."""
+    """Return the request in a hook's result, or None; raises `ValueError` for an unknown timing or scope."""
     if not field_of(value, "rerender", hook=hook):
         return None
     return RerenderRequest(

@@ -1,4 +1,4 @@
-"""Run the hooks of layers: which take part, in which order, their time limits, results, failures and traces."""
+"""Run the hooks of layers: participation, order, time limits, results, failures and traces."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ T = TypeVar("T")
 
 
 class HookTraces:
-    """The reports of hooks to a sink; nothing without one."""
+    """Reports hook calls to a sink; does nothing without one."""
 
     def __init__(self, sink: EventSink | None, clock: Clock) -> None:
         self.clock = clock
         self.sink = sink
-        """Where traces go."""
 
     def skipped(self, layer: MemoryLayer, hook: Any, ctx: ExecutionContext) -> None:
-        """Record that a layer was passed over."""
+        """Record that a layer was skipped."""
         if self.sink is not None:
             now = self.clock.now_ms()
             self.sink.emit(MemoryTraceSpan(ctx.where, now, layer.id, hook, 0.0, "skipped"))
@@ -57,7 +56,7 @@ class HookTraces:
         budget: float | None = None,
         used: int = 0,
     ) -> None:
-        """Record a call of a hook that ended well; of a recall with the tokens it was given and used."""
+        """Record a successful hook call; for a recall, with its budgeted and used tokens."""
         if self.sink is None:
             return
         tokens = None
@@ -83,7 +82,7 @@ class HookTraces:
         duration_ms: float,
         error: BaseException,
     ) -> None:
-        """Record a call of a hook that failed."""
+        """Record a failed hook call."""
         if self.sink is None:
             return
         kind, message, stack = error_facts(error)
@@ -106,17 +105,17 @@ class HookTraces:
 
 
 NO_SOURCES: Final[Mapping[str, str]] = MappingProxyType({})
-"""Every layer is known by the same id in an execution and in its child."""
+"""Every layer has the same id in an execution and in its child."""
 
 ENFORCING: Final = frozenset({"before_tool_call", "after_model_call"})  # the hooks that decide
 
-# All but those that are called of one layer by itself.
+# All hooks but those that are called for a single layer.
 _HOOKS: Final = frozenset([one.name for one in fields(MemoryHooks)]) - {"on_hook_failure", "on_edit", "on_record"}
 _IN_ARRAY_ORDER: Final = frozenset({"init", "store", "on_complete", "dispose"})
 
 
 class LayerOrder:
-    """The layers of one agent, in the orders their hooks need: by slot or by position, those that enforce first."""
+    """The layers of one agent, in the orders that their hooks need: by slot or by position, enforcing ones first."""
 
     def __init__(
         self, layers: Iterable[MemoryLayer], state: LayerStateStore, traces: HookTraces, registry: ItemRegistry
@@ -125,7 +124,7 @@ class LayerOrder:
         self._state = state
         self._traces = traces
         self.by_slot = tuple(sorted(self.layers, key=lambda layer: layer.slot))
-        # Sorting is stable: within each of the two groups the slots keep their order.
+        # Sorting is stable: within both groups, the layers stay in slot order.
         enforcing = tuple(sorted(self.by_slot, key=lambda layer: not layer.enforces))
         self._with: dict[str, tuple[MemoryLayer, ...]] = {}
         self._registry = self._shared = registry
@@ -133,12 +132,12 @@ class LayerOrder:
         for layer in self.layers:
             if layer.item_schemas:
                 self._registries[layer.id] = registry.extend(layer.item_schemas)
-                # The log is read by all layers, so it takes what any of them may write.
+                # All layers read the log, so it accepts the items of any of them.
                 self._shared = self._shared.extend(layer.item_schemas)
         for hook in _HOOKS:
             order = self.layers if hook in _IN_ARRAY_ORDER else enforcing if hook in ENFORCING else self.by_slot
             found = tuple(layer for layer in order if getattr(layer.hooks, hook) is not None)
-            # What was opened last is closed first.
+            # Layers are disposed in reverse order.
             self._with[hook] = found[::-1] if hook == "dispose" else found
         self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
         """The hooks that at least one layer has."""
@@ -150,7 +149,7 @@ class LayerOrder:
     def active(
         self, hook: str, ctx: ExecutionContext, sources: Mapping[str, str] = NO_SOURCES
     ) -> Iterator[MemoryLayer]:
-        """Yield the layers whose hook is to run now, each asked at its turn, and record the others as skipped."""
+        """Yield the layers whose hook should run, each checked at its turn; record the others as skipped."""
         for layer in self._with[hook]:
             if self.runs(layer, ctx.execution_id, sources.get(layer.id) if sources else None):
                 yield layer
@@ -173,17 +172,17 @@ class LayerOrder:
         return None
 
     def registry(self, layer: MemoryLayer) -> ItemRegistry:
-        """Return which items a layer may bring in: the known types, the agent's extensions and its own."""
+        """Return the items that a layer may add: known types, the agent's extensions and its own."""
         return self._registries.get(layer.id, self._registry)
 
     def shared_registry(self) -> ItemRegistry:
-        """Return which items a log may hold that these layers write to: the agent's extensions and those of them all."""
+        """Return the items that the log of these layers may contain: the agent's extensions and those of all layers."""
         return self._shared
 
 
 @dataclass(slots=True)
 class Outcome:
-    """How a hook ended."""
+    """The outcome of a hook call."""
 
     value: Any = None
     error: BaseException | None = None
@@ -192,7 +191,7 @@ class Outcome:
 
 
 class HookRunner:
-    """The one way to call a hook of the layers of an agent."""
+    """The only way to call a hook of an agent's layers."""
 
     def __init__(
         self,
@@ -212,13 +211,13 @@ class HookRunner:
     def write(
         self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, state: Any, layer_id: str | None = None
     ) -> bool:
-        """Write the state of a hook's result, if any; False if it cannot be copied, as then nothing of the result counts."""
+        """Write the state of a hook's result, if any; False if it cannot be copied, in which case the result is ignored."""
         return state is UNSET or state is None or self.put(ctx, layer, hook, state, layer_id) is None
 
     def put(
         self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, state: Any, layer_id: str | None = None
     ) -> StateNotCopied | None:
-        """Write a state, be it None; returns the error of one that cannot be copied, which was reported."""
+        """Write a state, which may be None; returns the reported error if the state cannot be copied."""
         try:
             self.state.set(ctx.execution_id, layer_id or layer.id, state, hook=hook)
         except StateNotCopied as exc:
@@ -231,7 +230,7 @@ class HookRunner:
         return self._stops.pop(execution_id, None)
 
     async def flush(self, ctx: ExecutionContext) -> None:
-        """Wait until everything written so far for an execution is in storage, or was reported."""
+        """Wait until all writes of an execution so far are in storage, or were reported."""
         if not self.state.is_idle:
             await self.in_storage(ctx, self.state.flush(ctx.execution_id))
 
@@ -255,10 +254,10 @@ class HookRunner:
         read: Callable[[Any], Any] | None = None,
         measure: Callable[[Any], Mapping[str, Any]] | None = None,
     ) -> Outcome:
-        """Call a hook, and wait for it.
+        """Call a hook and wait for it.
 
-        Raises nothing, except for what ends the program or the task. `read` turns what the hook returned into what the
-        caller wants; what it raises counts as an error of the hook. `measure` gives what its trace says of that value.
+        Raises nothing, except for exceptions that end the program or the task. `read` converts the hook's result for the
+        caller; its exceptions count as errors of the hook. `measure` returns facts about the converted value for the trace.
         """
         outcome = Outcome()
         notes: HookNotes | None = None if self.traces.sink is None else []
@@ -269,7 +268,7 @@ class HookRunner:
             value, waiting = self._begun(layer, hook, params)
             if waiting is not None:
                 value = await waiting
-            # Where its errors are caught: a result that cannot be read is an error of the hook that returned it.
+            # Inside the `try`: an unreadable result is an error of the hook that returned it.
             outcome.value = value if read is None else read(value)
             if value is not None:
                 stop = value.get("stop") if isinstance(value, MAPPINGS) else getattr(value, "stop", None)
@@ -283,7 +282,7 @@ class HookRunner:
             self._fail(outcome, exc, layer, hook, ctx)
         finally:
             if token is not None:
-                # In any case: what runs later in this task must not write into the notes of this hook.
+                # Always, so that later code in this task cannot write into the notes of this hook.
                 CURRENT_NOTES.reset(token)
         if start is not None and (notes is not None or outcome.error is not None):
             outcome.duration_ms = self.clock.monotonic_ms() - start
@@ -295,11 +294,11 @@ class HookRunner:
         return outcome
 
     def _begun(self, layer: MemoryLayer, hook: Any, params: Any) -> tuple[Any, Awaitable[Any] | None]:
-        """Call a hook as far as it goes without waiting; returns its result, or the awaitable of it."""
+        """Call a hook until it waits; returns its result, or an awaitable of it."""
         limit = layer.timeout_ms(hook)
         try:
             value = begun(getattr(layer.hooks, hook)(params), limit)
-        except GeneratorExit as exc:  # of its own: nobody is closing it
+        except GeneratorExit as exc:  # raised by the hook: its coroutine is not being closed
             raise RuntimeError(f"GeneratorExit from a hook: {exc}") from exc
         if isinstance(value, Unfinished):
             return None, value.finish(layer.id, hook, limit)
@@ -308,6 +307,6 @@ class HookRunner:
     def _fail(self, outcome: Outcome, error: Exception, layer: MemoryLayer, hook: str, ctx: ExecutionContext) -> None:
         outcome.error = error
         outcome.status = "timeout" if isinstance(error, HookTimeout) else "error"
-        # A wrong set-up surfaces by itself at the enforcement points; everywhere else it would be lost.
+        # The enforcement points raise a wrong set-up themselves; elsewhere it would be lost.
         if hook not in ENFORCING or not isinstance(error, NoeticConfigError):
             self.state.report(ctx.execution_id, layer.id, hook, error)

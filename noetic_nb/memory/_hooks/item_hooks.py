@@ -1,4 +1,4 @@
-"""Pass items through the layers before they are logged or sent, and recall again where a layer requests it."""
+"""Pass items through the layers before they are logged or sent, and recall again if a layer requests it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory.params import OnItemAppendParams, ProjectHistoryParams
 from noetic_nb.redact import safe_logger
 
-# A re-render that causes a re-render ... ends here; three is deep enough for any layer that was seen to need it.
+# Limit for chains of re-renders that cause re-renders; no layer was ever seen to need more than three.
 MAX_RERENDER_DEPTH: Final = 3
 
 NO_PLACES: Final[Mapping[int, str]] = {}
@@ -23,20 +23,20 @@ _log: Final = safe_logger("noetic_nb")
 
 
 class AppendResult(NamedTuple):
-    """The items to be logged, and the re-renders that layers requested."""
+    """The items to log, and the re-renders that layers requested."""
 
     items: tuple[Item, ...]
     rerender_requests: tuple[RerenderRequest, ...]
     made_by: Mapping[int, str] = NO_PLACES
-    """Of each item that a layer added or changed: its place, and the layer."""
-    replaced: tuple[Item, ...] = ()  # items that were given and are not to be logged as they were
+    """For each item that a layer added or changed: its position, and the layer."""
+    replaced: tuple[Item, ...] = ()  # given items that are not logged unchanged
 
 
 async def append_items(
     runner: HookRunner, ctx: ExecutionContext, items: Iterable[Mapping[str, Any]], log: Sequence[Item]
 ) -> AppendResult:
-    """Pass items through every ``on_item_append`` in slot order; a failing layer leaves them as they were."""
-    # The log holds items of all layers, so input may be of any of their types.
+    """Pass items through every ``on_item_append`` in slot order; a failing layer leaves them unchanged."""
+    # The log contains items of all layers, so input may have any of their types.
     registry = runner.order.shared_registry()
     current = tuple([registry.parse(item) for item in items])
     given_items = current
@@ -66,11 +66,11 @@ async def append_items(
             made_by += [(item, layer.id) for item in current if item not in before_it]
         if request is not None:
             requests.append(request)
-        if not current:  # nothing is left to be logged
+        if not current:  # nothing left to log
             break
     if current is given_items:
         return AppendResult(current, tuple(requests))
-    # The last layer that made an item: of two that changed it in turn, the second's text is logged.
+    # The last layer that produced an item: if two changed it in turn, the second's text is logged.
     makers = {
         place: next(by for made, by in reversed(made_by) if made == item)
         for place, item in enumerate(current)
@@ -80,7 +80,7 @@ async def append_items(
 
 
 async def project_items(runner: HookRunner, ctx: ExecutionContext, items: Sequence[Item]) -> Sequence[Item]:
-    """Pass a history through every ``project_history`` in slot order; a failing layer leaves it as it was."""
+    """Pass a history through every ``project_history`` in slot order; a failing layer leaves it unchanged."""
     for layer in runner.order.active("project_history", ctx):
         params = ProjectHistoryParams(items, ctx, runner.state.get(ctx.execution_id, layer.id))
 
@@ -111,7 +111,7 @@ async def rerender(
     budgets: Mapping[str, float],
     depth: int,
 ) -> tuple[RecallEntry, ...]:
-    """Recall again for the requests, past any cache; a chain of further requests is cut at `MAX_RERENDER_DEPTH`."""
+    """Recall again for the requests, bypassing any cache; a chain of further requests ends at `MAX_RERENDER_DEPTH`."""
     entries = [entry if isinstance(entry, RecallEntry) else RecallEntry(*entry) for entry in current]
     wanted = [_as_request(request) for request in requests]
     if not wanted:
@@ -129,7 +129,7 @@ async def rerender(
         or (request.scope == "self" and layer.id == request.layer_id)
         or (request.scope == "slot-after" and layer.slot >= request.slot)
     }
-    # All requests together: two of them for one layer are one recall.
+    # All requests together: two requests for one layer cause one recall.
     fresh = await recaller.recall(ctx, query=query, log=log, budgets=budgets, mode="all", only=chosen)
     again = recaller.take_requests(ctx.execution_id)
     merged = {entry.layer_id: entry for entry in entries} | {entry.layer_id: entry for entry in fresh}

@@ -1,4 +1,4 @@
-"""The hooks at the edges of an execution: its beginning, its child executions, later reports, store hooks, and its end."""
+"""Hooks at the boundaries of an execution: its beginning, its children, later reports, store hooks, and its end."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ ChildState: TypeAlias = tuple[str, Any, tuple[Item, ...]]
 """Layer id, the child's state, and items for the child's log."""
 
 REFUSES_CHILD: Final = frozenset({"REGULATOR_OF_ANOTHER"})
-"""Codes of errors of an ``on_spawn`` with which the child must not run."""
+"""Codes of ``on_spawn`` errors that prevent the child from running."""
 _READ_INIT: Final = partial(field_of, name="state", hook="init")
 _READ_COMPLETE: Final = partial(field_of, name="state", hook="on_complete")
 
 
 class LayerIdle(Warning):
-    """A layer takes no part in an execution, as its ``init`` returned no state."""
+    """A layer takes no part in an execution, because its ``init`` returned no state."""
 
     warning_code: ClassVar[str] = "layer_idle"
 
 
 async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: ExecutionContext) -> None:
-    """Begin every layer in the order of the layers, then register where later writes are mirrored to.
+    """Initialise every layer in order, then register the storage targets of later writes.
 
-    A layer begins with the state its ``init`` returns; without an ``init``, or where it returns none, with the stored one. An
-    error of an ``init`` or the storage is raised, unless the layer is to be disabled then.
+    A layer begins with the state returned by its ``init``; without an ``init``, or if it returns none, with the stored
+    state. An error of ``init`` or the storage is raised, unless the layer is configured to be disabled.
     """
     targets: dict[str, Target] = {}
     for layer in runner.order.layers:
         if layer.scope != "execution":
-            # Versions are read before any `init`: a write of another execution in between is then a conflict, not missed.
+            # Versions are read before any `init`, so that a write of another execution in between is detected as a conflict.
             target = targets[layer.id] = _target(runner, storage, layer, ctx)
-            if layer.hooks.init is not None:  # else its state is loaded below, and the version with it
+            if layer.hooks.init is not None:  # otherwise its state is loaded below, with the version
                 await runner.in_storage(ctx, _look(runner, layer, target, ctx))
     states = runner.state
     for layer in runner.order.layers:
@@ -88,7 +88,7 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
             states.disable(ctx.execution_id, layer.id)
         else:
             raise error
-    # Only now, so that a state that was just loaded is not written back.
+    # Only here, so that a state that was just loaded is not written back.
     if targets:
         states.register_targets(ctx.execution_id, targets)
 
@@ -98,7 +98,7 @@ async def _read_stored(
 ) -> tuple[Exception | None, Any]:
     """Return the error of the storage, if any, and the stored state."""
     try:
-        # Under the limit of an `init`, in whose place it is: a store that hangs must not hold the execution.
+        # Under the time limit of the `init` that it replaces: a store that hangs must not block the execution.
         limit = layer.timeout_ms("init")
         found = await call_hook(lambda _: target.load(), None, layer_id=layer.id, name="init", timeout_ms=limit)
     except Exception as exc:
@@ -109,7 +109,7 @@ async def _read_stored(
 
 
 def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx: ExecutionContext) -> Target:
-    """Return where a layer's state is mirrored to."""
+    """Return the storage target of a layer's state."""
 
     def on_problem(error: Exception) -> None:
         runner.state.note(ctx.execution_id, layer.id, "persist", error)
@@ -121,10 +121,10 @@ def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx
 
 
 async def _look(runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext) -> None:
-    """Take the present state as known, for a layer that reads it itself."""
+    """Note the current version in storage, for a layer that reads its state itself."""
     try:
         await target.look()
-    except Exception as exc:  # the layer's own init meets the same store and decides what that means
+    except Exception as exc:  # the layer's own init uses the same store and handles the failure
         runner.state.report(ctx.execution_id, layer.id, "persist", exc)
 
 
@@ -140,7 +140,7 @@ async def spawn_state(
 
     An error of ``REFUSES_CHILD`` is raised; other errors of the configuration are diagnostics.
 
-    `sources` has, by the id of a layer in the child, its id in the parent, where the two differ.
+    `sources` maps ids of layers in the child to their ids in the parent, where they differ.
     """
     spawned: list[ChildState] = []
     for layer in runner.order.active("on_spawn", parent_ctx, sources):
@@ -160,12 +160,12 @@ async def spawn_state(
         if outcome.error is not None:
             continue
         child_state, items = outcome.value
-        # No entry at all: a child layer with an `init` of its own must not pass for initialised.
+        # No entry at all: a child layer with its own `init` must not look initialised.
         if child_state is UNSET or child_state is None:
             continue
         if runner.put(child_ctx, layer, "on_spawn", child_state) is not None:
             continue
-        # A layer of the child's own must not write where the one goes on that it shares its id with.
+        # A child's own layer must not write to the storage of the inherited layer whose id it has taken.
         if durable and layer.id not in sources.values():
             runner.state.share_durable(parent_ctx.execution_id, child_ctx.execution_id, layer.id, source)
         spawned.append((layer.id, child_state, items))
@@ -181,7 +181,7 @@ async def merge_state(
     result: Any,
     sources: Mapping[str, str] = NO_SOURCES,
 ) -> Any:
-    """Call every ``on_return`` in slot order, each with the result of the one before; returns the last result."""
+    """Call every ``on_return`` in slot order, each with the previous one's result; returns the last result."""
     for layer in runner.order.layers_with("on_return"):
         child_state = runner.state.get(child_ctx.execution_id, layer.id)
         if child_state is None:
@@ -206,7 +206,7 @@ async def merge_state(
             continue
         if new_result is not UNSET and new_result is not None:
             result = new_result
-    # A child's result counts once the parent has it, so nothing of it may be on its way to storage still.
+    # A child's result is complete once the parent has it, so no write may still be pending.
     await runner.flush(parent_ctx)
     await runner.flush(child_ctx)
     return result
@@ -215,7 +215,7 @@ async def merge_state(
 async def notify_outcome(
     runner: HookRunner, hook: Literal["on_tool_outcome", "on_model_outcome"], ctx: ExecutionContext, make: Any
 ) -> None:
-    """Call a hook of every layer that takes part with ``make(state)`` and write its state; a failure is a diagnostic."""
+    """Call a hook of every participating layer with ``make(state)`` and write its state; a failure is a diagnostic."""
     for layer in runner.order.active(hook, ctx):
         params = make(runner.state.get(ctx.execution_id, layer.id))
         outcome = await runner.run(layer, hook, params, ctx, read=lambda value: field_of(value, "state", hook=hook))
@@ -232,12 +232,12 @@ async def run_feedback_hooks(
     value: Any,
     source: str,
 ) -> None:
-    """Call every ``on_feedback``. It works on storage itself, since no execution needs to be live."""
+    """Call every ``on_feedback``. It writes to storage itself, because no execution needs to be live."""
     for layer in runner.order.layers_with("on_feedback"):
         scope_key = resolve_scope_key(layer.scope, ctx)
         scoped = ScopedStorage(storage, layer.id, scope_key)
         await runner.run(layer, "on_feedback", Feedback(kind, value, scoped, ctx, source), ctx)
-        # What the hook wrote is no rival of an execution that happens to be live.
+        # The hook's writes do not conflict with an execution that happens to be live.
         await runner.state.look_again(layer.id, scope_key)
 
 
@@ -249,7 +249,7 @@ async def complete_layers(
     for layer in runner.order.active("on_complete", ctx):
         params = CompleteParams(view, ctx, states.get(ctx.execution_id, layer.id), outcome)
         ended = await runner.run(layer, "on_complete", params, ctx, read=_READ_COMPLETE)
-        # Wherever the result names a state, be it None: here, as for `store`, that clears it.
+        # If the result contains a state, it is written, even None: here, as for `store`, None clears it.
         if ended.error is None and ended.value is not UNSET:
             runner.put(ctx, layer, "on_complete", ended.value)
     await runner.flush(ctx)
@@ -264,7 +264,7 @@ async def dispose_layers(
         params = DisposeParams(states.get(ctx.execution_id, layer.id), ctx)
         await runner.run(layer, "dispose", params, ctx)
     await eventual.settle()
-    # dispose may still write state, so the mirror is flushed after it and the state forgotten last.
+    # dispose may still write state, so the mirror is flushed after it and the state dropped last.
     await runner.flush(ctx)
     failed = states.unsaved(ctx.execution_id)
     states.cleanup(ctx.execution_id)
@@ -278,10 +278,10 @@ T = TypeVar("T")
 
 
 async def side_by_side(call: Callable[[A], Coroutine[Any, Any, T]], given: Sequence[A]) -> list[T]:
-    """Call a function with each value and return the results in order; each call has a context of its own, as tasks have.
+    """Call a function with each value and return the results in order; each call has its own context, as tasks do.
 
-    The calls are begun one after the other. The first that waits goes on in the task of the caller, where it has begun, since
-    what it may have noted of its task (a time limit, a task group) is right only there; those behind it become tasks.
+    The calls start one after the other. The first that waits continues in the caller's task, where it started, because things
+    it may have stored about its task (a time limit, a task group) are only valid there; the calls after it become tasks.
     """
     outer = copy_context()
     results: list[T] = []
@@ -302,9 +302,9 @@ async def side_by_side(call: Callable[[A], Coroutine[Any, Any, T]], given: Seque
 
 
 async def store_response(runner: HookRunner, ctx: ExecutionContext, response: Any, view: Sequence[Item]) -> None:
-    """Call every ``store`` with a response and the conversation, all at once, each with a copy of its layer's state."""
+    """Call every ``store`` with a response and the conversation, concurrently, each with a copy of its layer's state."""
     states, execution_id = runner.state, ctx.execution_id
-    # Judged before any of them runs: stores do not decide on each other.
+    # Determined before any of them runs: stores do not affect one another's participation.
     layers = list(runner.order.active("store", ctx))
     if not layers:
         return
@@ -314,7 +314,7 @@ async def store_response(runner: HookRunner, ctx: ExecutionContext, response: An
         state = states.get(execution_id, layer.id)
         try:
             state = deep_copy(state)
-        except Exception as exc:  # this layer's fault, not that of the turn
+        except Exception as exc:  # the layer's fault, not the turn's
             error = StateNotCopied(layer.id, "store", state, exc)
             states.report(execution_id, layer.id, "store", error)
             return UNSET
@@ -322,7 +322,7 @@ async def store_response(runner: HookRunner, ctx: ExecutionContext, response: An
         outcome = await runner.run(layer, "store", params, ctx, read=partial(field_of, name="state", hook="store"))
         return outcome.value if outcome.error is None else UNSET
 
-    # Written when all have ended, in the order of the layers: who was quicker must not show in what is stored.
+    # Written after all have ended, in layer order: their speed must not affect the stored data.
     for layer, state in zip(layers, await side_by_side(one, layers), strict=True):
         if state is not UNSET:
             runner.put(ctx, layer, "store", state)

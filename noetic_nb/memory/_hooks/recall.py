@@ -1,4 +1,4 @@
-"""Call the layers' recall hooks for the next prompt, and hold each layer to its allocation by a count of our own."""
+"""Call the layers' recall hooks for the next prompt, and hold each layer to its allocation by our own count."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.tokens import Tokenizer, most_that_fit
 
-# Values kept for eventual layers; beyond it the one that was served longest ago goes, and is recalled anew when it is needed.
+# Offers kept for eventual layers; the least recently served is dropped first, and recalled again when needed.
 CACHE_ENTRIES: Final = 1024
 
 Offer = TypeVar("Offer")
@@ -32,28 +32,28 @@ _Key: TypeAlias = tuple[str, str]
 
 
 class EventualRecalls(Generic[Offer]):
-    """Keeps the offers of eventual layers, by scope: a value is to serve the next execution of the thread."""
+    """Stores the offers of eventual layers by scope, so that a value also serves the next execution of the thread."""
 
     def __init__(self, runner: HookRunner, layers: Iterable[MemoryLayer]) -> None:
         self.layers: Final = {layer.id: layer for layer in layers}
         """The eventual layers, by id."""
         self.refreshing: Final[dict[_Key, asyncio.Task[None]]] = {}
-        """The refreshes under way."""
+        """The running refreshes."""
         self._runner = runner
         self._cache: OrderedDict[_Key, Offer] = OrderedDict()
-        # The last parameters of each eventual layer, so that its hook can be called again when its state is written.
+        # The last parameters of each eventual layer, for calling its hook again after a write of its state.
         self._last_params: OrderedDict[_Key, tuple[MemoryLayer, RecallParams]] = OrderedDict()
         self._live: dict[str, ExecutionContext] = {}
         self._stale: set[_Key] = set()
 
     def begin(self, ctx: ExecutionContext) -> None:
-        """Note an execution, so that a state written before its first recall refreshes the right value."""
+        """Register an execution, so that a state written before its first recall refreshes the right value."""
         self._live[ctx.execution_id] = ctx
 
     async def serve(self, layer: MemoryLayer, params: RecallParams, call: Call[Offer]) -> Offer | None:
-        """Return the last offer of a layer; its present offer if there is none yet."""
+        """Return the last offer of a layer; if there is none yet, recall it now."""
         key = (resolve_scope_key(layer.scope, params.ctx), layer.id)
-        # Noted even where a value is there: a refresh should use the newest query and log.
+        # Stored even if there is a value: a refresh should use the newest query and log.
         self._last_params[key] = (layer, params)
         self._last_params.move_to_end(key)
         while len(self._last_params) > CACHE_ENTRIES:
@@ -62,7 +62,7 @@ class EventualRecalls(Generic[Offer]):
         if key in self._cache:
             self._cache.move_to_end(key)
             return self._cache[key]
-        if refresh is not None:  # cold and already being filled: wait for that one
+        if refresh is not None:  # no value yet, but a refresh is running: wait for it
             await asyncio.shield(refresh)
             return self._cache.get(key)
         entry = await call(layer, params)
@@ -70,7 +70,7 @@ class EventualRecalls(Generic[Offer]):
         return entry
 
     def _keep(self, key: _Key, entry: Offer | None) -> None:
-        # A layer that now offers nothing must not go on serving what it has withdrawn.
+        # A layer that now offers nothing must not keep serving an offer that it has withdrawn.
         if entry is None:
             self._cache.pop(key, None)
             return
@@ -80,29 +80,29 @@ class EventualRecalls(Generic[Offer]):
             self._cache.popitem(last=False)
 
     def written(self, execution_id: str, layer_id: str, state: Any, hook: str, call: Call[Offer]) -> None:
-        """Refresh the offer of a layer: its state was written."""
+        """Refresh the offer of a layer whose state was written."""
         layer = self.layers.get(layer_id)
         ctx = self._live.get(execution_id)
         if layer is None or ctx is None or hook == "recall":
             return
-        # By scope, not by execution: the value is to serve the next execution of the thread.
+        # By scope, not by execution: the value also serves the next execution of the thread.
         key = (resolve_scope_key(layer.scope, ctx), layer_id)
         last = self._last_params.get(key)
         if last is None:
-            return  # cold: the first recall sees this state
+            return  # no value yet: the first recall sees this state
         if hook == "init" and is_same(last[1].state, state):
-            return  # loaded as it was left
+            return  # loaded unchanged
         self._last_params[key] = (layer, last[1]._replace(ctx=ctx, state=state))
         self._refresh(key, call)
 
     def _refresh(self, key: _Key, call: Call[Offer]) -> None:
         if key in self.refreshing:
-            self._stale.add(key)  # one refresh at a time; it looks at this mark when it is done
+            self._stale.add(key)  # one refresh at a time; it checks this mark at its end
             return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._cache.pop(key, None)  # no loop to refresh on: the next recall fills it
+            self._cache.pop(key, None)  # no loop for a refresh: the next recall fills it
             return
         task = loop.create_task(self._refill(key, call))
         self.refreshing[key] = task
@@ -126,21 +126,21 @@ class EventualRecalls(Generic[Offer]):
             again = key in self._stale
 
     def drop(self, layer_id: str, scope_key: str) -> None:
-        """Forget the last offer of a layer in a scope: its state was changed by hand."""
+        """Drop the last offer of a layer in a scope, because its state was edited by hand."""
         self._cache.pop((scope_key, layer_id), None)
         self._last_params.pop((scope_key, layer_id), None)
 
     async def settle(self) -> None:
-        """Wait for refreshes under way."""
-        # A refresh may start another one, by writing a state.
+        """Wait for running refreshes."""
+        # A refresh may start another one by writing a state.
         while self.refreshing:
             await asyncio.gather(*self.refreshing.values(), return_exceptions=True)
 
     def forget(self, execution_id: str) -> None:
-        """Drop the data that only an ended execution used."""
+        """Drop the data of an ended execution."""
         self._live.pop(execution_id, None)
         for key, (layer, params) in list(self._last_params.items()):
-            # Other scopes outlive the execution, and their values are wanted again.
+            # Other scopes outlive the execution, and their values will be needed again.
             if layer.scope == "execution" and params.ctx.execution_id == execution_id:
                 self._last_params.pop(key, None)
                 self._cache.pop(key, None)
@@ -148,24 +148,24 @@ class EventualRecalls(Generic[Offer]):
 
 RecallMode: TypeAlias = Literal["all", "cached", "atomic", "eventual"]
 
-# A layer that misjudges its own tokens by more than this is reported; below it, rounding explains the difference.
+# A layer that miscounts its own tokens by more than this is reported; smaller differences are rounding.
 COUNT_TOLERANCE: Final = 0.10
 
 
 class RecallEntry(NamedTuple):
-    """The offer of one layer; `dropped` is what its budget had no room for, `places` where each stood among all."""
+    """The offer of one layer; its budget had no room for `dropped`, whose original positions are `places`."""
 
     layer_id: str
     items: tuple[Item, ...]
     token_count: int
     dropped: tuple[Item, ...] = ()
     places: tuple[int, ...] = ()
-    text: str | None = None  # all of the text, where the layer returned one; `items` has as much of it as fits
+    text: str | None = None  # if the layer returned a text: all of it; `items` has the part that fits
 
 
 def places_that_fit(counts: Iterable[int], budget: float) -> list[int]:
-    """Return which of several items a layer may offer: one behind another that does not fit may still fit."""
-    places: list[int] = []  # items are not cut: half a call or half an image is worth nothing
+    """Return the positions of the items that fit; one behind another that does not fit may still fit."""
+    places: list[int] = []  # items are never cut: half a call or half an image is useless
     used = 0
     for place, count in enumerate(counts):
         if used + count <= budget:
@@ -175,7 +175,7 @@ def places_that_fit(counts: Iterable[int], budget: float) -> list[int]:
 
 
 def text_that_fits(text: str, budget: float, tokenize: Tokenizer) -> str:
-    """Return as much of a text as a layer may offer."""
+    """Return the beginning of a text that fits."""
     if tokenize(text) <= budget:
         return text
     return text[: most_that_fit(len(text), lambda size: tokenize(text[:size]) <= budget)]
@@ -188,7 +188,7 @@ class BudgetOverrun(Warning):
 
 
 class MiscountedTokens(Warning):
-    """A layer reported another number of tokens than its items have; the real one is used."""
+    """A layer reported a wrong number of tokens for its items; the real number is used."""
 
     warning_code: ClassVar[str] = "tokens_miscounted"
 
@@ -212,7 +212,7 @@ class Recaller:
         self._requests: dict[str, list[RerenderRequest]] = {}
         found = () if force_atomic else [layer for layer in runner.order.layers if layer.recall_mode == "eventual"]
         self.eventual: Final[EventualRecalls[RecallEntry]] = EventualRecalls(runner, found)
-        """What eventual layers offered last."""
+        """The last offers of eventual layers."""
         if self.eventual.layers:
             ref = weakref.ref(self)
 
@@ -237,14 +237,14 @@ class Recaller:
         with_empty: bool = False,
     ) -> tuple[RecallEntry, ...]:
         """Return the offers of the layers, in slot order; see `LayerStack.recall`."""
-        # An execution may recall without `init`, as in a test or where a single step is run.
+        # An execution may recall without `init`, for example in a test or when a single step is run.
         served = self.eventual
         if served.layers:
             served.begin(ctx)
         entries: list[RecallEntry] = []
         runner, execution_id, is_again = self._runner, ctx.execution_id, only is not None
         layers: Iterable[MemoryLayer] = runner.order.layers_with("recall")
-        # A re-render is a request for a fresh value, so it goes past the cache.
+        # A re-render requests a fresh value, so it bypasses the cache.
         cached: Container[str] = () if is_again or mode == "all" else served.layers
         if only is not None:
             wanted = set(only)
@@ -277,7 +277,7 @@ class Recaller:
     def _take(self, layer: MemoryLayer, params: RecallParams, recalled: _Recalled, again: bool) -> RecallEntry | None:
         for note in recalled.notes:
             self._runner.state.report(params.ctx.execution_id, layer.id, "recall", note)
-        # Outside of a re-render a request has no meaning: recall is running already.
+        # Outside a re-render, a request is meaningless: recall is already running.
         if again and recalled.request is not None:
             self._requests.setdefault(params.ctx.execution_id, []).append(recalled.request)
         kept = recalled.state is None or self._runner.write(params.ctx, layer, "recall", recalled.state)
@@ -294,7 +294,7 @@ class Recaller:
                 notes = (_overrun(layer.id, count, params.budget),)
                 text = text_that_fits(value, params.budget, tokenize)
                 count = tokenize(text)
-            if not text:  # a plan says what there was no room for at all
+            if not text:  # a plan lists an offer without any room
                 whole = input_message(value, "developer", ids=self._ids)
                 return _Recalled(RecallEntry(layer.id, (), 0, (whole,), (0,), value), None, notes)
             message = input_message(text, "developer", ids=self._ids)
@@ -303,7 +303,7 @@ class Recaller:
         new_state = field_of(value, "state", hook="recall")
         state = None if new_state is UNSET else new_state
         request = rerender_request(value, layer, hook="recall")
-        # Checked against the layer's own schemas: what it recalls is sent but never logged.
+        # Checked against the layer's own schemas: its recalled items are sent but never logged.
         registry = self._runner.order.registry(layer)
         given = field_of(value, "items", hook="recall")
         has_other_fields = (

@@ -1,4 +1,4 @@
-"""Copies of layer state, as `copy.deepcopy` makes them at several times the cost."""
+"""Copies of layer state, equal to those of `copy.deepcopy` at a fraction of its cost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from noetic_nb.items._frozen import FLAT, FrozenDict, frozen_data
 T = TypeVar("T")
 
 
-# A state that is nested deeper is not looked into for what cannot be copied: nobody would read the place.
+# Maximum depth of the search for a value that cannot be copied: a longer path would not be readable.
 _DEEPEST: Final = 20
 
 # Of `copy.deepcopy`: what was copied already, by the id of the original.
@@ -19,13 +19,13 @@ _Memo: TypeAlias = dict[Any, Any]
 
 
 def deep_copy(state: T) -> T:
-    """Return a copy of a state, all the way down; raises as `copy.deepcopy` for a part that cannot be copied, such as a lock."""
+    """Return a deep copy of a state; raises as `copy.deepcopy` does for a value that cannot be copied, such as a lock."""
     made: T = _copied(state, {})
     return made
 
 
 def can_be_copied(value: Any) -> bool:
-    """Tell whether Python can copy a value, all the way down: not so with a lock or a connection in it."""
+    """Tell whether Python can deep-copy a value, which is impossible with a lock or a connection in it."""
     try:
         copy.deepcopy(value)
     except Exception:
@@ -34,12 +34,12 @@ def can_be_copied(value: Any) -> bool:
 
 
 class StateNotCopied(NoeticError):
-    """A layer's state, of this `hook`, cannot be copied, as storage, history, runs and `store` need it."""
+    """The state of a layer's `hook` cannot be copied, which storage, history, runs and `store` require."""
 
     def __init__(self, layer_id: str, hook: str, state: Any, cause: BaseException) -> None:
         try:
             reason = str(cause)
-        except Exception:  # of a class of the user's own
+        except Exception:  # an exception class of the user
             reason = ""
         kind, place = _uncopied(state)
         hint = (
@@ -61,7 +61,7 @@ class StateNotCopied(NoeticError):
 
 
 def _uncopied(value: Any, place: str = "", depth: int = 0) -> tuple[str, str]:
-    """Return the type of the value that cannot be copied in a state, and its place."""
+    """Return the type and path of the value in a state that cannot be copied."""
     inside: Any = value.items() if type(value) is dict else enumerate(value) if type(value) in (list, tuple) else ()
     for key, inner in inside if depth < _DEEPEST else ():
         try:
@@ -73,7 +73,7 @@ def _uncopied(value: Any, place: str = "", depth: int = 0) -> tuple[str, str]:
 
 
 def is_same(state: Any, other: Any) -> bool:
-    """Tell whether two states are equal; values that cannot be compared, such as arrays, are taken to differ."""
+    """Tell whether two states are equal; values that cannot be compared, such as arrays, count as different."""
     try:
         return bool(state == other)
     except Exception:
@@ -87,7 +87,7 @@ def snapshot_of(state: Any) -> Any:
 
 
 def frozen_state(state: Any) -> Any:
-    """Return a state for a run, as JSON data that cannot change; a class with a method ``frozen()`` makes it itself."""
+    """Return a state for a run as immutable JSON data; a class with a method ``frozen()`` creates it itself."""
     own = None if type(state) is dict else getattr(type(state), "frozen", None)
     return frozen_data(state) if own is None else own(state)
 

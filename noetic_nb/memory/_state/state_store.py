@@ -1,8 +1,8 @@
-"""Layer state while it lives, and its mirror in storage.
+"""The live state of layers, and its mirror in storage.
 
-Reading and writing never wait. Each write to a registered (execution, layer) is mirrored behind: one write at a time per
-pair, the latest value wins, and `flush` waits until all is written. What is mirrored is a snapshot taken at the write, so
-a state that is changed in place later cannot reach storage half-changed.
+Reading and writing never wait. Each write to a registered (execution, layer) is mirrored in the background: one write
+at a time per pair, the latest value wins, and `flush` waits until all is written. The mirror writes a snapshot taken at
+the time of the write, so that a later in-place change cannot reach storage half done.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _NO_TARGETS: Final[Mapping[str, Target]] = {}
 
 
 class Remembers(Protocol):
-    """A history of states, which is called at every write before anything else."""
+    """A history of states, called at every write before anything else."""
 
     def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
-        """Tell whether a state that was just loaded is the one that was written last."""
+        """Tell whether a state that was just loaded is the last written one."""
 
     def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> bool:
-        """Note a write, given a copy of the state that nobody writes into; returns whether it is in the run, too."""
+        """Record a write, given a copy of the state that is never modified; returns whether it is in the run, too."""
 
 
 class LayerStateStore:
@@ -50,12 +50,12 @@ class LayerStateStore:
 
     def __init__(self, diagnostic: Diagnostic = log_diagnostic) -> None:
         self.diagnostic = diagnostic
-        # Called with the same beside it, and with the execution it happened in: what a reply says went wrong.
+        # Called in addition, with the execution's id, so that the problem appears in the warnings of its reply.
         self.on_problem: Callable[[str, str, str, BaseException], None] | None = None
         self.history: Remembers | None = None
-        # Called at every other write, with a copy of the state that nobody writes into, while someone follows the run.
+        # While the run has a subscriber, called at every write not in the history, with a copy that is never modified.
         self.tell: StateListener | None = None
-        # By execution, so that one of them is looked through, and forgotten, without the others.
+        # By execution, so that one can be searched and dropped without the others.
         self._states: dict[str, dict[str, Any]] = {}
         self._mirror = Mirror(self.report)
         self._targets = self._mirror.by_execution
@@ -65,13 +65,13 @@ class LayerStateStore:
         self._listeners: list[StateListener] = []
 
     def report(self, execution_id: str, layer_id: str, hook: str, error: BaseException) -> None:
-        """Report an error that does not fail the run, to the diagnostic and to the followers of the execution."""
+        """Report an error that does not fail the run, to the diagnostic and to the subscribers of the execution."""
         self.note(execution_id, layer_id, hook, error)
-        # Looked up at each report: a user may put another diagnostic in place.
+        # Read at each report, because a user may replace the diagnostic.
         self.diagnostic(layer_id, hook, error)
 
     def note(self, execution_id: str, layer_id: str, hook: str, error: BaseException) -> None:
-        """Report an error to the followers of the execution, and not to the diagnostic."""
+        """Report an error to the subscribers of the execution only."""
         if self.on_problem is not None:
             self.on_problem(execution_id, layer_id, hook, error)
 
@@ -80,26 +80,25 @@ class LayerStateStore:
         return self._states.get(execution_id, {}).get(layer_id)
 
     def has(self, execution_id: str, layer_id: str) -> bool:
-        """Tell whether there is an entry, be it None: a cleared state is not a missing one."""
+        """Tell whether there is an entry, even None: a cleared state is not a missing one."""
         return layer_id in self._states.get(execution_id, ())
 
     def holds(self, execution_id: str, layer_id: str) -> bool:
-        """Tell whether a write here counts from now on: there is an entry, or there will be one in storage."""
+        """Tell whether writes take effect here: there is an entry, or a target in storage."""
         return self.has(execution_id, layer_id) or self._mirror.target(execution_id, layer_id) is not None
 
     def set(self, execution_id: str, layer_id: str, state: Any, *, hook: str = "set") -> None:
-        """Write a state; it is mirrored if a target is registered. None deletes the durable key.
+        """Write a state; it is mirrored if a target is registered. None deletes the stored key.
 
         Parameters
         ----------
         hook : str, optional
-            What wrote it, for the listeners.
+            The source of the write, for the listeners.
 
         Raises
         ------
-        StateNotCopied
-            Where somebody remembers what was, or follows the run, and the state cannot be copied; the state from before stays,
-            and nobody is told. Where only storage wants the copy, that is reported like every other failure of the mirror.
+        If the state cannot be copied, and a history or a subscriber needs the copy; the old state stays, and no
+        listener is called. If only storage needs the copy, it is reported like every other failure of the mirror.
         """
         targets, history, tell = self._targets.get(execution_id), self.history, self.tell
         target = None if targets is None else targets.get(layer_id)
@@ -107,14 +106,14 @@ class LayerStateStore:
             history = None
         kept = None
         if history is not None or target is not None or tell is not None:
-            # Before anything else: where it fails, nothing has happened.
+            # First: if it fails, nothing has changed.
             try:
                 kept = snapshot_of(state)
             except Exception as exc:
                 error = StateNotCopied(layer_id, hook, state, exc)
                 if history is not None or tell is not None or target is None:
                     raise error from exc
-                # Nobody but storage wanted it, and what storage refuses is reported and stays.
+                # Only storage needed the copy, and its failures are reported and kept.
                 target.failure, target = error, None
                 self.report(execution_id, layer_id, "persist", error)
         self._states.setdefault(execution_id, {})[layer_id] = state
@@ -122,7 +121,7 @@ class LayerStateStore:
             self._mirror.write((execution_id, layer_id), target, kept)
         if (history is None or not history.note(execution_id, layer_id, kept, hook)) and tell is not None:
             tell(execution_id, layer_id, kept, hook)
-        # A copy, because a listener may end itself while it is called.
+        # A copy, because a listener may unsubscribe while it is called.
         for listener in tuple(self._listeners):
             listener(execution_id, layer_id, state, hook)
 
@@ -131,54 +130,54 @@ class LayerStateStore:
         state = self.get(execution_id, layer_id)
         try:
             return deep_copy(state)
-        except Exception as exc:  # a lock or a connection that the layer put into it in place
+        except Exception as exc:  # a lock or a connection that the layer added in place
             raise StateNotCopied(layer_id, hook, state, exc) from exc
 
     def listen(self, listener: StateListener) -> Callable[[], None]:
-        """Call `listener` at every write; returns a function that ends this."""
+        """Call `listener` at every write; returns a function that unsubscribes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def register_durable(self, execution_id: str, layer_id: str, target: ScopedStorage | Target) -> None:
-        """Mirror later writes of this pair to `target`; the present state is not written."""
+        """Mirror later writes of this pair to `target`; the current state is not written."""
         found = target if isinstance(target, Target) else Target(target)
         self.register_targets(execution_id, {layer_id: found})
 
     def register_targets(self, execution_id: str, targets: Mapping[str, Target]) -> None:
-        """Do the same for several layers of an execution."""
+        """Register targets of several layers of an execution."""
         self._targets.setdefault(execution_id, {}).update(targets)
 
     def share_durable(self, execution_id: str, child_id: str, layer_id: str, source: str | None = None) -> None:
-        """Mirror a child's writes to where its parent's go, under `source`: the two are one writer, not rivals."""
+        """Mirror a child's writes to its parent's target, under `source`: the two count as one writer without conflicts."""
         target = self._mirror.target(execution_id, source or layer_id)
         if target is not None:
             self.register_durable(child_id, layer_id, target)
 
     def stop_durable(self, execution_id: str, layer_id: str) -> None:
-        """Mirror no later writes of this pair."""
+        """Stop mirroring this pair."""
         self._mirror.drop(execution_id, layer_id)
 
     async def look_again(self, layer_id: str, scope_key: str) -> None:
-        """Take the stored value under a layer's scope as known: it was written on purpose, outside of executions."""
+        """Accept the stored value under a layer's scope: it was written deliberately, outside executions."""
         for target in self._mirror.targets():
             if (target.storage.layer_id, target.storage.scope_key) == (layer_id, scope_key):
                 await target.look()
 
     def disable(self, execution_id: str, layer_id: str) -> None:
-        """Mark a layer as out of action for this execution."""
+        """Disable a layer for this execution."""
         self._disabled.setdefault(execution_id, set()).add(layer_id)
 
     def is_disabled(self, execution_id: str, layer_id: str) -> bool:
-        """Tell whether a layer is out of action for this execution."""
+        """Tell whether a layer is disabled for this execution."""
         return layer_id in self._disabled.get(execution_id, ())
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing that was written is on its way to storage, so that there is nothing to flush."""
+        """Whether no write is pending, so that there is nothing to flush."""
         return not self._mirror.pending and not self._mirror.writing
 
     async def flush(self, execution_id: str) -> None:
-        """Wait until everything written so far for this execution is in storage, or was reported."""
+        """Wait until all writes of this execution so far are in storage, or were reported."""
         if not self.is_idle:
             await self._mirror.flush(execution_id)
 
@@ -191,7 +190,7 @@ class LayerStateStore:
         return found
 
     def cleanup(self, execution_id: str) -> None:
-        """Forget an execution: its state, targets and flags. Writes under way are finished."""
+        """Drop an execution: its state, targets and flags. Running writes are finished."""
         self._states.pop(execution_id, None)
         self._mirror.drop(execution_id)
         self._disabled.pop(execution_id, None)

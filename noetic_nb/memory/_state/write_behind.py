@@ -1,9 +1,9 @@
-"""The mirror of layer state in storage: written behind, one write at a time per layer, the latest value wins.
+"""The mirror of layer state in storage: written in the background, one write at a time per layer, the latest value wins.
 
-A mirror knows the version it last read or wrote. Where another execution has written since, the write still happens, but the
-conflict is reported with the value that was replaced, so that nothing is lost unnoticed. A store that keeps versions sees
-other processes too and reports to the diagnostic; elsewhere conflicts inside this process are found by counting, and
-reported as events of the run.
+A mirror knows the version that it last read or wrote. If another execution has written since, the write still happens, but
+the conflict is reported with the replaced value, so that nothing is lost unnoticed. A store that keeps versions also
+detects other processes and reports to the diagnostic; for other stores, conflicts within this process are found by
+counting, and reported as events of the run.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.memory._hook_timeout import HookTimeout
 from noetic_nb.storage import ScopedStorage
 
-STATE_KEY: Final = "state"  # the user key under which a layer's state is kept
+STATE_KEY: Final = "state"  # the user key under which a layer's state is stored
 
 OnProblem: TypeAlias = Callable[[Exception], None]
-"""Called when a state could not be written, or replaced what another execution had written."""
+"""Called if a state could not be written, or replaced a value of another execution."""
 
 _Key: TypeAlias = tuple[str, str]
 
-# How often a write is tried again when others keep writing in between, before it is given up and reported.
+# Number of retries when others keep writing in between, before the write fails and is reported.
 MAX_ATTEMPTS: Final = 50
 
-# A store that hangs must not hold an execution for ever; the write itself is not cut short.
+# A store that hangs must not block an execution for ever; the write itself is not interrupted.
 FLUSH_LIMIT_MS: Final = 30_000
 
-# Stores without versions of their own are counted here, so that conflicts inside one process are noticed all the same.
+# Write counts for stores without versions, so that conflicts within one process are noticed all the same.
 _WRITES: Final[WeakKeyDictionary[Any, dict[str, int]]] = WeakKeyDictionary()
 
 
 def counts_of(storage: Any) -> dict[str, int]:
-    """Return how often each key of a store was written to by this process."""
+    """Return the number of writes to each key of a store by this process."""
     try:
         return _WRITES.setdefault(storage, {})
-    except TypeError:  # cannot be referred to weakly: two harnesses on such a store do not see each other
+    except TypeError:  # no weak references: two harnesses on such a store do not see each other's writes
         return {}
 
 
 class Target:
-    """One place in storage, and its version as it was last seen."""
+    """One key in storage, with its last known version."""
 
     def __init__(self, storage: ScopedStorage, on_problem: OnProblem | None = None) -> None:
         self.storage = storage
         self.on_problem = on_problem
         self.failure: Exception | None = None
-        """Why the last write failed. Here and not by execution: a child writes where its parent does."""
+        """Why the last write failed. Kept here rather than by execution, because a child writes where its parent does."""
         self._lock = asyncio.Lock()
         store = storage.storage
         self._key = storage.prefix + STATE_KEY
@@ -58,12 +58,12 @@ class Target:
 
     @property
     def is_versioned(self) -> bool:
-        """Whether the store keeps versions itself, so that other processes are seen, too."""
+        """Whether the store keeps versions itself, and so detects other processes, too."""
         store = self.storage.storage
         return hasattr(store, "get_versioned") and hasattr(store, "compare_and_set")
 
     async def look(self) -> None:
-        """Take the stored value as known."""
+        """Take the stored version as known."""
         read = getattr(self.storage.storage, "get_version", None)
         if self.is_versioned and read is not None:
             self._seen = await read(self._key)
@@ -73,18 +73,18 @@ class Target:
             self._seen = self._counts.get(self._key, 0)
 
     async def load(self) -> Any:
-        """Return the stored value, or None if there is none, and take it as known."""
+        """Return the stored value, or None, and take its version as known."""
         if self.is_versioned:
             store: Any = self.storage.storage
             found = await store.get_versioned(self._key)
             self._seen = found.version
             return found.value
-        # Before the value is read: a write in between is then a conflict, not missed.
+        # Before the value is read, so that a write in between is detected as a conflict.
         self._seen = self._counts.get(self._key, 0)
         return await self.storage.get(STATE_KEY)
 
     async def write(self, value: Any) -> NoeticError | None:
-        """Write a state, None deletes it; returns the conflict there was, if any."""
+        """Write a state; None deletes it. Returns the conflict, if any."""
         try:
             async with self._lock:
                 conflict = await (self._compared(value) if self.is_versioned else self._counted(value))
@@ -148,46 +148,46 @@ class Target:
 
 
 class Mirror:
-    """Writes states behind; see the module."""
+    """Writes states in the background; see the module."""
 
     def __init__(self, report: Callable[[str, str, str, BaseException], None]) -> None:
         self._report = report
         self.by_execution: dict[str, dict[str, Target]] = {}
-        """Where each layer of each execution is mirrored to."""
+        """The target of each layer in each execution."""
         self.pending: Final[dict[_Key, tuple[Any, Target]]] = {}
-        """What waits to be written, and where to."""
+        """States waiting to be written, and their targets."""
         self.writing: Final[dict[_Key, asyncio.Task[None]]] = {}
-        """What is being written."""
+        """Running writes."""
 
     def target(self, execution_id: str, layer_id: str) -> Target | None:
-        """Return where a layer of an execution is mirrored to."""
+        """Return the target of a layer in an execution."""
         return self.by_execution.get(execution_id, {}).get(layer_id)
 
     def targets(self) -> tuple[Target, ...]:
-        """Return every target there is now."""
+        """Return all current targets."""
         return tuple([target for targets in self.by_execution.values() for target in targets.values()])
 
     def write(self, key: _Key, target: Target, kept: Any) -> None:
-        """Write a copy of a state, which nobody writes into, to where its key is mirrored, soon."""
+        """Write a copy of a state, which is never modified, to its target, soon."""
         self.pending[key] = kept, target
         if key not in self.writing:
             try:
                 asyncio.get_running_loop()
             except RuntimeError:
-                return  # the next flush, or the next write on a loop, takes it along
+                return  # the next flush, or the next write on a loop, includes it
             self._start(key)
 
     async def flush(self, execution_id: str) -> None:
-        """Wait until everything written so far for an execution is in storage, or was reported; at most 30 seconds."""
+        """Wait until all writes of this execution so far are in storage, or were reported; at most 30 seconds."""
         wanted = [key for key in (*self.pending, *self.writing) if key[0] == execution_id]
         while True:
             for key in wanted:
-                if key in self.pending and key not in self.writing:  # set where no loop was running
+                if key in self.pending and key not in self.writing:  # set when no loop was running
                     self._start(key)
             tasks = {self.writing[key]: key for key in wanted if key in self.writing}
             if not tasks:
                 return
-            # Waiting does not own the tasks: neither its cancellation nor its end cuts a write short.
+            # Waiting does not own the tasks: neither its cancellation nor its end interrupts a write.
             _, late = await asyncio.wait(tasks, timeout=FLUSH_LIMIT_MS / 1000)
             for task in late:
                 error = HookTimeout(tasks[task][1], "persist", FLUSH_LIMIT_MS)
@@ -198,7 +198,7 @@ class Mirror:
                 return
 
     def drop(self, execution_id: str, *layer_ids: str) -> None:
-        """Mirror no more of an execution, or of some layers of it; a write under way or waiting is finished."""
+        """Stop mirroring an execution, or some of its layers; a running or waiting write is finished."""
         targets = self.by_execution.get(execution_id)
         if targets is None:
             return
