@@ -1,7 +1,7 @@
 """A notebook laboratory for the memory and steering of LLM agents.
 
-Everyday names are here; widgets are in `noetic_nb.widgets`, questions asked of recorded runs in `noetic_nb.lab`. A name is
-loaded when it is first used, so that importing the library costs next to nothing.
+The most common names are here; widgets are in `noetic_nb.widgets`, analyses of recorded runs in `noetic_nb.lab`. Names
+are loaded on first use, so that importing the library is cheap.
 """
 
 from noetic_nb._core.lazy_names import attach

@@ -1,4 +1,4 @@
-"""Run the commands of the shell: ``python -m noetic_nb --help``."""
+"""Run the shell commands: ``python -m noetic_nb --help``."""
 
 import sys
 

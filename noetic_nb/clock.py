@@ -1,4 +1,4 @@
-"""The only source of time. Everything that needs "now" is given a `Clock`; nothing else calls `time`."""
+"""The only source of time. Code that needs the time is given a `Clock`; nothing else calls `time`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SystemClock:
 
     def monotonic_ms(self) -> float:
         """Milliseconds since an arbitrary start."""
-        return perf_counter() * 1e3  # not time.monotonic(), whose step is 16 ms on some systems
+        return perf_counter() * 1e3  # not time.monotonic(), whose resolution is 16 ms on some systems
 
 
 SYSTEM_CLOCK: Final = SystemClock()

@@ -52,9 +52,9 @@ ErrorKind: TypeAlias = Literal[
     "worker_died",
     "layer_failed",
 ]
-"""Every kind of `NoeticError`. `llm_failed` and what follows `tool_failed` are this library's own."""
+"""Every kind of `NoeticError`. `llm_failed` and the kinds after `tool_failed` are this library's own."""
 
-# Of each kind that the runtime defines: None where an error has nothing to say of one.
+# Fields of the kinds that the runtime defines; a field that an error does not set is None.
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "step_failed": ("step_id", "cause", "retries_exhausted"),
     "llm_refused": ("step_id", "refusal"),
@@ -74,38 +74,38 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 _MISSING: Final = object()
 
-# C0/C1 controls and bidirectional overrides can hide or reorder what a reader sees, and steer a terminal.
+# C0/C1 controls and bidirectional overrides can hide or reorder text and control a terminal.
 _INVISIBLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-# Long values make unreadable messages; the full value stays on `given`.
+# Long values make messages unreadable; the full value stays on `given`.
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 160
 _SHORT.maxdict = _SHORT.maxlist = _SHORT.maxtuple = 6
 _SHORT.maxlevel = 3
-# No repr is read further for secrets than this.
+# The part of a repr that is searched for secrets.
 _LONGEST: Final = 10_000
 
 
 def _clean(value: Any) -> Any:
-    """Return a value without its secrets; the very object where it has none."""
+    """Return a value without its secrets; the object itself if it has none."""
     if not isinstance(value, str | Mapping | list | tuple):
         return value
     try:
         clean = redact(value)
-    except Exception:  # a mapping of the user's own may do anything; an error must still be made
+    except Exception:  # a user's mapping may raise anything, but the error must still be created
         return REDACTED
     try:
         return value if clean == value else clean
-    except Exception:  # too deep to be compared, or compared by code of the user's own
+    except Exception:  # too deep to compare, or compared by user code
         return clean
 
 
 def _given(value: object) -> str:
-    """Return a value as short text; secrets go before it is cut, because half of one no longer looks like it."""
+    """Return a value as short text; secrets are removed before it is cut, because half of one is not recognisable."""
     if isinstance(value, str | int | float | Mapping | list | tuple | None):
         return redact_text(_SHORT.repr(value))
     try:
         text = redact_text(repr(value)[:_LONGEST])
-    except Exception:  # a repr of the user's own may do anything
+    except Exception:  # a user's repr may raise anything
         return _SHORT.repr(value)
     return text if len(text) <= _SHORT.maxother else f"{text[:78]}...{text[-79:]}"
 
@@ -126,12 +126,12 @@ def _sentence(text: str) -> str:
 
 
 def _shown(error: BaseException | None) -> BaseException | None:
-    """Return an exception of other code as a traceback may show it: itself, or one like it where its chain names a secret."""
+    """Return an exception of other code for tracebacks: itself, or a copy without secrets if its chain contains one."""
     chain: dict[int, BaseException] = {}
     work = [error]
     while work:
         each = work.pop()
-        # Those of this library are without secrets, and show their own chain in this way.
+        # Errors of this library contain no secrets, and treat their own chain in the same way.
         if each is not None and not isinstance(each, _Chained) and id(each) not in chain:
             chain[id(each)] = each
             work += [each.__cause__, each.__context__, *getattr(each, "exceptions", ())]
@@ -144,7 +144,7 @@ def _shown(error: BaseException | None) -> BaseException | None:
             return each
         if id(each) not in made:
             parts = [like(part) for part in each.exceptions] if isinstance(each, BaseExceptionGroup) else []
-            made[id(each)] = found = _like(each, _said(each)[0], parts)  # before its chain, which may be a circle
+            made[id(each)] = found = _like(each, _said(each)[0], parts)  # before its chain, which may be cyclic
             found.__traceback__, found.__notes__ = each.__traceback__, _said(each)[1:]
             found.__cause__, found.__context__ = like(each.__cause__), like(each.__context__)
             found.__suppress_context__ = each.__suppress_context__
@@ -158,7 +158,7 @@ def _text(error: BaseException) -> list[str]:
     """Return the text and the notes of an exception, as a traceback prints them."""
     try:
         return [str(error), *map(str, getattr(error, "__notes__", ()))]
-    except Exception:  # a text of the user's own may do anything
+    except Exception:  # a user's `__str__` may raise anything
         return [f"<{type(error).__name__} without a text>"]
 
 
@@ -177,7 +177,7 @@ def _like(error: BaseException, text: str, parts: list[Any]) -> BaseException:
         like: BaseException = made.__new__(made)
         like.args = (text,)
         like.__dict__.update({name: _clean(value) for name, value in vars(error).items()})
-    except Exception:  # a class that cannot be made without its arguments, or have others below it
+    except Exception:  # a class that requires its arguments, or has no usable bases
         made = type(kind.__name__, (Exception,), names)
         like = made(text)
     return like
@@ -188,12 +188,12 @@ _CONTEXT: Any = BaseException.__dict__["__context__"]
 
 
 class _Chained:
-    """An error that shows no secret, neither in its fields nor in the errors that caused it."""
+    """An error that shows no secrets, neither in its fields nor in the errors that caused it."""
 
     args: tuple[Any, ...]
 
     def _say(self, what: str, given: object, hint: str, *, before: str = "", instead_of_hint: object = None) -> str:
-        """Keep the event, the given value and the hint; returns them as the message."""
+        """Store the event, the given value and the hint; returns the message made from them."""
         self.what, self.hint = _clean(what), _clean(hint)
         self.given = None if given is _MISSING else _clean(given)
         said = "" if given is _MISSING else f" Given: {_given(self.given)}."
@@ -226,17 +226,17 @@ class NoeticError(_Chained, Exception):
     Parameters
     ----------
     kind : str
-        Stable name of what happened, one of `ErrorKind`.
+        Stable name of the problem, one of `ErrorKind`.
     what : str
         What happened, in one sentence.
     given : object, optional
-        The value that caused it; shown shortened in the message, kept whole on the error; secrets in
-        it are replaced, here as in every other field.
+        The value that caused it; shortened in the message, complete on the error; secrets in it are replaced, as in
+        every other field.
     hint : str, optional
         What to do about it.
     **facts
-        The fields of this kind, such as ``step_id`` or ``guidance``; each becomes an attribute. Those that belong to the kind
-        and are not given are None.
+        The fields of this kind, such as ``step_id`` or ``guidance``; each becomes an attribute. Fields of the kind that
+        are not given are None.
 
     Examples
     --------
@@ -253,14 +253,14 @@ class NoeticError(_Chained, Exception):
         super().__init__(self._say(what, given, hint, instead_of_hint=self.facts.get("guidance")))
 
     def __getattr__(self, name: str) -> Any:
-        # Only called for names that are not set: facts are attributes without shadowing the ones above.
+        # Only called for names that are not set, so facts never shadow the attributes above.
         facts = self.__dict__.get("facts", {})
         if name in facts or name in _FIELDS.get(self.__dict__.get("kind", ""), ()):
             return facts.get(name)
         raise AttributeError(f"{type(self).__name__}(kind={self.__dict__.get('kind')!r}) has no field {name!r}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the error as plain data: the kind, its message and its facts that are plain themselves."""
+        """Return the error as plain data: its kind, its message, and those facts that are plain data."""
         plain = {k: v for k, v in self.facts.items() if isinstance(v, str | int | float | bool | None)}
         return {"kind": self.kind, "message": str(self), **plain}
 
@@ -271,9 +271,9 @@ class NoeticConfigError(_Chained, Exception):
     Parameters
     ----------
     code : str
-        Which rule is broken, in ``SCREAMING_SNAKE``; stable.
+        The broken rule, in ``SCREAMING_SNAKE``; stable.
     what : str
-        What is wrong, in one sentence.
+        The problem, in one sentence.
     given : object, optional
         The offending value.
     hint : str
@@ -322,20 +322,20 @@ def _rebuild(cls: type[Exception], state: dict[str, Any], args: tuple[Any, ...])
     return error
 
 
-# Kinds that say where something failed, and hold what failed.
+# Kinds of error that wrap another error and say where it occurred.
 _WRAPPERS: Final = frozenset({"step_failed", "fork_partial", "spawn_summary_failed"})
 
 
 def innermost(error: BaseException) -> BaseException:
     """Return the first cause of an error, below all wrapping.
 
-    Errors that only say where something failed (``step_failed``, ``fork_partial``, ``spawn_summary_failed``) are looked
-    through; one that says what failed, such as ``llm_parse_error``, is the answer, whatever it was raised from.
+    Errors that only say where something failed (``step_failed``, ``fork_partial``, ``spawn_summary_failed``) are
+    skipped; an error that says what failed, such as ``llm_parse_error``, is returned, whatever its own cause.
 
     Parameters
     ----------
     error : BaseException
-        Any exception; ``step_failed`` errors carry their ``cause``, others may be chained with ``from``.
+        Any exception; ``step_failed`` errors have their ``cause``, others may be chained with ``from``.
 
     Examples
     --------
@@ -350,7 +350,7 @@ def innermost(error: BaseException) -> BaseException:
             return error
         cause: object = error.facts.get("cause") if isinstance(error, NoeticError) else None
         if not isinstance(cause, BaseException):
-            cause = _CAUSE.__get__(error)  # the very one
+            cause = _CAUSE.__get__(error)  # the stored object
         if not isinstance(cause, BaseException):
             return error
         error = cause

@@ -1,7 +1,7 @@
-"""Everything observable, as frozen records. A run is the list of them; tables, plots and widgets read nothing else.
+"""All observable events, as frozen records. A run is a list of them; tables, plots and widgets read nothing else.
 
-Events name items by their position in the thread's log and never copy lists of history: what a turn emits does not grow
-with the conversation. Every event says where it happened (`Where`) and when (milliseconds of the run's clock).
+Events refer to items by position in the thread's log and never copy history, so the data of a turn does not grow with
+the conversation. Every event says where it happened (`Where`) and when (milliseconds of the run's clock).
 """
 
 from __future__ import annotations
@@ -81,37 +81,37 @@ class TurnStarted(Event, frozen=True, tag="turn_started"):
     query: str
     resource_id: str | None = None
     waited_ms: Number | None = None
-    """How long the first of its messages had waited for other turns; None if none had to."""
+    """How long the first of its messages waited for other turns; None if none had to wait."""
     memory: tuple[MemoryTexts, ...] = ()
-    """By scope, the layers that remember, and what their memories were made from before the run."""
+    """By scope, the layers that remember, and the source texts of their memories from before the run."""
 
 
 class ItemsAppended(Event, frozen=True, tag="items_appended"):
-    """Items joined the log at `start`; each item is recorded here once and referred to by position elsewhere."""
+    """Items joined the log at `start`; each is recorded here once and referred to by position elsewhere."""
 
     start: Whole
     items: tuple[Item, ...]
     origin: Word[Literal["user", "model", "tool", "guidance", "layer", "seed", "step"]]
     layer_id: str | None = None
-    """Of items whose origin is a layer."""
+    """The layer, for items that a layer produced."""
 
 
 class BudgetsAllocated(Event, frozen=True, tag="budgets_allocated"):
-    """The token budget was split. All amounts in tokens."""
+    """The token budget was split. All amounts are in tokens."""
 
-    # Floats, as a budget may be infinite.
+    # Floats, because a budget may be infinite.
     total: Number
     system: Whole
     reserve: Number
-    # Pairs and no mapping, so that an event cannot be changed by whoever reads it.
+    # Pairs rather than a mapping, so that readers cannot modify an event.
     allocations: tuple[tuple[str, Number], ...]
     history_budget: Number
 
 
 class RequestPrepared(Event, frozen=True, tag="request_prepared"):
-    """The parts that the requests of an execution have in common, and that their plans start from.
+    """The parts that the requests of an execution share, and on which their plans are based.
 
-    It stands before the first request of each execution, and again before one for which something of it has changed.
+    It precedes the first request of each execution, and each later request for which one of these parts has changed.
     """
 
     step_id: str
@@ -119,25 +119,25 @@ class RequestPrepared(Event, frozen=True, tag="request_prepared"):
     instructions: str
     tools: tuple[OfferedTool, ...]
     params: Data
-    """Of sampling; what the provider decides is not in it."""
+    """Sampling parameters, without those left to the provider."""
     output_schema: Data | None
     overflow: str
     window_size: Whole | None
     limits: tuple[tuple[str, Number, Number], ...]
-    """Each layer, with the least and the most tokens it is configured to get, in the order of the allocation."""
+    """Each layer with its configured minimum and maximum tokens, in the order of the allocation."""
     tokenizer: str
-    """Name of what counts tokens."""
+    """Name of the tokenizer."""
     order: str = "slot"
-    """In which order layers are sent, as `ProjectionPolicy` has it."""
+    """The order of layers in requests, as in `ProjectionPolicy`."""
     suffixes: tuple[str, ...] = ()
-    """Layers with ``placement="suffix"``, which another order sends behind the history."""
+    """Layers with ``placement="suffix"``, which another order puts after the history."""
     tokenizer_error: Number | None = None
-    """How far its requests are off reported usage on average, relative; None if nobody has measured it."""
+    """Average relative error of its counts against reported usage; None if it was never measured."""
     counter: Data | None = None
-    """Of a counter that learns: its base, the model, and the factors by which it counts now; None for all others."""
+    """For a learning counter: its base, the model, and its current factors; None for all others."""
 
 
-# The tag is not the name of the class: saved runs and exports know it by this one.
+# The tag differs from the class name: saved runs and exports use the tag.
 class MemoryTraceSpan(Event, frozen=True, tag="hook_called"):
     """One call of one hook of one layer."""
 
@@ -148,18 +148,18 @@ class MemoryTraceSpan(Event, frozen=True, tag="hook_called"):
     budget: LayerTokens | None = None
     item_count: Whole | None = None
     error: str | None = None
-    """The message of the error where it failed, without secrets; so with its type and its stack."""
+    """The message of the error, without secrets, if the call failed; likewise its type and stack."""
     attributes: Data | None = None
-    """What the hook noted of itself, with ``ctx.trace.set_attribute``."""
+    """Attributes that the hook set with ``ctx.trace.set_attribute``."""
     notes: tuple[Data, ...] = ()
-    """What it said happened, with ``ctx.trace.add_event``: ``{"name": ..., "attributes": {...}}`` each."""
+    """Events that it added with ``ctx.trace.add_event``, each ``{"name": ..., "attributes": {...}}``."""
     error_type: str | None = None
     error_stack: str | None = None
-    """Where the error was raised, as Python prints it, causes included."""
+    """The traceback of the error, as Python prints it, including causes."""
 
 
 class ViewAssembled(Event, frozen=True, tag="view_assembled"):
-    """The request to the model: a window of the log without its exclusions, after the layers' items.
+    """The request to the model: layers' items, then a window of the log without its exclusions.
 
     Tokens by origin add up to what was sent: ``system + tools + framing + sum(layer.used) + history``.
     """
@@ -177,32 +177,32 @@ class ViewAssembled(Event, frozen=True, tag="view_assembled"):
     history: Whole
     history_budget: Number
     history_items: Whole
-    # With a default, as every field needs that came later: runs that were saved before it can still be read.
+    # With a default, like every field added later, so that runs saved before it can still be read.
     floor: Whole = 0
-    """Where the policy's item window begins: log items below it are ``outside_window``, those from it to ``window[0]``
+    """Start of the policy's item window: log items below it are ``outside_window``, those from it to ``window[0]`` are
     ``over_budget``."""
     hidden: tuple[tuple[int, int, int], ...] = ()
-    """Long stretches of the log that layers left out, as first place, place behind the last, and tokens: their items have no
-    fates of their own."""
+    """Long stretches of the log that layers left out, as (start, stop, tokens): their items have no individual
+    fates."""
     unsent: tuple[UnsentOffer, ...] = ()
-    """What layers offered and was not sent, in their order."""
+    """Items that layers offered and that were not sent, in their order."""
     projection: tuple[LogStretch, ...] | None = None
-    """What layers made of the history, in its order; None if they left it as it is."""
+    """The history as layers changed it, in its order; None if they left it unchanged."""
     appended: tuple[Item, ...] = ()
-    """What was sent behind the log and is not logged: a request to continue."""
+    """Unlogged items sent after the log: a request to continue."""
     texts: tuple[str, ...] = ()
-    """Layers whose offer is one text, which may be cut."""
+    """Layers that offer a single text, which may be truncated."""
     kept: tuple[int, ...] = ()
-    """Places before the window that are sent all the same: system messages."""
+    """Positions of system messages before the window, which are sent all the same."""
     duration_ms: Number | None = None
-    """How long the call took to plan; None if nobody knows."""
+    """Duration of planning the call; None if unknown."""
 
 
 class ModelCalled(Event, frozen=True, tag="model_called", repr_omit_defaults=True):
-    """One model call ended, well or not. `items` is its answer: the tape of a replay.
+    """One model call ended, successfully or not. `items` is its answer, used by replays.
 
-    `duration_ms`, `cost` (US dollars), `cached_tokens`, `cache_write_tokens` and `reasoning_tokens` are None if nobody
-    knows them. The counts are parts of each other as in `models.Usage`.
+    `duration_ms`, `cost` (US dollars), `cached_tokens`, `cache_write_tokens` and `reasoning_tokens` are None if
+    unknown. The counts are parts of each other as in `models.Usage`.
     """
 
     step: Whole
@@ -229,31 +229,31 @@ class ModelCalled(Event, frozen=True, tag="model_called", repr_omit_defaults=Tru
 
 
 class ToolCalled(Event, frozen=True, tag="tool_called"):
-    """A tool call was settled: run, failed, or kept from running. `args` are the arguments that the tool got, as JSON data.
+    """A tool call was settled: run, failed, or prevented. `args` are the arguments of the tool, as JSON data.
 
     `duration_ms` is None if it is unknown.
     """
 
     name: str
     call_id: str
-    # None for an unknown tool, and where what the model wrote does not fit the one it called.
+    # None for an unknown tool, and for arguments that do not fit the tool.
     args: Data | None
     output: str
     duration_ms: Number | None
     status: Word[Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown", "cancelled"]]
     error: str | None = None
     raw_args: FreeData = None
-    """What the model wrote, as parsed JSON; None if it was no JSON, or nobody knows."""
+    """The model's arguments as parsed JSON; None if they were not JSON, or are unknown."""
     place: Whole | None = None
-    """Where it stands among the calls of its execution tree, by the order of decision; None in runs of others."""
+    """Its index among the calls of its execution tree, in order of decision; None in runs of other agents."""
     behind: tuple[int, ...] = ()
-    """The places before it of calls that had not ended when its decision began."""
+    """Indices of the earlier calls that had not ended when its decision began."""
     error_type: str | None = None
-    """The class of the error, or the kind where it is one of this library; None if there was none, or nobody knows."""
+    """The class of the error, or the kind for an error of this library; None if there was none, or if it is unknown."""
 
 
 class ToolProgress(Event, frozen=True, tag="tool_progress"):
-    """A tool that is at work has yielded something; `value` is that as JSON data, its text where it has no such form."""
+    """A running tool has yielded a value; `value` is its JSON form, or its text if it has none."""
 
     name: str
     call_id: str
@@ -273,27 +273,27 @@ class SteeringDecided(Event, frozen=True, tag="steering_decided"):
     duration_ms: Number
     outcome: str | None = None
     enforced: bool = True
-    """Whether it was acted on; False if a call was judged after it had been made."""
+    """Whether it was enforced; False if a call was judged after it had been made."""
     faults: tuple[tuple[str, str], ...] = ()
-    """Each rule that could not be evaluated, and why: ``unparseable`` for a judge, else the error."""
+    """Each rule that could not be evaluated, and why: ``unparseable`` for a judge, otherwise the error."""
     matched: tuple[str, ...] = ()
-    """The parts of the response that the rules decided on; empty if nobody knows them."""
+    """The parts of the response that the rules matched; empty if unknown."""
     rules_ms: tuple[tuple[str, Number], ...] = ()
-    """Each rule that was evaluated, in order, and how long it took, waiting for its judge included; empty if nobody knows."""
+    """Each evaluated rule, in order, and its duration, including the wait for its judge; empty if unknown."""
 
 
 class RegulatorSaw(Event, frozen=True, tag="regulator_saw"):
-    """The regulator was told something; `event` is its plain form, with its own ``kind``."""
+    """The regulator received an event; `event` is its plain form, with its own ``kind``."""
 
     layer_id: str
-    # Data and no object of the regulator: events are read where nothing of it was imported.
+    # Data rather than an object of the regulator, so that events can be read without importing it.
     event: Data
 
 
 class RegulatorDecided(Event, frozen=True, tag="regulator_decided"):
-    """The regulator was asked; `decision` is its plain form, with its own ``kind``.
+    """The regulator decided; `decision` is its plain form, with its own ``kind``.
 
-    `thresholds` are the numbers in force at that moment, ``{predicate: {name: number}}``; empty in runs that do not have them.
+    `thresholds` are the numbers in force then, ``{predicate: {name: number}}``; empty in runs without them.
     """
 
     layer_id: str
@@ -306,11 +306,11 @@ class RegulatorDecided(Event, frozen=True, tag="regulator_decided"):
     stops: bool = False
     thresholds: Thresholds = field(default_factory=FrozenDict)
     enforced: bool = True
-    """Whether it was acted on; False if it was decided after the fact."""
+    """Whether it was enforced; False if it was decided afterwards."""
 
 
 class LayerStateChanged(Event, frozen=True, tag="layer_state_changed"):
-    """A layer's state was written; `state` is a copy of it as JSON data that cannot change, None when it was cleared."""
+    """A layer's state was written; `state` is an immutable copy as JSON data, None if it was cleared."""
 
     layer_id: str
     hook: str
@@ -328,23 +328,23 @@ class RuleChanged(Event, frozen=True, tag="rule_changed"):
 
 
 class QualityGiven(Event, frozen=True, tag="quality_given"):
-    """Someone judged the thread's last reply, from 0 (useless) to 1 (perfect)."""
+    """The thread's last reply was rated, from 0 (useless) to 1 (perfect)."""
 
     quality: Number
     source: str
 
 
 class ErrorRaised(Event, frozen=True, tag="error_raised"):
-    """Something went wrong; redacted like everything else."""
+    """An error occurred; redacted like all events."""
 
-    # Not `kind`, which is the tag of the event itself; `step_kind` is called so for the same reason.
+    # Not `kind`, which is the tag of the event itself; the same applies to `step_kind`.
     error_kind: str
     message: str
     step_id: str | None = None
 
 
 class WarningRaised(Event, frozen=True, tag="warning_raised"):
-    """Something went wrong and did not end the turn; the reply has it in its ``warnings``.
+    """A problem did not end the turn; the reply has it in its ``warnings``.
 
     `code` is one of `noetic_nb.runtime.WARNING_CODES`.
     """
@@ -355,14 +355,14 @@ class WarningRaised(Event, frozen=True, tag="warning_raised"):
 
 
 class TurnCompleted(Event, frozen=True, tag="turn_completed"):
-    """A turn ended. Tokens and cost are those of the turn, judges and layers included.
+    """A turn ended. Tokens and cost include those of judges and layers.
 
-    `duration_ms` and tokens are None if nobody knows them, `cost` where it called models and no price is known.
+    `duration_ms` and tokens are None if unknown, and `cost` if models were called and no price is known.
     """
 
     turn_id: str
     outcome: Word[Literal["success", "failure", "aborted"]]
-    # By the monotonic clock, so it is not the difference of two `t_ms` where the wall clock was set meanwhile.
+    # By the monotonic clock: it differs from the difference of two `t_ms` if the wall clock was set meanwhile.
     duration_ms: Number | None
     text: str
     input_tokens: Whole | None
@@ -373,7 +373,7 @@ class TurnCompleted(Event, frozen=True, tag="turn_completed"):
     stopped: Data | None = None
     finish_reason: Word[Literal["stop", "tool_calls", "length", "content_filter"]] | None = None
     storage_ms: Number | None = None
-    """How long the turn waited for storage: states that were loaded and written, and checkpoints; None if nobody knows."""
+    """How long the turn waited for storage: loading and writing states, and checkpoints; None if unknown."""
 
 
 class StepStarted(Event, frozen=True, tag="step_started"):
@@ -398,8 +398,8 @@ class StepEnded(Event, frozen=True, tag="step_ended"):
 class ChildStarted(Event, frozen=True, tag="child_started"):
     """A child execution begins (`where` is its own), with the states and items that its parent gave it.
 
-    Its log starts with the parent's first `inherited` items, which are not repeated here; `items` are those that follow them:
-    what the step and the layers gave it. `handed` are the layers' states.
+    Its log starts with the parent's first `inherited` items, which are not repeated here; `items` are those after them,
+    given by the step and the layers. `handed` are the layers' states.
     """
 
     parent_id: str
@@ -409,11 +409,11 @@ class ChildStarted(Event, frozen=True, tag="child_started"):
     items: tuple[Item, ...]
     handed: Data
     memory: tuple[MemoryTexts, ...] = ()
-    """As of `TurnStarted`."""
+    """As in `TurnStarted`."""
 
 
 class ChildEnded(Event, frozen=True, tag="child_ended"):
-    """A child execution ended (`where` is its own), with its result. `returned` are states its parent's layers merged.
+    """A child execution ended (`where` is its own), with its result. `returned` are the states that its parent's layers merged.
 
     `cost` is None if it called models and no price is known.
     """
@@ -430,7 +430,7 @@ class ChildEnded(Event, frozen=True, tag="child_ended"):
 
 
 class LayersDropped(Event, frozen=True, tag="layers_dropped"):
-    """A child execution begins (`where` is its own) without layers of its parent: its step drops them by name."""
+    """A child execution begins (`where` is its own) without some layers of its parent, which its step drops by name."""
 
     parent_id: str
     step_id: str
@@ -438,31 +438,31 @@ class LayersDropped(Event, frozen=True, tag="layers_dropped"):
 
 
 class ContextCompacted(Event, frozen=True, tag="context_compacted"):
-    """A part of the context was replaced by a shorter one: later calls get `items` in its place; the log keeps all.
+    """A part of the context was replaced by a shorter one: later calls get `items` in its place; the log keeps all items.
 
-    Counts are None if nobody knows them.
+    Counts are None if unknown.
     """
 
     by: str
-    """The mechanism: the id of a layer, ``summarize`` of a projection, or the program or provider that did it."""
+    """The mechanism: the id of a layer, ``summarize`` for a projection, or a program or provider."""
     items_removed: Whole | None = None
     items: tuple[Item, ...] = ()
-    """The items that stand in their place; none where a part was only left out."""
+    """The replacement items; none if the part was only left out."""
     tokens_before: Whole | None = None
     tokens_after: Whole | None = None
-    """Tokens of the context (of the removed part, where it is one layer's) before and after."""
+    """Tokens of the context before and after (of the removed part, if a layer compacted)."""
     opaque: bool = False
-    """Whether only the provider can read the items in their place."""
+    """Whether only the provider can read the replacement items."""
     replaced: tuple[tuple[int, int], ...] = ()
-    """Stretches of the log that were replaced, as first place and place behind the last; empty if nobody knows."""
+    """The replaced stretches of the log, as (start, stop); empty if unknown."""
     trigger: str | None = None
     """Its cause, such as ``auto`` or ``manual``."""
     model: str | None = None
     usage: Data | None = None
-    """Tokens of this model that were billed for it beside those of all model calls, by the names of `models.Usage`."""
+    """Tokens billed for it in addition to those of all model calls, by the names of `models.Usage`."""
 
 
-# Saving and loading take their types from here: an event that is missing can be neither written nor read.
+# Saving and loading use this union: an event that is missing here can be neither written nor read.
 RunEvent: TypeAlias = (
     TurnStarted
     | ItemsAppended
@@ -495,7 +495,7 @@ for _kind in (*get_args(RunEvent), TextRetracted):
 
 
 class EventSink(Protocol):
-    """Somewhere events go. Must return at once and never raise."""
+    """A receiver of events. Must return at once and never raise."""
 
     def emit(self, event: RunEvent) -> None:
-        """Take one event."""
+        """Receive one event."""

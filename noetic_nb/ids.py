@@ -1,4 +1,4 @@
-"""The only source of identity. Ids are injected, so that a lesson, a test or a replay names things alike each time."""
+"""The only source of ids. They are injected, so that a lesson, a test or a replay gets the same names each time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["SYSTEM_IDS", "Ids", "SystemIds"]
 
 
 class Ids(Protocol):
-    """Makes names that do not repeat."""
+    """Makes unique names."""
 
     def new(self, kind: str) -> str:
-        """Return a fresh id for a thing of this kind, such as ``"item"``, ``"execution"`` or ``"turn"``."""
+        """Return a new id for a kind of object, such as ``"item"``, ``"execution"`` or ``"turn"``."""
 
 
-# Asking the system for each id costs more than the id; a forked process must not hand out its parent's.
+# Drawn in batches, because a system call per id is expensive; a forked process must not reuse its parent's batch.
 _BATCH: Final = 256
 _POOL: Final[list[str]] = []
 if hasattr(os, "register_at_fork"):
@@ -23,7 +23,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _drawn() -> str:
-    """Return 64 random bits as hexadecimal digits, from a fresh batch."""
+    """Return 64 random bits as hexadecimal digits, from the current batch."""
     drawn = os.urandom(8 * _BATCH).hex(" ", 8).split()
     first = drawn.pop()
     _POOL.extend(drawn)
@@ -33,8 +33,8 @@ def _drawn() -> str:
 class SystemIds:
     """Random ids: the kind and 64 random bits.
 
-    64 bits make a collision among a billion ids of one kind about as likely as 1 in 37 (birthday bound), among the
-    thousands of one laboratory negligible; a UUID costs ten times as much and shows less.
+    With 64 bits, the probability of a collision among a billion ids of one kind is about 1 in 37 (birthday bound), and
+    negligible among the thousands of one laboratory; a UUID costs ten times as much and is less readable.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class SystemIds:
     __slots__ = ()
 
     def new(self, kind: str) -> str:
-        """Return a fresh random id."""
+        """Return a new random id."""
         try:
             return f"{kind}_{_POOL.pop()}"
         except IndexError:

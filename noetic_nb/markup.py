@@ -1,6 +1,6 @@
-"""How other people's text is put before a reader: model text, tool output, file names, rule ids and errors are data.
+"""Display of untrusted text: model text, tool output, file names, rule ids and errors are data.
 
-What is shown is cut to a length, holds no credential, and spells out characters that hide or reorder text. Only `escape` makes
+It is limited in length, contains no credentials, and spells out characters that hide or reorder text. Only `escape` makes
 text safe inside HTML.
 """
 
@@ -14,13 +14,13 @@ from noetic_nb.redact import MARGIN, clip_data, redact, redact_head, redact_text
 
 __all__ = ["NAME_LENGTH", "clip", "dollars", "escape", "heading", "html_page", "plain", "plain_data", "plain_line"]
 
-# Nothing is fetched and nothing runs, whatever the texts in the page say.
+# Nothing is fetched and nothing runs, whatever the texts in the page contain.
 _POLICY: Final = (
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
     "base-uri 'none'; form-action 'none'\">"
 )
 
-# A label is read at a glance, and may not outgrow the message that carries it to a page.
+# A label should be readable at a glance, and must not dominate the message that carries it to a page.
 NAME_LENGTH: Final = 80
 
 
@@ -36,13 +36,13 @@ def escape(value: object) -> str:
     >>> escape("a\u202eb")
     'a[U+202E]b'
     """
-    import html  # with a table of two thousand names; nothing is shown in most processes
+    import html  # has a table of two thousand names, which most processes never need
 
     return printable(html.escape(str(value), quote=True))
 
 
 def heading(title: str) -> str:
-    """Return the title of a view as HTML: a heading to readers of the page. An ``h3`` would join the contents of a notebook.
+    """Return the title of a view as HTML: a heading for assistive technology. An ``h3`` would join the notebook's contents.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def html_page(title: str, body: str, sheet: str = ":root { color-scheme: light d
 
 
 def clip(text: str, length: int) -> str:
-    """Return text of at most `length` characters; the cut middle becomes an ellipsis.
+    """Return text of at most `length` characters; an ellipsis replaces the cut middle.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def clip(text: str, length: int) -> str:
 
 
 def dollars(cost: float) -> str:
-    """Return a cost in US dollars; a small one never as nothing.
+    """Return a cost in US dollars; a small cost is never shown as zero.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def dollars(cost: float) -> str:
 
 
 def plain(value: object, length: int = NAME_LENGTH) -> str:
-    r"""Return a value as short text in which every character shows and no credential does.
+    r"""Return a value as short text in which every character is visible and no credential is.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def plain_line(value: object, length: int = NAME_LENGTH) -> str:
     >>> plain_line("What is\n  the state of order A17?", 20)
     'What is the state o…'
     """
-    line = " ".join(plain(value, 4 * length).split())  # blanks go, so more is read than is shown
+    line = " ".join(plain(value, 4 * length).split())  # whitespace is collapsed, so more is read than shown
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
@@ -124,14 +124,14 @@ def plain_data(value: object, length: int) -> str:
     '{"path": "/etc", "password": "[redacted]"}'
     """
     small, is_cut = clip_data(value, length + MARGIN)
-    # Redacted as data first: in text, the key that gives a secret away is harder to find.
+    # Redacted as data first: in text, the key that identifies a secret is harder to find.
     text = json.dumps(redact(small), ensure_ascii=False, default=_text)
     return _shown(f"{text[: length - 1]}…" if is_cut else _clean(text, length), length)
 
 
 def _shown(text: str, length: int) -> str:
     if len(text) <= length and text.isascii() and text.isprintable():
-        return text  # nearly all there is
+        return text  # the usual case
     # Cut again, because characters that are spelled out take more room.
     import html
 
@@ -139,8 +139,8 @@ def _shown(text: str, length: int) -> str:
 
 
 def _clean(value: object, length: int) -> str:
-    # A text is cut generously, redacted and then cut to its length: half a credential does not look like one, and to
-    # look through megabytes for a label takes seconds.
+    # A text is cut generously, redacted, and then cut to its length: half a credential is not recognisable, and
+    # searching megabytes for a label takes seconds.
     text = _text(value)
     if len(text) <= length + MARGIN:
         return redact_text(text)
@@ -150,5 +150,5 @@ def _clean(value: object, length: int) -> str:
 def _text(value: object) -> str:
     try:
         return str(value)
-    except Exception:  # a number with too many digits, or a class of the user's own
+    except Exception:  # a number with too many digits, or a user's class
         return f"<{type(value).__name__}>"

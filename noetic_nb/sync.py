@@ -1,8 +1,8 @@
-"""Between sync and async: wait where `await` cannot be written, or for a result that may be either.
+"""Bridges between sync and async: wait where `await` is impossible, or for a result that may be either.
 
-In a notebook the kernel's loop is already running. By default the work then goes to a background thread with a loop of its
-own, which keeps working when cells are queued; `nested="patch"` runs it on the kernel's own loop instead, for objects that
-are bound to it. In a browser there are no threads: there it runs on the spot, while the kernel's loop waits.
+In a notebook the kernel's loop is already running. By default the work then runs in a background thread with its own
+loop, which keeps working when cells are queued; `nested="patch"` runs it on the kernel's own loop instead, for objects
+that are bound to it. In a browser, which has no threads, it runs in the same thread while the kernel's loop waits.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ __all__ = [
 T = TypeVar("T")
 Interruption = TypeVar("Interruption", bound=BaseException)
 _NOTHING_YET: Final = object()
-# How often a kernel looks whether its stop button was pressed, seconds.
+# How often a kernel checks for its stop button, in seconds.
 WAKE_S: Final = 0.1
-# How long an interrupted call waits for its work to end, seconds: layers write their states within it, and nobody feels it.
+# How long an interrupted call waits for its work to end, in seconds: enough for layers to write states, too short to notice.
 GRACE_S: Final = 0.5
 _log: Final = safe_logger("noetic_nb")
 
 
 class _Background:
-    """A daemon thread with an event loop, started when first needed."""
+    """A daemon thread with an event loop, started on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class _Background:
                 try:
                     self.thread = threading.Thread(target=self._run, args=(loop,), name="noetic_nb", daemon=True)
                     self.thread.start()
-                except RuntimeError as exc:  # the system has none left
+                except RuntimeError as exc:  # the system has no threads left
                     loop.close()
                     hint = "Write `await ...` instead of run_sync(...)."
                     raise NoeticConfigError("NO_THREADS", "This Python cannot start threads.", hint=hint) from exc
@@ -74,15 +74,15 @@ class _Background:
 
 
 _here: Final = threading.local()
-# `inner` is the next thread for calls made in a background thread: while such a call waits, the loop of its own thread stands.
+# `inner` is the thread for calls made in a background thread: while such a call waits, the loop of its own thread is blocked.
 
 _background: Final = _Background()
-# A loop of its own for what `drive` cannot finish by hand: the other one may be blocked by the very call that waits for it.
+# A separate loop for work that `drive` cannot finish by hand: the call that waits for it may block the other loop.
 _driven: Final = _Background()
 
 
 class _ByHand(threading.local):
-    """Whether this thread drives a coroutine by hand, and in which loop: in one that is run within, waiting works as ever."""
+    """Whether this thread drives a coroutine by hand, and in which loop: in a loop nested inside, waiting works normally."""
 
     is_driving = False
     loop: asyncio.AbstractEventLoop | None = None
@@ -95,14 +95,14 @@ _by_hand: Final = _ByHand()
 
 
 class _LoopNeeded:
-    """Is awaited where a coroutine that is driven by hand is about to wait."""
+    """Awaited when a coroutine that is driven by hand is about to wait."""
 
     def __await__(self) -> Generator[Any, Any, None]:
         yield self
 
 
 LOOP_NEEDED: Final = _LoopNeeded()
-"""What such a coroutine yields: a wrapper that drives another coroutine passes it on untouched."""
+"""Yielded by such a coroutine: a wrapper that drives another coroutine passes it on unchanged."""
 
 
 async def _as_coroutine(awaitable: Awaitable[T]) -> T:
@@ -125,15 +125,15 @@ async def protected(coroutine: Coroutine[Any, Any, T], name: str) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
-        # The cancellation is what is raised; without this line the error would be lost.
+        # The cancellation is raised; without this line the error would be lost.
         if not task.cancelled() and task.exception() is not None:
             _log.error("%s failed.", name, exc_info=task.exception())
         raise
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that most often waits for nothing, without a loop; it has to wait by `awaited`, else `RuntimeError`."""
-    # One context for both parts: what the first part sets is reset in the second.
+    """Run a coroutine that rarely waits, without a loop; it must wait through `awaited`, otherwise `RuntimeError`."""
+    # One context for both parts: variables set in the first part are reset in the second.
     context = contextvars.copy_context()
     try:
         waiting = context.run(_first_step, coroutine)
@@ -161,10 +161,10 @@ async def _rest(coroutine: Coroutine[Any, Any, T], waiting: Any = _NOTHING_YET) 
 
 
 class Begun:
-    """Goes on with a coroutine that was begun elsewhere; `await` takes only fresh ones.
+    """Continues a coroutine that was started elsewhere; `await` only accepts new ones.
 
-    `waiting` is the object of its first ``send``; without it, it is sent on at once. It goes on in the context that is given,
-    or in that of the caller. A `GeneratorExit` that the coroutine raises by itself is a `RuntimeError`: nobody is closing it.
+    `waiting` is the object yielded by its first ``send``; without it, the coroutine is advanced at once. It continues
+    in the given context or the caller's. A `GeneratorExit` that the coroutine raises itself becomes a `RuntimeError`.
     """
 
     __slots__ = ("_context", "_steps", "_waiting")
@@ -205,27 +205,27 @@ def begun_anew(awaitable: Awaitable[T]) -> Begun:
 
 
 def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "thread") -> T:
-    """Run something awaitable to its end and return its result.
+    """Run an awaitable to its end and return its result.
 
     Parameters
     ----------
     awaitable : awaitable
         A coroutine, such as ``harness.execute("hi")``.
     nested : {"thread", "patch"}
-        What to do where a loop is already running, as in a notebook. ``"thread"`` uses a background loop; contextvars
-        are copied, exceptions pass through. In a browser, which has no threads, it is a loop of its own in the same thread:
-        it may wait for time and its own tasks, not for the network. ``"patch"`` lets the running loop be entered again, for
-        objects that already belong to it. It changes asyncio in this process for good, and works with asyncio's own loops
-        only, not with uvloop. It uses `nest_asyncio2` where that is installed, as it is beside a current ipykernel. Without
-        it, the archived `nest_asyncio` is used, which loses the cells that are queued while one runs, and a `RuntimeWarning`
-        says so.
+        What to do if a loop is already running, as in a notebook. ``"thread"`` uses a background loop; contextvars are
+        copied, exceptions pass through. In a browser, which has no threads, it uses a nested loop in the same thread:
+        the work may wait for time and for its own tasks, not for the network. ``"patch"`` lets the running loop be
+        entered again, for objects that already belong to it. It changes asyncio in this process permanently, and only
+        works with asyncio's own loops, not with uvloop. It uses `nest_asyncio2` if installed, as with a current
+        ipykernel. Otherwise it uses the archived `nest_asyncio`, which loses cells that are queued while one runs, and
+        issues a `RuntimeWarning`.
 
     Raises
     ------
     BaseException
-        What the awaitable raises.
+        Any exception of the awaitable.
     NoeticConfigError
-        ``NO_THREADS`` where none can be started, or where in a browser the call waits for the loop that waits for it;
+        ``NO_THREADS`` if no thread can be started, or if in a browser the call waits for the loop that waits for it;
         ``INVALID_OPTION`` for another `nested`.
 
     Examples
@@ -242,7 +242,7 @@ def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "t
         raise ArgumentError("run_sync needs an awaitable call", given=awaitable, hint=call)
     coroutine: Coroutine[Any, Any, T] = awaitable if asyncio.iscoroutine(awaitable) else _as_coroutine(awaitable)
     running = running_loop()
-    # What a tool in a thread asks of another agent stays on one loop, to which clients may belong.
+    # Calls from a tool's thread to another agent stay on one loop, to which clients may be bound.
     if running is None and not in_worker():
         return asyncio.run(coroutine)
     try:
@@ -306,18 +306,18 @@ def _in_background(
 
     tasks: list[asyncio.Task[T]] = []
     try:
-        loop.call_soon_threadsafe(start)  # in here, as the work may have begun before this has returned
+        loop.call_soon_threadsafe(start)  # inside the `try`: the work may begin before this returns
         return done.result()
     except KeyboardInterrupt:
-        # The stop button stops the work, not only the waiting. What the work closes on its way out is closed when the next
-        # cell runs, unless that takes long.
+        # The stop button stops the work, not only the waiting. Resources that the work closes on its way out are closed
+        # when the next cell runs, unless that takes long.
         loop.call_soon_threadsafe(cancel)
         concurrent.futures.wait([done], GRACE_S)
         raise
 
 
 def interruptible() -> Callable[[], None]:
-    """Let the stop button cancel the awaited work, by waking the loop ten times a second; returns a function that ends this."""
+    """Let the stop button cancel the awaited work, by waking the loop ten times a second; returns a function that stops this."""
     loop = asyncio.get_running_loop()
     in_kernel = "ipykernel.kernelapp" in sys.modules and threading.current_thread() is threading.main_thread()
     if not in_kernel or not leaves_loop():
@@ -334,8 +334,8 @@ def _nothing() -> None: ...
 
 
 def shortened(error: Interruption) -> Interruption:
-    """Return an interruption without its traceback, as the place of the waiting does not help the user."""
-    error._render_traceback_ = partial(_own_lines, error)  # type: ignore[attr-defined]  # looked for by IPython
+    """Return an interruption without its traceback, because the place of the waiting does not help the user."""
+    error._render_traceback_ = partial(_own_lines, error)  # type: ignore[attr-defined]  # looked up by IPython
     return error.with_traceback(None)
 
 

@@ -1,9 +1,9 @@
-"""How long a text is, in tokens. The default is an estimate that needs no vocabulary and no network.
+"""The length of texts in tokens. The default is an estimate that needs no vocabulary and no network.
 
-Four UTF-16 code units to a token is right on average for English and too low for CJK text and emoji; pass another
-`Tokenizer` where the difference matters: `noetic_nb.tokenizers` has them by name. A counter may have ``count_item(item)``,
-``count_content(item)``, ``count_tools(tools)`` and ``count_system(text)`` beside the call itself, where the texts alone are not
-what is billed.
+Four UTF-16 code units per token are right on average for English, and too few tokens for CJK text and emoji; pass
+another `Tokenizer` if the difference matters: `noetic_nb.tokenizers` has them by name. A counter may also have methods
+``count_item(item)``, ``count_content(item)``, ``count_tools(tools)`` and ``count_system(text)``, if more than the texts
+is billed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 Tokenizer: TypeAlias = Callable[[str], int]
 """Counts the tokens of a text. Must be pure: the same text always has the same count."""
 
-# The rule of thumb of four characters to a token of English text.
+# The rule of thumb of four characters per token of English text.
 UNITS_PER_TOKEN: Final = 4
 
 
@@ -46,7 +46,7 @@ def tokenizer_name(tokenizer: Tokenizer) -> str:
 
 
 def system_tokens(tokenizer: Tokenizer, instructions: str) -> int:
-    """Return the tokens of a request's instructions, with their framing where the tokenizer knows it.
+    """Return the tokens of a request's instructions, including their framing if the tokenizer knows it.
 
     Examples
     --------
@@ -62,17 +62,17 @@ def system_tokens(tokenizer: Tokenizer, instructions: str) -> int:
 
 KNOWN_ERRORS: Final[Mapping[str, float]] = {
     "noetic_nb.tokens.estimate_tokens": 0.478,
-    # One that has learned nothing yet: texts and framing, and not the JSON of items.
+    # Uncalibrated: texts and framing, without the JSON of items.
     "calibrated(noetic_nb.tokens.estimate_tokens)": 0.112,
     "calibrated-offline": 0.013,
     "o200k_base": 0.005,
 }
-"""By the name of a counter, the mean absolute relative error of a conversation as it is planned against the usage reported for
-it, on public runs of gpt-4.1: docs/studies/token_counts.md."""
+"""By the name of a counter, the mean absolute relative error of a conversation as planned against its reported usage,
+on public runs of gpt-4.1: docs/studies/token_counts.md."""
 
 
 def known_error(tokenizer: Tokenizer) -> float | None:
-    """Return the error that a tokenizer is known to have, relative, or None if nobody has measured it.
+    """Return the known relative error of a tokenizer, or None if it was never measured.
 
     Examples
     --------
@@ -115,15 +115,15 @@ def estimate_tokens(text: str) -> int:
     return -(-units // UNITS_PER_TOKEN)
 
 
-# As every counter that has a name says what it is called, and how far it is off.
+# Every named counter has these attributes: its name and its error.
 estimate_tokens.name = "noetic_nb.tokens.estimate_tokens"  # type: ignore[attr-defined]
 estimate_tokens.known_error = KNOWN_ERRORS["noetic_nb.tokens.estimate_tokens"]  # type: ignore[attr-defined]
 
 
 def most_that_fit(limit: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number up to a limit (of characters, lines, ...) that fits, 0 where none above it does.
+    """Return the largest number up to a limit (of characters, lines, ...) that fits, or 0 if no positive number does.
 
-    Where one number `fits`, so do all that are smaller.
+    If a number `fits`, so must all smaller ones.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def most_that_fit(limit: int, fits: Callable[[int], bool]) -> int:
     12
     """
     low, high = 0, limit
-    # By halves, because a tokenizer may be slow and its count is not proportional to length.
+    # By bisection, because a tokenizer may be slow and its count is not proportional to length.
     while low < high:
         middle = (low + high + 1) // 2
         if fits(middle):

@@ -1,1 +1,1 @@
-"""ROOM _core."""
+"""Helpers that all parts use."""

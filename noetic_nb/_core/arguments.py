@@ -1,4 +1,4 @@
-"""Arguments that do not fit, in one clear sentence; and names, compared as a reader or a provider sees them."""
+"""Clear errors for unsuitable arguments; and names, compared as a reader or a provider sees them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ArgumentError(NoeticConfigError, TypeError):
-    """A call whose arguments do not fit the function: code ``INVALID_ARGUMENTS``, and a `TypeError` as Python's own."""
+    """A call whose arguments do not fit the function: code ``INVALID_ARGUMENTS``, and a `TypeError` like Python's own."""
 
     def __init__(self, what: str, **more: Any) -> None:
         super().__init__("INVALID_ARGUMENTS", what, **more)
 
 
 def closest(name: object, known: Iterable[str]) -> str:
-    """Return the sentence that a misspelt name deserves, or empty if nothing is like it."""
+    """Return a "did you mean" sentence for a misspelt name, or an empty text if no known name is similar."""
     names = {one.casefold(): one for one in known}
-    import difflib  # only ever wanted for an error message
+    import difflib  # only needed for an error message
 
     found = difflib.get_close_matches(str(name).casefold(), names, n=1)
     return f"Did you mean {names[found[0]]!r}?" if found else ""
 
 
 def explained(**hints: str) -> Callable[[F], F]:
-    """Make a function explain a call that does not fit it; `hints` are remedies by argument, or ``positional``."""
+    """Make a function explain unsuitable calls; `hints` are hints by argument name, or for ``positional``."""
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
@@ -37,13 +37,13 @@ def explained(**hints: str) -> Callable[[F], F]:
             try:
                 return function(*args, **kwargs)
             except TypeError as exc:
-                # With a second frame the error is one from inside; the arguments did fit then.
+                # With a second frame, the error comes from inside, and the arguments did fit.
                 if exc.__traceback__ is None or exc.__traceback__.tb_next is not None:
                     raise
                 problem = _problem(function, args, kwargs, hints)
             raise problem
 
-        return call  # type: ignore[return-value]  # with the signature that `wraps` says
+        return call  # type: ignore[return-value]  # with the signature of `wraps`
 
     return decorate
 
@@ -51,11 +51,11 @@ def explained(**hints: str) -> Callable[[F], F]:
 def _problem(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], hints: dict[str, str]
 ) -> ArgumentError:
-    """Return the error of a call that does not fit."""
+    """Return the error for an unsuitable call."""
     parameters = inspect.signature(function).parameters
     is_method = bool(args) and next(iter(parameters), "") in ("self", "cls")
     name = function.__qualname__
-    if is_method:  # by the class that people know, not by the one that defines it
+    if is_method:  # by the class that the user called, not the one that defines the method
         name = (
             type(args[0]).__name__
             if function.__name__ == "__init__"
@@ -69,7 +69,7 @@ def _problem(
     call = name.rpartition(".<locals>.")[2]
     given = args[1:] if is_method else args
     takes_any = any(one.kind is one.VAR_KEYWORD for one in shown)
-    # A record names its fields, whatever its constructor is written like.
+    # A record's parameters are its fields, whatever its constructor's signature.
     unknown = (
         None
         if takes_any and shown[0].kind is not inspect.Parameter.VAR_KEYWORD

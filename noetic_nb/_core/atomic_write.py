@@ -1,4 +1,4 @@
-"""Files written whole or not at all, for their owner alone, and files that are read: bytes, text, JSON with its form."""
+"""Files written completely or not at all, readable only by their owner; and reading: bytes, text, JSON with a named format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWNER_ONLY = 0o600
 
 
 def file_name(path: str | PathLike[str]) -> str:
-    """Return the name of a file as text; raises `OSError` ``EINVAL`` for one that no file can have."""
+    """Return the name of a file as text; raises `OSError` ``EINVAL`` for an impossible name."""
     text = os.fspath(path)
     try:
         if "\0" not in text:
@@ -31,12 +31,12 @@ def file_name(path: str | PathLike[str]) -> str:
 
 
 def owner_only(path: str, flags: int) -> int:
-    """Open a file as `open` does with ``opener=owner_only``; one that is made is readable by its owner alone."""
+    """Open a file, as in `open(..., opener=owner_only)`; a new file is readable only by its owner."""
     return os.open(path, flags, OWNER_ONLY)
 
 
 def regular_file(path: str | PathLike[str], max_bytes: int | None = None) -> BinaryIO:
-    """Open a regular file of limited size to be read; raises `OSError`, ``EINVAL`` for a pipe or device, ``EFBIG`` above it."""
+    """Open a regular file for reading; raises `OSError`, ``EINVAL`` for a pipe or device, ``EFBIG`` above `max_bytes`."""
     about = os.stat(file_name(path))
     if stat.S_ISDIR(about.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -49,15 +49,15 @@ def regular_file(path: str | PathLike[str], max_bytes: int | None = None) -> Bin
 
 @contextmanager
 def whole_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a new file, its owner's alone, that takes the place of `path` at the end; where anything fails the old one stays."""
-    # A link stays a link: its target is replaced. The name differs for each writer, so that two of them cannot mix.
+    """Open a new, owner-only file that replaces `path` at the end; on any failure, the old file stays."""
+    # A link stays a link: its target is replaced. The name is unique, so that two writers cannot mix.
     real = Path(os.path.realpath(file_name(path)))
     draft = real.with_name(f".{real.name}.{SYSTEM_IDS.new('draft')}")
     try:
         with open(draft, "xb", opener=owner_only) as file:
             yield file
             file.flush()
-            # Before the rename: otherwise a crash could leave an empty file under the good name.
+            # Before the rename: otherwise a crash could leave an empty file under the final name.
             os.fsync(file.fileno())
         os.replace(draft, real)
     finally:
@@ -76,7 +76,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def save_form(path: str | PathLike[str], form: str, data: Mapping[str, Any]) -> Path:
-    """Write data as JSON beside the name of its form; raises ``CANNOT_WRITE``, or `ValueError` for NaN and the like."""
+    """Write data as JSON with the name of its format; raises ``CANNOT_WRITE``, or `ValueError` for NaN and similar values."""
     target = Path(path)
     write_whole(target, json.dumps({"form": form, **data}, indent=1, allow_nan=False) + "\n")
     return target

@@ -1,4 +1,4 @@
-"""The parts of events: their fields as a file may hold them, and the records that stand in them."""
+"""The parts of events: types for their fields in files, and the records that they contain."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     FreeData: TypeAlias = Any
     Thresholds: TypeAlias = Mapping[str, Mapping[str, float]]
 else:
-    # What a file may hold, for msgspec, which reads it; `runs/_events/event_json.py` looks at numbers and data.
+    # Types for reading files with msgspec; `runs/_events/event_json.py` checks numbers and data.
     class Word:
-        """One of some words; in a file any, as a layer or a newer version may use one that is not known here."""
+        """One of some words; in a file any word, because a layer or a newer version may use an unknown one."""
 
         def __class_getitem__(cls, words):
             return Annotated[str, words]
 
-    Whole = Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)]  # columns of tables hold no more
+    Whole = Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)]  # table columns cannot hold more
 
     class _Checked(type):
         def __instancecheck__(cls, value):
             return True
 
     class Number(metaclass=_Checked):
-        """A number, infinity and NaN included; a whole number stays one."""
+        """A number, including infinity and NaN; integers stay integers."""
 
     class FreeData(metaclass=_Checked):
         """Data of any shape."""
@@ -58,28 +58,28 @@ HookName: TypeAlias = Literal[
     "on_model_outcome",
     "on_feedback",
     "on_hook_failure",
-    # No hook of a layer: the write of a state to storage, which is reported like one when it fails.
+    # Not a hook of a layer: the write of a state to storage, whose failures are reported like those of a hook.
     "persist",
 ]
 
 
 @with_card(shown="in cells")
 class Record(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The base of all records in events. `rename` and the tags of events are the names that files have."""
+    """The base of all records in events. `rename` and the tags of events define the names in files."""
 
 
 class MemoryTexts(Record, frozen=True, gc=False):
-    """Layers that remember in one scope, and the new texts of their memories: author, name, text, arguments of a tool."""
+    """Layers that remember in one scope, and the new source texts of their memories: author, name, text, a tool's arguments."""
 
     scope: Word[Literal["thread", "resource", "global"]]
     layer_ids: tuple[str, ...]
     texts: tuple[tuple[Word[Literal["user", "tool", "model"]], str | None, str, str | None], ...] = ()
     foreign: tuple[str, ...] = ()
-    """Of the layers, those to whose memory others can write."""
+    """Those of the layers whose memory others can write to."""
 
 
 class Where(Record, frozen=True, gc=False):
-    """The place of an event: which thread, which execution, which turn (1 is the first of a thread, 0 is outside)."""
+    """The place of an event: its thread, execution and turn (1 is the first of a thread, 0 is outside turns)."""
 
     thread_id: str
     execution_id: str
@@ -98,7 +98,7 @@ class LayerTokens(Record, frozen=True, gc=False):
 
 
 class ItemFate(Record, frozen=True, gc=False):
-    """An item that was not sent, and why; `position` is its place in the log ("history") or in the recall of its layer."""
+    """An item that was not sent, and why; `position` is its index in the log ("history") or in its layer's recall."""
 
     origin: str
     position: Whole
@@ -109,19 +109,19 @@ class ItemFate(Record, frozen=True, gc=False):
 
 
 class UnsentOffer(Record, frozen=True):
-    """An item that a layer offered and that was not sent, for a reason of `ItemFate`; of a ``trimmed`` text, the rest."""
+    """A layer's offered item that was not sent, for a reason of `ItemFate`; for a ``trimmed`` text, the removed rest."""
 
     layer_id: str
     place: Whole
-    """Among all that the layer offered."""
+    """Index in the layer's offer."""
     before: Whole
-    """How many items of layers were sent before it."""
+    """The number of layer items sent before it."""
     reason: Word[Literal["over_budget", "over_allocation", "trimmed"]]
     item: Item
 
 
 class LogStretch(Record, frozen=True):
-    """A part of the history as layers made it: log items at ``start <= position < stop``, or `written`, which are in no log."""
+    """A part of the history as layers changed it: log items at ``start <= position < stop``, or unlogged `written` items."""
 
     start: Whole
     stop: Whole
@@ -129,7 +129,7 @@ class LogStretch(Record, frozen=True):
 
 
 class OfferedTool(Record, frozen=True):
-    """A tool as the model is offered it; `parameters` is a JSON Schema."""
+    """A tool as offered to the model; `parameters` is a JSON Schema."""
 
     name: str
     description: str
@@ -138,16 +138,16 @@ class OfferedTool(Record, frozen=True):
 
 
 class Event(Record, frozen=True, tag_field="kind"):
-    """Something that happened, where and when."""
+    """An event, with its place and time."""
 
     kind: ClassVar[str]
-    """The name of its type, in files and tables, too."""
+    """The name of its type, also in files and tables."""
     where: Where
     t_ms: Number
 
 
 class TextRetracted(Record, frozen=True, tag_field="kind", tag="text_retracted"):
-    """Streamed text of the answer `response` of a turn is taken back: rejected by rules, or never finished."""
+    """Streamed text of a turn's answer number `response` is retracted: rejected by rules, or never finished."""
 
     kind: ClassVar[str]
     response: Whole

@@ -1,7 +1,7 @@
-"""The files an agent may work with: any fsspec filesystem, and folders of this machine that no path leads out of.
+"""The files of an agent: any fsspec filesystem, or a local folder that no path can escape.
 
-A path is text below the root, with ``/`` between its parts: ``notes/today.md``. The check guards paths that a model or a
-user wrote; Python code that is handed a filesystem can open any file without it.
+A path is text below the root, with ``/`` between its parts: ``notes/today.md``. The check guards paths written by a
+model or a user; Python code that is given a filesystem can open any file without it.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _HOW: Final = "Use a path below the root, with / between its parts, such as 'not
 
 
 class OutsideRoot(PermissionError):
-    """A path leads out of the root of a filesystem, or is written in a way that could."""
+    """A path leads out of the root of a filesystem, or has a form that could."""
 
     def __init__(self, why: str, path: object) -> None:
         super().__init__(f"{why} Given: {path!r}. {_HOW}")
 
 
 def as_filesystem(value: Any) -> AbstractFileSystem:
-    """Return the filesystem that a folder, a URL or a filesystem stands for (docs/behaviour/runtime.md, "Files").
+    """Return the filesystem for a folder, a URL or a filesystem (docs/behaviour/runtime.md, "Files").
 
-    A folder of this machine and the path of a URL such as ``memory://notes`` become the root; the root of a `LocalFileSystem`
-    is the working folder, that of a `DirFileSystem` its folder; any other filesystem is used as it is. Raises
-    `NoeticConfigError` ``INVALID_OPTION`` for all else, a missing folder, or a URL of an unknown kind.
+    A local folder and the path of a URL such as ``memory://notes`` become the root; the root of a `LocalFileSystem` is
+    the working folder, that of a `DirFileSystem` its folder; any other filesystem is used unchanged. Raises
+    `NoeticConfigError` ``INVALID_OPTION`` for any other value, a missing folder, or a URL of an unknown kind.
     """
     if isinstance(value, str) and "://" in value:
         try:
@@ -77,14 +77,14 @@ def _refused(what: str, given: object, hint: str) -> NoeticConfigError:
 
 
 def checked_path(path: Any) -> str:
-    """Return a path below a root, normalised; raises `OutsideRoot` where it could lead anywhere else on any system."""
+    """Return a normalised path below a root; raises `OutsideRoot` if it could lead anywhere else on any system."""
     plain = _plain(path)
     if "\0" in plain or "\\" in plain:
         raise OutsideRoot("A path must not contain NUL or a backslash.", path)
-    # By Windows' rules everywhere: what is a drive on one machine must not be a name on another.
+    # Windows' rules apply everywhere: a drive on one machine must not be a file name on another.
     if plain.startswith(("/", "~")) or _DRIVE_OR_URL.match(plain):
         raise OutsideRoot("A path must be relative to the root: no absolute path, home folder, drive or URL.", path)
-    # Windows passes over blanks and dots at the end of a name: ".. " is "..", too.
+    # Windows ignores blanks and dots at the end of a name: ".. " is "..", too.
     if any(not part.strip(" .") for part in plain.split("/") if part):
         raise OutsideRoot("A path must not go up.", path)
     return plain
@@ -101,10 +101,10 @@ def _plain(path: Any) -> str:
 class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
     """Another filesystem below one of its folders; every path is checked before that filesystem sees it.
 
-    No path leads out of `root`: not by ``..``, an absolute path, ``~``, a drive, a backslash, a NUL, a URL, nor, on this
-    machine, by a symbolic link; links that stay inside are followed, others are not even listed. Copies between the root and
-    other places of this machine (``get``, ``put``) are refused. A process that can replace a folder by a link between the
-    check and the opening gets around it: processes of their own need a sandbox.
+    No path leads out of `root`: not through ``..``, an absolute path, ``~``, a drive, a backslash, a NUL, a URL, nor,
+    on this machine, a symbolic link; links that stay inside are followed, others are not even listed. Copies between
+    the root and other places of this machine (``get``, ``put``) are refused. A process that can replace a folder by a
+    link between check and opening can circumvent it: untrusted processes need a sandbox.
     """
 
     cachable = False
@@ -115,7 +115,7 @@ class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
         self.base = fs
         self.is_local = isinstance(fs, LocalFileSystem)
         """Whether the files are on this machine."""
-        # Links above the root are the user's own way to it; only those below are looked at.
+        # Links above the root are the user's own; only those below are checked.
         self.root: str = fs._strip_protocol(os.path.realpath(root) if self.is_local else os.fspath(root)).rstrip("/")
 
     @classmethod
@@ -124,7 +124,7 @@ class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
         return [_plain(one) for one in path] if isinstance(path, list) else _plain(path)
 
     def _full(self, path: Any, *, follow: bool = True) -> str:
-        """Return where a path is in the other filesystem; the link itself unless it is to be followed."""
+        """Return a path in the other filesystem; for a link, its target if `follow`, else the link itself."""
         plain = checked_path(path)
         full = f"{self.root}/{plain}" if plain else self.root or "/"
         if not self.is_local:
@@ -145,10 +145,10 @@ class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
         return name.removeprefix(self.root).strip("/")
 
     def resolve(self, path: Any) -> str:
-        """Return the path of the file itself, at the end of its links; raises `OutsideRoot` where that is outside."""
+        """Return the path of the file itself, after following its links; raises `OutsideRoot` if that is outside."""
         return self._relative(self._full(path))
 
-    # -- what fsspec builds the rest upon --------------------------------------------------------------------------
+    # -- methods on which fsspec builds the rest --------------------------------------------------------------------
 
     def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
         return self.base.open(self._full(path), mode, **options)
@@ -173,7 +173,7 @@ class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
         return entries if detail else [entry["name"] for entry in entries]
 
     def _shown(self, info: dict[str, Any]) -> dict[str, Any]:
-        # Where a link leads is a path of this machine.
+        # The destination of a link is a path of this machine.
         return {key: value for key, value in info.items() if key != "destination"} | {
             "name": self._relative(info["name"])
         }
@@ -188,27 +188,27 @@ class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
         return True
 
     def walk(self, path: str, *args: Any, **options: Any) -> Iterator[Any]:
-        """Walk down a folder; `find` and `glob` go this way, too."""
-        self._full(path)  # at once, as fsspec passes over folders that cannot be listed
+        """Walk down a folder; `find` and `glob` use this, too."""
+        self._full(path)  # checked here, because fsspec skips folders that cannot be listed
         found: Iterator[Any] = super().walk(path, *args, **options)
         return found
 
     def created(self, path: str) -> datetime:
-        """Return when a file was made."""
+        """Return when a file was created."""
         when: datetime = self.base.created(self._full(path))
         return when
 
     def modified(self, path: str) -> datetime:
-        """Return when a file was changed last."""
+        """Return when a file was last changed."""
         when: datetime = self.base.modified(self._full(path))
         return when
 
     def mkdir(self, path: str, create_parents: bool = True, **options: Any) -> None:
-        """Make a folder."""
+        """Create a folder."""
         self.base.mkdir(self._full(path), create_parents=create_parents, **options)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Make a folder and those above it."""
+        """Create a folder and its parents."""
         self.base.makedirs(self._full(path), exist_ok=exist_ok)
 
     def rmdir(self, path: str) -> None:
@@ -220,7 +220,7 @@ class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
         self.base.rm_file(self._below_root(path))
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Remove files, and folders with all in them; never the root."""
+        """Remove files, and folders with all their contents; never the root."""
         for one in path if isinstance(path, list) else [path]:
             self.base.rm(self._below_root(one), recursive=recursive, maxdepth=maxdepth)
 
@@ -233,7 +233,7 @@ class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
         self.base.mv(self._below_root(path1), self._full(path2), **options)
 
     def touch(self, path: str, truncate: bool = True, **options: Any) -> None:
-        """Make an empty file, or mark one as changed now."""
+        """Create an empty file, or set a file's modification time to now."""
         self.base.touch(self._full(path), truncate=truncate, **options)
 
     def _below_root(self, path: Any) -> str:
@@ -242,11 +242,11 @@ class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
         return self._full(path, follow=False)
 
     def get(self, *args: Any, **options: Any) -> None:
-        """Refused: it copies to places outside of the root."""
+        """Refuse: it copies to places outside the root."""
         raise OutsideRoot("Files are not copied out of the root; read them with `cat_file`.", args[0] if args else None)
 
     def put(self, *args: Any, **options: Any) -> None:
-        """Refused: it copies from places outside of the root."""
+        """Refuse: it copies from places outside the root."""
         raise OutsideRoot("Files are not copied into the root; write them with `pipe_file`.", args[0] if args else None)
 
     get_file = get

@@ -1,7 +1,7 @@
-"""Public names of a package whose modules are loaded at first use.
+"""Public names of a package whose modules are loaded on first use.
 
-The names of a package stand once, in its ``__init__.pyi``, where type checkers and editors read them too; `lazy_loader`
-turns that stub into a module ``__getattr__``. This file adds what the stub cannot say.
+The names of a package are listed once, in its ``__init__.pyi``, which type checkers and editors read, too;
+`lazy_loader` turns that stub into a module ``__getattr__``. This file adds what a stub cannot express.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def attach(
     modules: frozenset[str] = frozenset(),
     rooms: frozenset[str] = frozenset(),
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package from its stub beside `file` (PEP 562; SPEC 1).
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package from its stub next to `file` (PEP 562; SPEC 1).
 
-    `also` has names from other packages, each with the module that has it: a stub for `lazy_loader` holds relative imports
-    only. `modules` are subpackages at run time although the stub says functions: see `make_callable`. `rooms` are subpackages
-    that completion offers and ``import *`` does not load.
+    `also` maps names from other packages to their modules, because a stub for `lazy_loader` has relative imports only.
+    `modules` are subpackages at run time although the stub declares functions: see `make_callable`. `rooms` are
+    subpackages that completion offers but ``import *`` does not load.
     """
     from_stub, _, names = attach_stub(package, file)
     _pickle_by_name(package)
@@ -50,20 +50,20 @@ def attach(
 
 
 def _with_hint(error: AttributeError, name: str, names: list[str]) -> AttributeError:
-    """Return the error for an unknown name with the one that was meant, if any is like it."""
+    """Return the error for an unknown name, with a suggestion if a known name is similar."""
     if name.startswith("_"):
         return error
-    from noetic_nb._core.arguments import closest  # read only where a name was not found
+    from noetic_nb._core.arguments import closest  # only needed for unknown names
 
     short = name.casefold()
-    # "Agent" is nearer to "AgentHarness" than to whatever has as many letters.
+    # "Agent" should suggest "AgentHarness" rather than a name of similar length.
     parts = sorted(one for one in names if one.casefold().startswith(short) or one.casefold().endswith(short))
     hint = f"Did you mean {' or '.join(map(repr, parts[:3]))}?" if parts else closest(name, names)
     return AttributeError(f"{error}. {hint}", name=name) if hint else error
 
 
 def make_callable(package: str, function: Callable[..., object]) -> None:
-    """Let a subpackage be called like the function of its name, ``nn.steering(rules)``, as importing it binds the module."""
+    """Make a subpackage callable like the function of its name, ``nn.steering(rules)``, since importing it binds the module."""
 
     class CallableModule(ModuleType):
         __call__ = staticmethod(function)
@@ -75,7 +75,7 @@ def make_callable(package: str, function: Callable[..., object]) -> None:
 
 
 def _pickle_by_name(package: str) -> None:
-    """Let a package be sent to another process inside a function that uses it: cloudpickle knows plain modules only."""
+    """Make a package picklable inside a function sent to another process: cloudpickle only handles plain modules."""
     kind = type(sys.modules[package])
     if kind is not ModuleType:
         copyreg.pickle(kind, _by_name)

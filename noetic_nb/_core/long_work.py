@@ -1,7 +1,7 @@
-"""Progress of long calls, and their partial result when they are interrupted.
+"""Progress of long calls, and their partial result after an interrupt.
 
-A plain line on the standard error: it needs no package, and works in a terminal, in a notebook and in a browser. It is shown only
-to a person, so that the outputs of a notebook that a program runs are the same on a fast and on a slow machine.
+A plain line on standard error: it needs no package, and works in a terminal, a notebook and a browser. It is only shown
+to a person, so that the outputs of a notebook executed by a program do not depend on the machine's speed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from noetic_nb.errors import NoeticConfigError
 
 T = TypeVar("T")
 Progress: TypeAlias = bool | Callable[[int, int | None], object] | None
-"""True or None: a line of text. False: nothing. A function: called with how many are done, of how many (None: unknown)."""
+"""True or None: a line of text. False: nothing. A function: called with the number done and the total (None: unknown)."""
 
-FIRST_AFTER: Final = 2.0  # a call that is over sooner needs no line, seconds
-# Often enough to see that it moves, seconds.
+FIRST_AFTER: Final = 2.0  # seconds; shorter calls need no line
+# Seconds; often enough to see progress.
 LINE_EVERY: Final = 0.5
 
 
@@ -31,7 +31,7 @@ class Interrupted(RuntimeWarning):
 
 
 class Work:
-    """A call that may take long, of counted `things`; an interrupt returns the part that is done where it `keeps` one."""
+    """A call that may take long, over counted `things`; if `keeps`, an interrupt returns the part that is done."""
 
     def __init__(
         self, call: str, things: str, progress: Progress = None, *, of: int | None = None, keeps: bool = True
@@ -50,20 +50,19 @@ class Work:
         self._next = time.monotonic() + FIRST_AFTER
         self.done = 0
         self.cut: str | None = None
-        """What an interrupt left: the result of the first `done` things. None if all are done."""
+        """A sentence about the partial result after an interrupt; None if all are done."""
 
     def each(self, things: Iterable[T]) -> Iterator[T]:
-        """Yield things; each counts as done when the next one is asked for."""
+        """Yield things; each counts as done when the next one is requested."""
         for thing in things:
             yield thing
             self.step()
 
     def step(self) -> None:
-        """Count one thing as done."""
         self.at(self.done + 1)
 
     def at(self, done: int) -> None:
-        """Say how many things are done."""
+        """Set the number of things done."""
         self.done = done
         if self._show is not None:
             self._show(self.done, self._of)
@@ -79,7 +78,7 @@ class Work:
             _WORK.reset(before)
 
     def inside(self, things: Iterable[T], name: str) -> Iterator[T]:
-        """Yield the things of which one thing is made, and show how many there were."""
+        """Yield the parts of one thing, and show how many are done."""
         of = len(things) if isinstance(things, Sized) else None
         for done, thing in enumerate(things, 1):
             yield thing
@@ -92,7 +91,7 @@ class Work:
 
     def _print(self, done: int, of: int | None, things: str, end: str) -> None:
         text = f"{self._call}: {done:,} {things}" if of is None else f"{self._call}: {done:,} of {of:,} {things}"
-        # The return to the start of the line is what notebooks and terminals both understand.
+        # A carriage return works in both notebooks and terminals.
         print(f"\r{text:<60}", end=end, file=sys.stderr, flush=True)
 
     def __enter__(self) -> Work:
@@ -118,13 +117,13 @@ _WORK: Final[ContextVar[Work | None]] = ContextVar("noetic_nb_work", default=Non
 
 
 def counted(things: Iterable[T], name: str) -> Iterable[T]:
-    """Return things, counted for the call that shows how far it is (`Work.within`); without one as they are."""
+    """Return things, counted for the call that shows progress (`Work.within`), or unchanged without such a call."""
     work = _WORK.get()
     return things if work is None else work.inside(things, name)
 
 
 def _is_watched() -> bool:
-    """Tell whether a person looks on: at a terminal, or at a notebook in which questions could be answered."""
+    """Tell whether a person is watching: at a terminal, or in a notebook that allows input."""
     if sys.stderr is None:
         return False
     if sys.stderr.isatty():

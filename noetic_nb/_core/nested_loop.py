@@ -1,7 +1,7 @@
 """Run a coroutine to its end while a loop is running in the same thread: for a browser, which has no other thread.
 
-The running loop waits meanwhile, as it does for any call that takes its time. So what is run here may wait for time and for
-its own tasks, but not for the network, the page or a task of the loop outside.
+The outer loop waits meanwhile, as for any blocking call. So the coroutine may wait for time and for its own tasks, but
+not for the network, the page or a task of the outer loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 class _Clock:
-    """Stands where other loops ask the system for events: none come here, only time passes."""
+    """Replaces the selector of other loops: no events arrive, only time passes."""
 
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
@@ -35,35 +35,35 @@ class _Clock:
                 "Deadlock: the call waits for the outer event loop, and that loop waits for the call.",
                 hint="Write `await ...` instead of run_sync(...).",
             )
-        # Not `time.sleep`: in a browser that may hand over to the page, and so to the loop that is waiting.
+        # Not `time.sleep`: in a browser that may yield to the page, and so to the waiting loop.
         end = time.monotonic() + timeout
         while time.monotonic() < end:
             pass
         return []
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because nothing is open."""
 
 
 class _NestedLoop(asyncio.BaseEventLoop):
-    """A loop of timers and tasks: the methods that `BaseEventLoop` requires of a subclass."""
+    """A loop with timers and tasks, and the methods that `BaseEventLoop` requires of a subclass."""
 
     def __init__(self) -> None:
         super().__init__()
         self._selector = _Clock()
 
     def _process_events(self, events: list[Any]) -> None:
-        """There are none."""
+        """Do nothing, because there are no events."""
 
     def _write_to_self(self) -> None:
-        """Nobody has to be woken: the caller is in this thread."""
+        """Do nothing: the caller is in this thread, so the loop need not be woken."""
 
 
 def run_nested(coroutine: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> T:
-    """Run a coroutine on a loop of its own in this thread; raises ``NO_THREADS`` where it waits for the loop outside."""
+    """Run a coroutine on its own loop in this thread; raises ``NO_THREADS`` if it waits for the outer loop."""
     outer = running_loop()
     task = None if outer is None else asyncio.current_task(outer)
-    # A task cannot be run inside another one, nor a loop inside another: both step aside.
+    # Neither tasks nor loops can be nested: both are suspended meanwhile.
     if outer is not None and task is not None:
         asyncio._leave_task(outer, task)
     asyncio._set_running_loop(None)

@@ -1,4 +1,4 @@
-"""The class of record classes whose constructor takes ``**data``, so that completion and help list the fields."""
+"""The metaclass of records whose constructor takes ``**data``, which makes completion and help list the fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INSTANCE_FIELD: Final = re.compile(r"InstanceField\[(\w+)\]")
 
 
 class RecordType(ModelMetaclass):
-    """The class of record classes whose constructor takes ``**data``: their signature lists the fields."""
+    """The metaclass of records whose constructor takes ``**data``: their signature lists the fields."""
 
     @property
     def __signature__(cls) -> inspect.Signature:
@@ -45,7 +45,7 @@ class RecordType(ModelMetaclass):
 
 
 def _written(cls: type) -> Mapping[str, str]:
-    """Return the types of fields as they are written in the source, which is easier to read than the resolved types."""
+    """Return the types of fields as written in the source, which are easier to read than the resolved types."""
     kinds = inspect.get_annotations(cls)
     return {
         name: _INSTANCE_FIELD.sub(r"\1", kind if isinstance(kind, str) else inspect.formatannotation(kind))

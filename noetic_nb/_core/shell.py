@@ -1,7 +1,7 @@
-"""Commands an agent may run: a small protocol, a shell of this machine, and one that answers from a script.
+"""Commands for an agent: a small protocol, a local shell, and a scripted one.
 
-A local shell limits time, output and what of the environment a command sees. It is no sandbox: a command may read and
-write whatever the user who runs it may.
+A local shell limits run time, output and the visible environment of a command. It is not a sandbox: a command may read
+and write whatever its user may.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from noetic_nb._core.cards import with_card
 from noetic_nb.errors import NoeticConfigError
 
 Command: TypeAlias = str | Sequence[str]
-"""A line for the system's shell, or a program and its arguments, which no shell looks at."""
+"""A line for the system's shell, or a program and its arguments, which bypass the shell."""
 
 TIMEOUT_MS: Final = 60_000.0
-MAX_OUTPUT: Final = 65_536  # some 16 000 tokens: more than a model should read of one command
-# What programs need to be found and to speak the user's language; none of these holds a secret.
+MAX_OUTPUT: Final = 65_536  # about 16 000 tokens: more than a model should read from one command
+# Variables that programs need to be found and to use the user's language; none of them contains a secret.
 PASSED_ON: Final = (
     "PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TERM",
     "SYSTEMROOT", "COMSPEC", "PATHEXT", "TEMP", "TMP",
 )  # fmt: skip
-# What a POSIX shell answers for a program that is not there.
+# A POSIX shell's exit code for a missing program.
 NOT_FOUND: Final = 127
 _PIECE: Final = 65_536
 
@@ -42,15 +42,15 @@ class ShellResult:
     Attributes
     ----------
     exit_code : int or None
-        0 for success; None if the command was stopped because its time was over.
+        0 for success; None if the command was stopped at its time limit.
     stdout, stderr : str
-        What it wrote; bytes that are no UTF-8 are replaced.
+        Its output; bytes that are not UTF-8 are replaced.
     timed_out : bool
-        Whether its time was over.
+        Whether it was stopped at its time limit.
     truncated : bool
         Whether the middle of its output was left out.
     duration_ms : float
-        How long it took.
+        Its duration.
     """
 
     exit_code: int | None = 0
@@ -87,9 +87,9 @@ class Shell(Protocol):
         cwd : str, optional
             A folder below the shell's own.
         timeout_ms : float, optional
-            The most time it may take, if that is less than the shell's own limit.
+            Time limit, if less than the shell's own.
         stdin : str or bytes, optional
-            What it reads.
+            Standard input.
         """
 
 
@@ -99,15 +99,15 @@ class LocalShell:
     Parameters
     ----------
     cwd : str or path
-        The working folder, which is the commands' home folder, too.
+        The working folder, which is also the commands' home folder.
     timeout_ms : float
-        The most time a command may take; then it and all it has started are stopped.
+        Time limit of a command; then it and everything it has started are stopped.
     max_output : int, bytes
-        So much is kept of stdout and of stderr, from the beginning and from the end.
+        Bytes kept of stdout and of stderr, from the beginning and from the end.
     pass_env : iterable of str
-        Names of environment variables that commands see beside `PASSED_ON`; all others, keys among them, stay hidden.
+        Names of environment variables visible to commands besides `PASSED_ON`; all others, including keys, stay hidden.
     env : mapping of str to str, optional
-        Variables that are set for commands.
+        Variables to set for commands.
 
     Raises
     ------
@@ -143,7 +143,7 @@ class LocalShell:
             raise _refused("An output limit must be at least 2 bytes", max_output, "Use 65_536.")
         if isinstance(pass_env, str):
             raise _refused("Names of variables must be a list", pass_env, f"Use pass_env=[{pass_env!r}].")
-        self.cwd = Path(cwd).resolve()  # at once: a notebook may change its working folder later
+        self.cwd = Path(cwd).resolve()  # resolved now, because a notebook may change its working folder later
         self.timeout_ms = float(timeout_ms)
         self.max_output = max_output
         self._passed_on = (*PASSED_ON, *pass_env)
@@ -162,7 +162,7 @@ class LocalShell:
         Raises
         ------
         NoeticConfigError
-            ``INVALID_OPTION`` for a command that is none, or a folder that is not below the shell's own.
+            ``INVALID_OPTION`` for an invalid command, or a folder that is not below the shell's own.
         """
         if not command or not (isinstance(command, str) or all(isinstance(part, str) for part in command)):
             raise _refused("A command must be text, or a list of a program and its arguments", command, "Use 'ls -l'.")
@@ -176,7 +176,7 @@ class LocalShell:
             "stdin": asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
             "stdout": asyncio.subprocess.PIPE,
             "stderr": asyncio.subprocess.PIPE,
-            # A group of its own, so that what the command starts can be stopped with it.
+            # A separate process group, so that everything the command starts can be stopped with it.
             "start_new_session": True,
         }
         start = time.monotonic()
@@ -199,7 +199,7 @@ class LocalShell:
         except TimeoutError:
             timed_out = True
         finally:
-            # However it ended, a cancellation included: nothing that the command has started is left running.
+            # However it ended, even by cancellation: nothing that the command has started keeps running.
             await _stop(process)
         return ShellResult(
             None if timed_out else process.returncode,
@@ -230,10 +230,10 @@ class LocalShell:
 
 
 class _Kept:
-    """The beginning and the end of an output, as it comes."""
+    """The beginning and the end of an output, collected as it arrives."""
 
     def __init__(self, limit: int) -> None:
-        # An error stands at the end as often as at the beginning.
+        # Errors appear at the end as often as at the beginning.
         self._head, self._tail = bytearray(), bytearray()
         self._tail_size = limit // 2
         self._head_size = limit - self._tail_size
@@ -259,7 +259,7 @@ class _Kept:
 
 async def _read(stream: asyncio.StreamReader | None, kept: _Kept) -> None:
     assert stream is not None
-    # To the end, kept or not: a command whose pipe is full would wait for ever.
+    # Read to the end, kept or not: a command whose pipe is full would wait for ever.
     while piece := await stream.read(_PIECE):
         kept.add(piece)
 
@@ -274,14 +274,14 @@ async def _write(stream: asyncio.StreamWriter | None, text: str | bytes | None) 
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    # Processes that a finished command left behind are of its group, which is there as long as they are.
+    # Processes that a finished command left behind are in its group, which exists as long as they do.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
         elif process.returncode is None:
             process.kill()
     if process.returncode is None:
-        # Shielded, as a second cancellation must not leave a process behind that nobody waits for.
+        # Shielded, because a second cancellation must not leave an unawaited process behind.
         await asyncio.shield(process.wait())
 
 
@@ -297,7 +297,7 @@ def checked_shell(shell: Any) -> Shell | None:
 
 
 Answer: TypeAlias = str | ShellResult | BaseException
-"""What a scripted shell answers: what the command writes, a whole result, or an exception to raise."""
+"""An answer of a scripted shell: the command's output, a whole result, or an exception to raise."""
 
 
 class ScriptedShell:
@@ -306,14 +306,14 @@ class ScriptedShell:
     Parameters
     ----------
     script : sequence, mapping or callable
-        A list of answers, consumed in order; answers by command (of a list of words, joined by blanks); or a function of the
-        command, sync or async. An answer is a text for stdout, a `ShellResult`, or an exception to raise. A command that
-        a mapping does not know is not found.
+        A list of answers, consumed in order; answers by command (a list of words is joined by blanks); or a function of
+        the command, sync or async. An answer is a text for stdout, a `ShellResult`, or an exception to raise. A command
+        missing from a mapping is "not found".
 
     Attributes
     ----------
     commands : list
-        What was run, in order.
+        The commands that were run, in order.
 
     Examples
     --------
@@ -345,7 +345,7 @@ class ScriptedShell:
         Raises
         ------
         NoeticConfigError
-            ``INVALID_SCRIPT`` where a list has no answer left, or an answer is none.
+            ``INVALID_SCRIPT`` if a list has no answer left, or an answer is invalid.
         """
         self.commands.append(command)
         line = command if isinstance(command, str) else " ".join(command)

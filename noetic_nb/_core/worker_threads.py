@@ -1,4 +1,4 @@
-"""Work beside the event loop where there are threads. In a browser there are none, and it is done on the spot."""
+"""Work outside the event loop, in threads if there are any. A browser has none, and does it in place."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Python's builds for WebAssembly: starting a thread raises there.
+# Python's WebAssembly builds: starting a thread raises there.
 _WITHOUT: Final = frozenset({"emscripten", "wasi"})
 
 
 thread_time: Final[Callable[[], float]] = getattr(time, "thread_time", time.process_time)
-"""Processor time of this thread, seconds; of the process where Python's build has no threads, and so no clock of one."""
+"""Processor time of this thread in seconds; of the process if Python's build has no threads, and so no thread clock."""
 
 
 def has_threads() -> bool:
-    """Tell whether threads can be started at all; where a system has run out of them, work must not move into the loop."""
+    """Tell whether threads are supported; if a system has merely run out of them, work must not move into the loop."""
     return sys.platform not in _WITHOUT
 
 
 def leaves_loop() -> bool:
-    """Tell whether a function that blocks gets a thread: not on a loop of virtual time, which would run ahead of it."""
+    """Tell whether blocking functions get a thread: not on a loop of virtual time, which would run ahead of them."""
     return has_threads() and not getattr(asyncio.get_running_loop(), "runs_inline", False)
 
 
 async def let_loop_run() -> None:
-    """Give the loop two rounds behind work that may have blocked it: one for the signal to stop, one for the cell."""
+    """Yield to the loop twice after work that may have blocked it: once for the stop signal, once for the cell."""
     for _ in range(3):
         await asyncio.sleep(0)
 
 
 async def beside_loop(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that may block: in a thread, or on the spot where there are none."""
+    """Call a function that may block: in a thread, or in place without threads."""
     if has_threads():
         return await asyncio.to_thread(function, *args, **kwargs)
     return function(*args, **kwargs)
@@ -49,10 +49,10 @@ class OnTheSpot:
     """Calls functions in the thread of the loop, which waits meanwhile; has the methods of `Worker`."""
 
     async def acquire(self) -> None:
-        """There is nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
     def release(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing: there is nothing to release."""
 
     async def call(self, function: Callable[..., T], *args: Any) -> T:
         """Call a function."""
@@ -69,7 +69,7 @@ _Jobs: TypeAlias = "SimpleQueue[Callable[[], object] | None]"
 
 
 class Worker(OnTheSpot):
-    """A daemon thread for functions that block, one caller's at a time; it is left behind with a function its caller leaves."""
+    """A daemon thread for blocking functions, for one caller at a time; a function whose caller gives up keeps it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -78,24 +78,24 @@ class Worker(OnTheSpot):
         self.is_busy = False
 
     async def acquire(self) -> None:
-        """Wait until nobody else has it."""
+        """Wait until no other caller has it."""
         await self._lock.acquire()
 
     def release(self) -> None:
-        """Give it back."""
+        """Release it."""
         if self.is_busy:
             self.end()
         self._lock.release()
 
     async def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call a function in the thread and wait for it; raises its error, or ``RuntimeError`` where no thread is left."""
+        """Call a function in the thread and wait for it; raises its error, or ``RuntimeError`` if no thread can be started."""
         done: asyncio.Future[tuple[Any, BaseException | None]] = asyncio.get_running_loop().create_future()
         job = partial(_report, done, function, args)
         if self._jobs is None:
             jobs: _Jobs = SimpleQueue()
-            jobs.put(job)  # before it begins, so that it does not wait for it
+            jobs.put(job)  # before it starts, so that the thread need not wait for it
             thread: Any = threading.Thread(target=_work, args=(jobs,), name=self._name, daemon=True)
-            # As threads of anyio have it: guarded tools find their session by it.
+            # As on anyio's threads: guarded tools find their session through it.
             thread.loop = asyncio.get_running_loop()
             thread.start()
             self._jobs = jobs
@@ -110,10 +110,10 @@ class Worker(OnTheSpot):
         try:
             raise error
         finally:
-            del error  # its traceback holds this frame
+            del error  # its traceback refers to this frame
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
-        """Queue a function in the thread for its effect; Python shows an error that it raises."""
+        """Queue a function in the thread for its effect; Python prints any error that it raises."""
         if self._jobs is not None:
             self._jobs.put(partial(function, *args))
 
@@ -144,7 +144,7 @@ def _work(jobs: _Jobs) -> None:
     _here.is_worker = True
     while (job := jobs.get()) is not None:
         job()
-        del job  # what it holds goes with it, not with the next one
+        del job  # release its objects before the next job
 
 
 def _report(done: asyncio.Future[Any], function: Callable[..., Any], args: tuple[Any, ...]) -> None:
@@ -160,11 +160,11 @@ def _report(done: asyncio.Future[Any], function: Callable[..., Any], args: tuple
     try:
         done.get_loop().call_soon_threadsafe(_settle, done, (found, error))
     except RuntimeError:
-        return  # the loop has ended: nobody waits any more
+        return  # the loop has ended, so no caller is waiting
     finally:
         del error
 
 
 def _settle(done: asyncio.Future[Any], outcome: tuple[Any, BaseException | None]) -> None:
-    if not done.done():  # else its caller was cancelled
+    if not done.done():  # otherwise its caller was cancelled
         done.set_result(outcome)

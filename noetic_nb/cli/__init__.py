@@ -1,1 +1,1 @@
-"""The commands of the shell: questions of pipelines about recorded runs and rule files."""
+"""The shell commands, for pipelines that check recorded runs and rule files."""

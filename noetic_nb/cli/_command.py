@@ -1,4 +1,4 @@
-"""The record of a command, the runs that it is given, where it writes, and the exit codes that all of them share."""
+"""The record of a command, its input runs, its output, and the exit codes that all commands share."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 
 FINE: Final = 0
-"""Nothing was found, and every limit is kept."""
+"""Nothing was found, and every limit is met."""
 FINDINGS: Final = 1
-"""Something was found: a finding, a change, a limit that is not kept, a record that cannot be read."""
+"""Something was found: a finding, a change, an exceeded limit, an unreadable record."""
 BAD_INPUT: Final = 2
-"""The command could not be carried out: wrong arguments, files that are missing or damaged."""
+"""The command could not run: wrong arguments, or missing or damaged files."""
 INTERRUPTED: Final = 130
-"""It was interrupted; what a shell reports then: 128 and the number of the signal."""
+"""It was interrupted: 128 plus the number of the signal, as a shell reports."""
 
 
-# A cell of a table in a terminal of 80 to 120 columns.
+# Width of a table cell, for terminals of 80 to 120 columns.
 _CELL: Final = 40
 
 
 class Output:
-    """The streams of one command, the standard ones by default; as JSON its answer is one document with stable keys."""
+    """The streams of one command, by default the standard ones; with JSON, its answer is one document with stable keys."""
 
     def __init__(self, *, as_json: bool, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.as_json = as_json
@@ -43,18 +43,18 @@ class Output:
         self._err = sys.stderr if err is None else err
 
     def answer(self, document: Mapping[str, Any]) -> None:
-        """Write the answer as JSON, where that was asked for; unknown numbers are null, and secrets are replaced."""
+        """Write the answer if JSON was requested; unknown numbers are null, and secrets are replaced."""
         if self.as_json:
             _write(self._out, json.dumps(_plain(redact(document)), indent=2, allow_nan=False))
 
     def text(self, *lines: str) -> None:
-        """Write lines of text, where no JSON was asked for."""
+        """Write lines of text, unless JSON was requested."""
         if not self.as_json:
             for line in lines:
                 _write(self._out, line)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Write rows as a table, where no JSON was asked for; numbers stand to the right, and an unknown value is a dash."""
+        """Write rows as a table, unless JSON was requested; numbers are right-aligned, and an unknown value is a dash."""
         if self.as_json:
             return
         rows = list(rows)
@@ -72,16 +72,16 @@ class Output:
             _write(self._out, "  ".join(padded).rstrip())
 
     def note(self, text: str) -> None:
-        """Say something to a person, on the standard error."""
+        """Write a note for people to standard error."""
         _write(self._err, text)
 
 
 def _write(stream: TextIO, line: str) -> None:
-    # Names and texts of sources stand in it: none of them may steer the terminal.
+    # It contains names and texts of sources, which must not control the terminal.
     line = printable(line).replace("\r", " ")
     try:
         stream.write(f"{line}\n")
-    except UnicodeEncodeError:  # a terminal that does not have every character
+    except UnicodeEncodeError:  # a terminal without some of the characters
         encoding = stream.encoding or "ascii"
         stream.write(f"{line}\n".encode(encoding, "backslashreplace").decode(encoding))
 
@@ -93,7 +93,7 @@ def _cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
-    from noetic_nb.runs._plain_text import plain_line  # which comes with all of a run, and help needs none
+    from noetic_nb.runs._plain_text import plain_line  # imports the code of runs, which help does not need
 
     return plain_line(value, _CELL)
 
@@ -113,8 +113,8 @@ def _plain(value: Any) -> Any:
 class Command:
     """One command: its name, and a sentence for the list of commands.
 
-    `example` has arguments that work anywhere, without a file; `codes` says when it exits with 0 and when with 1. `run`
-    returns the exit code; heavy packages are imported in it and nowhere else.
+    `example` has arguments that work anywhere, without a file; `codes` explains the exit codes 0 and 1. `run` returns
+    the exit code; heavy packages are imported only inside it.
     """
 
     name: str
@@ -138,7 +138,7 @@ def add_sources(parser: ArgumentParser, *, format: str = "--format") -> None:
 
 
 def add_on_unknown(parser: ArgumentParser) -> None:
-    """Add the option for rules that name a tool or an argument that no run has."""
+    """Add the option for rules that name a tool or an argument missing from every run."""
     parser.add_argument(
         "--on-unknown",
         choices=("error", "warn"),
@@ -149,7 +149,7 @@ def add_on_unknown(parser: ArgumentParser) -> None:
 
 @contextmanager
 def noted_targets(output: Output) -> Iterator[None]:
-    """Write warnings about rules that name a tool or an argument that no run has as notes."""
+    """Write warnings about such rules as notes."""
     from noetic_nb.steering._evaluation.rule_reading import UnknownTarget
 
     with warnings.catch_warnings(record=True) as caught:
@@ -165,11 +165,11 @@ def noted_targets(output: Output) -> Iterator[None]:
 def runs_of(
     given: Namespace, output: Output, *, only: str | None = None, one: bool = False, keeps: bool = False
 ) -> tuple[list[Run], list[dict[str, str | None]]]:
-    """Return the runs that were named, and the records that cannot be read, each with its path and error.
+    """Return the named runs, and the unreadable records, each with its path and error.
 
-    `only` is the id of one of the runs, or its place from 0, negative from the end; with `one` there must be one run and no
-    more; `keeps` is whether an interrupt leaves the runs that were read by then. Raises `NoeticConfigError` ``NO_RUNS``,
-    ``UNKNOWN_RUN``, ``SEVERAL_RUNS`` or ``UNKNOWN_FORMAT``.
+    `only` is the id of one of the runs, or its index, negative from the end; `one` requires exactly one run; `keeps`
+    defines whether an interrupt keeps the runs read so far. Raises `NoeticConfigError` ``NO_RUNS``, ``UNKNOWN_RUN``,
+    ``SEVERAL_RUNS`` or ``UNKNOWN_FORMAT``.
     """
     from noetic_nb.interop import Failed, import_runs
     from noetic_nb.lab import datasets

@@ -23,7 +23,7 @@ _CODES: Final = "Exit codes: 2 where the command cannot be carried out, such as 
 
 
 class _Version(argparse.Action):
-    """Prints the version, which is read from the package only when it is asked for."""
+    """Prints the version, which is read from the package only on request."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         import noetic_nb
@@ -32,7 +32,7 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-@cache  # the same for every command that a process runs
+@cache  # the same for every command in a process
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="noetic-nb",
@@ -56,24 +56,24 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command, by default this process's.
+    """Run one command, by default from this process's arguments.
 
-    Returns the exit code: 0 fine, 1 something was found, 2 the command could not be carried out.
+    Returns the exit code: 0 fine, 1 something was found, 2 the command could not run.
     """
     given = _parser().parse_args(arguments)
     output = Output(as_json=given.json)
     try:
         with warnings.catch_warnings():
-            # A limit that holds for half of the runs is not kept by all: commands that keep what is done say so themselves.
+            # A limit met by half of the runs says nothing about all: commands that keep partial results handle this themselves.
             warnings.simplefilter("error", Interrupted)
             code: int = given.run(given, output)
         sys.stdout.flush()
     except (NoeticConfigError, NoeticError) as error:
-        # Ids and texts of sources stand in it: one line, whatever they hold.
+        # One line, because it contains ids and texts of sources.
         output.note(f"noetic-nb {given.command}: {' '.join(str(error).split())}")
         return BAD_INPUT
     except BrokenPipeError:
-        # Whoever read it, such as `head`, has enough. Python would complain again when it flushes at the end.
+        # The reader, such as `head`, has stopped. Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KeyboardInterrupt, Interrupted):

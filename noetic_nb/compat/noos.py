@@ -1,9 +1,9 @@
-"""The PyPI package ``noos`` 0.1.0 in pure Python: change the import line and nothing else.
+"""The PyPI package ``noos`` 0.1.0 in pure Python: change only the import line.
 
-A `Regulator` of this module is one of `noetic_nb.regulator` too, so ``explain``, ``decide_all``, ``reset_task`` and
-``fork`` are there as well. Deviations, all towards less breakage: events compare by value, they, decisions and regulators can
-be copied and pickled, any thread may use a regulator, and numbers above 32 bits in a span saturate. The texts of suggestions
-and errors are this library's: branch on ``kind`` and on the class of an exception, as with the compiled package.
+A `Regulator` of this module is also a `noetic_nb.regulator` one, so it also has ``explain``, ``decide_all``,
+``reset_task`` and ``fork``. All deviations reduce breakage: events compare by value; events, decisions and regulators
+can be copied and pickled; any thread may use a regulator; and numbers above 32 bits in a span saturate. The texts of
+suggestions and errors are this library's: branch on ``kind`` and on exception classes, as with the compiled package.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ def __dir__() -> list[str]:
 
 
 def text(name: str, value: object) -> str:
-    """Take a string without lone surrogates."""
+    """Return a string; raises for lone surrogates."""
     if not isinstance(value, str):
         raise TypeError(f"argument '{name}': {type(value).__name__!r} object cannot be converted to 'PyString'")
     if not value.isascii():
-        value.encode()  # a lone surrogate raises UnicodeEncodeError, as there
+        value.encode()  # a lone surrogate raises UnicodeEncodeError, as in the original
     return value
 
 
 def optional_text(name: str, value: object) -> str | None:
-    """Take a string or None."""
+    """Return a string or None."""
     return None if value is None else text(name, value)
 
 
 def real(name: str, value: Any) -> float:
-    """Take a value that converts to a double."""
+    """Return a value that converts to a double."""
     try:
-        # Not float(value): that would take strings. This takes what has __float__ or __index__.
+        # Not float(value), which would accept strings. This accepts objects with __float__ or __index__.
         return math.fsum((value,))
     except TypeError as exc:
         raise TypeError(f"argument '{name}': must be real number, not {type(value).__name__}") from exc
 
 
 def whole(name: str, value: Any, most: int) -> int:
-    """Take a value that converts to an integer from 0 to `most`."""
+    """Return a value that converts to an integer from 0 to `most`."""
     try:
         number = operator.index(value)
     except TypeError as exc:
@@ -69,17 +69,17 @@ def whole(name: str, value: Any, most: int) -> int:
 
 
 def flag(name: str, value: object) -> bool:
-    """Take True or False, of Python or of numpy, and nothing else that merely converts."""
+    """Return a bool of Python or numpy; rejects values that merely convert to one."""
     if not isinstance(value, bool) and not is_numpy_bool(value):
         raise TypeError(f"argument '{name}': {type(value).__name__!r} object cannot be converted to 'PyBool'")
     return bool(value)
 
 
 def spans(value: Any) -> tuple[tuple[int, int], ...] | None:
-    """Take a sequence of pairs, or None."""
+    """Return a sequence of pairs, or None."""
     if value is None:
         return None
-    # What C calls a sequence: it can be subscribed and is not a mapping. A string is one, and refused all the same.
+    # C's notion of a sequence: subscriptable and not a mapping. A string is one, but is rejected all the same.
     if isinstance(value, str | dict | MappingProxyType) or not hasattr(type(value), "__getitem__"):
         raise TypeError("argument 'fragment_spans': must be a sequence of (start, end) tuples")
     read = []
@@ -124,8 +124,8 @@ def _reading(name: str, doc: str, read: Callable[[Any], Any] = lambda value: val
 
 
 def view_of(cls: type[Any], record: object) -> Any:
-    """Return a view of a record; the classes have no constructor of their own."""
-    # Past `__init__` and `__setattr__`, both of which refuse.
+    """Return a view of a record; the classes have no constructor."""
+    # Bypasses `__init__` and `__setattr__`, which both raise.
     made = object.__new__(cls)
     object.__setattr__(made, "_record", record)
     return made
@@ -191,23 +191,23 @@ class Decision(_RecordView):
     )
 
     def is_continue(self) -> bool:
-        """Say whether nothing holds."""
+        """Return whether no predicate holds."""
         return isinstance(self._record, decisions.Continue)
 
     def is_scope_drift(self) -> bool:
-        """Say whether the reply strays from its task."""
+        """Return whether the reply strays from its task."""
         return isinstance(self._record, decisions.ScopeDriftWarn)
 
     def is_circuit_break(self) -> bool:
-        """Say whether to stop."""
+        """Return whether to stop."""
         return isinstance(self._record, decisions.CircuitBreak)
 
     def is_procedural_warning(self) -> bool:
-        """Say whether the user has corrected this topic before."""
+        """Return whether the user has corrected this topic before."""
         return isinstance(self._record, decisions.ProceduralWarning)
 
     def is_low_confidence(self) -> bool:
-        """Say whether parts of the reply were unlikely; reserved there: False unless `LowConfidence` is a predicate."""
+        """Return whether parts of the reply were unlikely; reserved there: False unless `LowConfidence` is a predicate."""
         return isinstance(self._record, decisions.LowConfidenceSpans)
 
     def __repr__(self) -> str:
@@ -215,7 +215,7 @@ class Decision(_RecordView):
 
 
 class LLMEvent:
-    """An event; built by the factories, opaque but for `kind`.
+    """An event; built by the factories, opaque except for `kind`.
 
     Examples
     --------
@@ -228,7 +228,7 @@ class LLMEvent:
     kind: ClassVar[str] = "event"
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
-        """Refuse: the factories build events."""
+        """Raise, because the factories build events."""
         raise TypeError("No constructor defined for LLMEvent")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -238,7 +238,7 @@ class LLMEvent:
         self.__setattr__(name, None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By kind, because the classes below are made at import and cannot be found by their names.
+        # By kind, because the classes below are created at import and cannot be found by name.
         return _rebuild, (self.kind, _fields(self))
 
     def __repr__(self) -> str:
@@ -279,7 +279,7 @@ class LLMEvent:
 
     @staticmethod
     def user_correction(correction_message: str, corrects_last: bool) -> LLMEvent:
-        """Return the event of a user pushing back."""
+        """Return the event of a user's correction."""
         return _build(
             _UserCorrection,
             correction_message=text("correction_message", correction_message),
@@ -311,8 +311,8 @@ class LLMEvent:
 
 
 def _event_class(base: type[Any]) -> Any:
-    """Return an event of ours as one of theirs: the same fields, and nothing to construct it with."""
-    # The fields again, over factories of the same names.
+    """Return one of our event classes in their form: the same fields, but no constructor."""
+    # The fields again, because factories have the same names.
     slots = {name: base.__dict__[name] for name in base.__slots__}
     space = {"__slots__": (), "__module__": __name__, "kind": base.kind, **slots}
     return type(f"_{base.__name__}", (LLMEvent, base), space)
@@ -342,9 +342,9 @@ def _fields(event: Any) -> dict[str, Any]:
 
 
 class Regulator(native.Regulator):
-    """One task of one user, watched; build it with `for_user` or `from_json`.
+    """One task of one user under observation; build it with `for_user` or `from_json`.
 
-    `Decision.suggestion` has the remedy of the compiled package in words of this library: compare `reason.kind`, not texts.
+    `Decision.suggestion` has the compiled package's remedy in this library's words: compare `reason.kind`, not texts.
 
     Examples
     --------
@@ -359,7 +359,7 @@ class Regulator(native.Regulator):
     __slots__ = ("_view", "_viewed")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # The compiled class cannot be called; `for_user`, `from_json` and `fork` pass a person.
+        # The compiled class cannot be called; `for_user`, `from_json` and `fork` pass a `Person`.
         if not args or not isinstance(args[0], Person):
             raise TypeError("No constructor defined for Regulator")
         super().__init__(*args, **kwargs)
@@ -367,13 +367,13 @@ class Regulator(native.Regulator):
         self._view: Decision | None = None
 
     @classmethod
-    def for_user(cls, user_id: str) -> Self:  # type: ignore[override]  # the compiled one takes nothing else
+    def for_user(cls, user_id: str) -> Self:  # type: ignore[override]  # the compiled one takes no other argument
         """Return a fresh regulator."""
         return cls(Person(text("user_id", user_id)))
 
     @classmethod
     def from_json(cls, json_str: str) -> Self:  # type: ignore[override]
-        """Return a regulator from a snapshot; ValueError if it is none."""
+        """Return a regulator from a snapshot; raises ValueError for an invalid one."""
         text("json_str", json_str)
         return super().from_json(json_str, as_original=True)
 
@@ -382,14 +382,14 @@ class Regulator(native.Regulator):
         return super().with_cost_cap(whole("cap_tokens", cap_tokens, U32_MAX))
 
     def with_implicit_correction_window_secs(self, window_secs: float) -> Self:
-        """Count a message on the same topic within so many seconds of a reply as a correction."""
+        """Count a message on the same topic within `window_secs` seconds of a reply as a correction."""
         seconds = real("window_secs", window_secs)
         if not (math.isfinite(seconds) and seconds > 0):
             raise ValueError(f"window_secs must be a positive finite number, got {seconds:g}")
         return super().with_implicit_correction_window_secs(seconds)
 
     def with_scope_drift_threshold(self, threshold: float) -> Self:
-        """Set the score from which a reply counts as drifting; in newer releases of the original only."""
+        """Set the score from which a reply counts as drifting; exists only in newer releases of the original."""
         value = real("threshold", threshold)
         if not 0 <= value <= 1:
             raise ValueError(f"threshold must be a finite number in [0, 1], got {value:g}")
@@ -398,7 +398,7 @@ class Regulator(native.Regulator):
     def decide(self) -> Decision:  # type: ignore[override]  # a view of the same decision
         """Return the decision for the current state."""
         decision = native.Regulator.decide(self)
-        # One view per decision, so that a loop that reads it a thousand times makes it once.
+        # One view per decision, so that a loop that reads it repeatedly creates it once.
         if decision is not self._viewed or self._view is None:
             self._viewed, self._view = decision, view_of(Decision, decision)
         return self._view
@@ -408,7 +408,7 @@ class Regulator(native.Regulator):
         return super().inject_corrections(text("user_prompt", user_prompt))
 
     def metrics_snapshot(self) -> dict[str, float]:
-        """Return every reading; the drift threshold only under settings that 0.1.0, which has no such key, cannot have."""
+        """Return every reading; without the drift threshold unless settings go beyond 0.1.0, which lacks that key."""
         readings = super().metrics_snapshot()
         settings = replace(self.settings, implicit_window_s=None)
         # A cap and a window are the two settings of the compiled package.
@@ -424,15 +424,15 @@ __version__ = "0.1.0"
 
 
 def install() -> None:
-    """Make ``import noos`` mean this module in the whole process, for packages whose import line is not yours to change.
+    """Make ``import noos`` mean this module in the whole process, for packages whose import lines you cannot change.
 
     Call it before anything imports ``noos``; a second call changes nothing.
 
     Raises
     ------
     NoeticConfigError
-        ``ALREADY_IMPORTED`` where the compiled package is in use: some code holds its classes already, and events of one
-        are refused by the other.
+        ``ALREADY_IMPORTED`` if the compiled package is in use: some code already holds its classes, and each package
+        rejects the other's events.
 
     Examples
     --------

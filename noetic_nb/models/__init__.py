@@ -1,4 +1,4 @@
-"""Language models: the contract, a deterministic one for offline work, and any OpenAI-compatible endpoint."""
+"""Language models: the client interface, a deterministic model for offline work, and a client for OpenAI-compatible endpoints."""
 
 from noetic_nb._core.lazy_names import attach
 

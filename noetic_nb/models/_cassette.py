@@ -1,7 +1,7 @@
-"""Ask a real endpoint once, then replay its answers without a network and without a key.
+"""Record the answers of a real endpoint once, then replay them without a network or a key.
 
-Answers are found by what was asked, not by when: reordering unrelated requests does no harm, and the same question asked
-twice replays its two answers in order. A question that is not on the tape is an error that says what differs.
+Answers are found by request, not by order: reordering unrelated requests does no harm, and a request made twice replays
+its two answers in order. A request that was not recorded raises an error that shows the differences.
 """
 
 from __future__ import annotations
@@ -39,21 +39,20 @@ class CassetteModel:
     Parameters
     ----------
     path : str or path
-        The tape: JSON lines, to be kept under version control. Each secret is replaced by a placeholder of its own,
-        folders are made.
+        The tape: JSON lines, to be kept under version control. Each secret is replaced by its own placeholder; missing
+        folders are created.
     model : ModelClient, optional
-        Who is asked while recording.
+        The model to call while recording.
     mode : {"auto", "record", "replay"}
-        ``"record"`` makes the tape anew, ``"replay"`` never asks the model, ``"auto"`` replays the tape if there is one
-        and records it if not.
+        ``"record"`` overwrites the tape, ``"replay"`` never calls the model, ``"auto"`` replays an existing tape and
+        otherwise records one.
     on_missing : {"error", "record"}
-        What happens to a request that is not on a tape being replayed: an error, or `model` is asked and its answer
-        added.
+        How to handle a request that is not on the replayed tape: raise an error, or call `model` and add its answer.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_CASSETTE`` for other options, or a mode that needs a model without one.
+        ``INVALID_CASSETTE`` for other options, or for a mode that needs a model if none is given.
     NoeticError
         ``tape_missing`` if there is nothing to replay, ``invalid_run_file`` if the tape is damaged.
 
@@ -101,22 +100,22 @@ class CassetteModel:
 
     @property
     def recording(self) -> bool:
-        """Whether every request is asked and recorded, rather than looked up."""
+        """Whether every request is sent and recorded, rather than looked up."""
         return self._recording
 
     @property
     def asks(self) -> bool:
-        """Whether a request may reach the model that is recorded, and cost something."""
+        """Whether a request may reach the recorded model, and so cost money."""
         return self._adds and self._model is not None
 
     def __reduce__(self) -> Any:
         if self.asks or self._recording:
             raise TypeError("A recording cassette writes one file, so it cannot be copied or sent to another process.")
-        # From its start: what was played belongs to whoever played it.
+        # From its start: the replay position belongs to this process.
         return CassetteModel, (self.path, None)
 
     def rewind(self) -> None:
-        """Replay from the start: every request may be asked again as often as it was recorded."""
+        """Replay from the start: every request can be made again as often as it was recorded."""
         self._played.clear()
 
     def __len__(self) -> int:
@@ -133,7 +132,7 @@ class CassetteModel:
         ------
         NoeticError
             ``tape_missing`` with the `differences` to the closest request on the tape; ``storage_failed`` if an answer
-            cannot be written; what the recorded model raises. Refusals are recorded, passing failures are not.
+            cannot be written; errors of the recorded model. Refusals are recorded, temporary failures are not.
         """
         content, entry = self._find(request)
         if entry is not None:
@@ -147,11 +146,11 @@ class CassetteModel:
 
     @property
     def watches_silence(self) -> bool:
-        """Whether the model that is recorded has an idle limit of its own for its streams."""
+        """Whether the recorded model has its own idle limit for streams."""
         return bool(getattr(self._model, "watches_silence", False))
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """As `complete`, piece by piece; a replayed answer comes a word at a time."""
+        """As `complete`, piece by piece; a replayed answer is streamed word by word."""
         content, entry = self._find(request)
         if entry is None and isinstance(self._model, StreamingModelClient):
             try:
@@ -168,7 +167,7 @@ class CassetteModel:
         yield response
 
     def _find(self, request: ModelRequest) -> tuple[dict[str, Any], Entry | None]:
-        """Return a request without secrets and the next answer to it; None if the model is to be asked."""
+        """Return a request without secrets, and its next answer, or None if the model must be called."""
         asked = content_of(request)
         content = self._secrets.hide(asked)
         if self._recording:
@@ -226,14 +225,14 @@ class CassetteModel:
             await self._add(Entry.of(content, error, self._secrets))
 
     async def _add(self, entry: Entry) -> None:
-        # Counted as played at once: what was just recorded must not be replayed to the next request like it.
+        # Counted as played at once: the new answer must not be replayed for the next identical request.
         self._places[entry.key].append(len(self._entries))
         self._entries.append(entry)
         self._played[entry.key] += 1
         await beside_loop(self._write)
 
     def _write(self) -> None:
-        # Taken inside the lock: of two writers the later one always writes the longer tape.
+        # Inside the lock: of two concurrent writers, the later one always writes the longer tape.
         with self._writing:
             write_cassette(self.path, Tape(self._secrets, list(self._entries)))
 

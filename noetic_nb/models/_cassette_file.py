@@ -1,7 +1,7 @@
-"""The file behind a cassette: one JSON line that names the format, then one line per answer.
+"""The file format of a cassette: one JSON line that names the format, then one line per answer.
 
-A request is compared by content: ids of items do not count, ids of calls count only by their order of appearance. A secret
-is replaced by a placeholder of its own before anything is compared or written; which one it is, a salted digest says.
+Requests are compared by content: item ids are ignored, and call ids count only by their order of appearance. Each
+secret is replaced by its own placeholder before any comparison or writing; a salted digest identifies it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from noetic_nb.redact import REDACTED, Redaction
 
 FORMAT: Final = "noetic_nb.cassette"
 VERSION: Final = 2
-# Shorter secrets can be guessed, so trying one costs time; a longer one cannot, and many of them must not cost any.
+# Shorter secrets can be guessed, so their digest is slow to compute; longer ones cannot, and may be many.
 _GUESSABLE: Final = 20
 _ROUNDS: Final = 10_000
 
@@ -47,7 +47,7 @@ class Entry:
 
     @classmethod
     def of(cls, request: Mapping[str, Any], outcome: ModelResponse | NoeticError, secrets: TapeSecrets) -> Entry:
-        """Make the entry of a response, or of a refusal: that is an answer too. The request is without secrets already."""
+        """Make the entry for a response or a refusal, which is also an answer. Secrets are already removed from the request."""
         answer: dict[str, Any] = {}
         if isinstance(outcome, NoeticError):
             answer["refusal"] = outcome.refusal
@@ -62,7 +62,7 @@ class Entry:
         return cls(request, secrets.hide(answer))
 
     def replay(self) -> ModelResponse:
-        """Return the response again; raises `NoeticError` ``llm_refused`` where the model refused."""
+        """Return the recorded response; raises `NoeticError` ``llm_refused`` if the model refused."""
         answer = self.answer
         usage = _usage(*answer["usage"])
         if "refusal" in answer:
@@ -83,7 +83,7 @@ def _usage(sent: int, written: int, *parts: int | None) -> Usage:
 
 
 class TapeSecrets:
-    """The placeholders of the secrets of one tape; a tape of the first version has one for all."""
+    """The placeholders of the secrets of one tape; a version-1 tape has one for all."""
 
     def __init__(self, salt: bytes | None = None, digests: Iterable[str] = (), *, version: int = VERSION) -> None:
         self.version = version
@@ -123,7 +123,7 @@ class TapeSecrets:
         return cls(bytes.fromhex(head["salt"]), head["secrets"], version=head["version"])
 
     def same(self, recorded: Any, asked: Any) -> bool:
-        """Tell whether a request is the one of a tape of the first version, where a placeholder stands for any text."""
+        """Tell whether a request matches one on a version-1 tape, on which a placeholder stands for any text."""
         if isinstance(recorded, dict) and isinstance(asked, dict):
             return recorded.keys() == asked.keys() and all(self.same(recorded[key], asked[key]) for key in asked)
         if isinstance(recorded, list) and isinstance(asked, list):
@@ -134,7 +134,7 @@ class TapeSecrets:
 
 
 def _fits(pieces: list[str], text: str) -> bool:
-    """Tell whether a text is these pieces in order, with anything between them, from its start to its end."""
+    """Tell whether a text consists of these pieces in order, with any text between them, from its start to its end."""
     first, *inner, last = pieces
     if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
         return False
@@ -159,7 +159,7 @@ def _logprob(token: str, number: float, alternatives: Any = ()) -> TokenLogprob:
 
 
 def content_of(request: ModelRequest) -> dict[str, Any]:
-    """Return a request as plain data, without purpose and thread, which change no answer; secrets are still in it."""
+    """Return a request as plain data, without purpose and thread, which do not affect the answer; secrets are not removed."""
     calls: dict[Any, str] = {}
     items = []
     for item in request.items:
@@ -174,13 +174,13 @@ def content_of(request: ModelRequest) -> dict[str, Any]:
     ]
     content["params"] = request.params.model_dump(mode="json", exclude_none=True) if request.params else {}
     content["output_schema"] = thaw(request.output_schema)
-    # Through JSON once, so that what is compared is exactly what a tape can hold.
+    # Through JSON once, so that the comparison uses exactly the data that a tape can hold.
     plain_content: dict[str, Any] = json.loads(json.dumps(content))
     return plain_content
 
 
 def differences(recorded: Any, asked: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield (path, on the tape, asked) wherever two requests differ; a field that only one has is None in the other."""
+    """Yield (path, on the tape, requested) for each difference between two requests; a missing field is None."""
     if isinstance(recorded, dict) and isinstance(asked, dict):
         for key in dict.fromkeys([*recorded, *asked]):
             place = f"{path}.{key}" if path else key
@@ -246,7 +246,7 @@ def read_cassette(path: Path) -> Tape:
 
 
 def write_cassette(path: Path, tape: Tape) -> None:
-    """Write a whole tape at once: a crash leaves the old file or the new one, never half of one."""
+    """Write a whole tape at once: after a crash, the file is either the old one or the new one."""
     lines: list[Any] = [tape.secrets.head()]
     lines += [{"request": entry.request, "answer": entry.answer} for entry in tape.entries]
     try:

@@ -1,7 +1,7 @@
-"""The interface of a language model: one request, one response, nothing about providers.
+"""The interface of a language model: one request, one response, nothing specific to a provider.
 
-A response may hold a message, calls of tools, or both. Names of tools are canonical here (``plan/update``); a client
-that needs other names on the wire translates them both ways.
+A response may contain a message, tool calls, or both. Tool names are canonical here (``plan/update``); a client that
+needs other names on the wire translates them in both directions.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from noetic_nb.items import Item
 class Usage(NamedTuple):
     """Tokens of one or more model calls.
 
-    `input_tokens` are all tokens of the requests: `cached_tokens` (read from the provider's cache) and
-    `cache_write_tokens` (written to it) are parts of them. `reasoning_tokens` are part of `output_tokens`. A part is None
-    where the provider does not tell it; a sum counts the parts that are known.
+    `input_tokens` are all tokens of the requests; `cached_tokens` (read from the provider's cache) and
+    `cache_write_tokens` (written to it) are parts of them. `reasoning_tokens` are part of `output_tokens`. A part is
+    None if the provider does not report it; a sum counts the known parts.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class Usage(NamedTuple):
 
     @property
     def total_tokens(self) -> int:
-        """Input and output together."""
+        """Input plus output tokens."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:  # type: ignore[override]
@@ -63,7 +63,7 @@ class Usage(NamedTuple):
 
 
 NO_USAGE: Final = Usage()
-# Both spellings, as steps and settings take them.
+# Both spellings, because steps and settings accept both.
 _CAMEL: Final = {name.split("_")[0] + "".join(map(str.title, name.split("_")[1:])): name for name in Usage._fields}
 
 
@@ -76,9 +76,9 @@ def usage_from(counts: Mapping[str, Any]) -> Usage:
 
 
 class TokenLogprob(NamedTuple):
-    """One generated token and its log-probability in nats; 0.0 means the provider gave none.
+    """One generated token and its log-probability in nats; 0.0 means that the provider gave none.
 
-    `alternatives` are the likeliest tokens at this place with their own log-probabilities, where they were asked for.
+    `alternatives` are the most likely tokens at this place with their log-probabilities, if requested.
     """
 
     token: str
@@ -90,8 +90,7 @@ class TokenLogprob(NamedTuple):
 class ModelParams(BaseModel, metaclass=RecordType):
     """Sampling parameters; None leaves a parameter to the provider."""
 
-    # Unknown names are refused: a parameter with a slip of the pen would be ignored in silence. Built with the first
-    # use.
+    # Unknown names are rejected: a misspelt parameter would be silently ignored. The validator is built on first use.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     temperature: float | None = Field(default=None, ge=0)
@@ -99,7 +98,7 @@ class ModelParams(BaseModel, metaclass=RecordType):
     top_p: float | None = Field(default=None, gt=0, le=1)
     """Nucleus sampling: the share of probability mass considered."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Upper limit of generated tokens."""
+    """Maximum number of generated tokens."""
     stop_sequences: tuple[str, ...] | None = None
     """Texts at which generation ends."""
 
@@ -131,7 +130,7 @@ class ToolSpec(NamedTuple):
 
 @with_card
 class ModelRequest(NamedTuple):
-    """One question to a model: the exact view that was planned."""
+    """One request to a model: exactly the view that was planned."""
 
     model: str
     items: Sequence[Item]
@@ -144,15 +143,15 @@ class ModelRequest(NamedTuple):
 
 
 CUT_OFF: Final = frozenset({"length", "content_filter"})
-"""Answers that ended early: what they call is not run."""
+"""Reasons for which an answer ended early: its calls are not run."""
 
 
 @with_card
 class ModelResponse(NamedTuple):
-    """A model's answer. `cost` is in US dollars, None when unknown.
+    """A model's answer. `cost` is in US dollars, None if unknown.
 
     `finish_reason` says why it ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``, or None if the
-    client does not know. What a client gives in other words is read by `finish_reason_of`.
+    client does not know. `finish_reason_of` converts a client's own names.
     """
 
     items: tuple[Item, ...]
@@ -174,12 +173,12 @@ class ModelDelta:
 
 
 StreamPart: TypeAlias = ModelDelta | ModelResponse
-"""What a stream yields: any number of deltas, then exactly one response."""
+"""A stream yields any number of deltas, then exactly one response."""
 
 
 @runtime_checkable
 class ModelClient(Protocol):
-    """Anything that answers requests. Cancelling the awaiting task must stop the work behind it."""
+    """An object that answers requests. Cancelling the awaiting task must stop its work."""
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Answer one request.
@@ -193,14 +192,14 @@ class ModelClient(Protocol):
 
 @runtime_checkable
 class StreamingModelClient(ModelClient, Protocol):
-    """A client that can also show its answer while it is being written."""
+    """A client that can also stream its answer."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
         """Yield deltas, then the whole response as the last part."""
 
 
 def check_clients(model: object) -> None:
-    """Refuse an object that answers no requests; raises `NoeticConfigError` ``INVALID_MODEL``."""
+    """Reject an object that cannot answer requests; raises `NoeticConfigError` ``INVALID_MODEL``."""
     clients = model.values() if isinstance(model, Mapping) else [] if model is None else [model]
     for client in clients:
         if inspect.isclass(client):

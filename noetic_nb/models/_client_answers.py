@@ -1,7 +1,7 @@
-"""The answers of a model client: streamed, immediate, or "no such model"; a stream that sends nothing for too long is ended.
+"""The answers of a model client: streamed, immediate, or "no such model"; a stream that is silent for too long is ended.
 
-A client that has an idle limit of its own, as `OpenAIModel` has, sets an attribute ``watches_silence = True`` and is left to
-it, so that one silence is not two errors.
+A client with its own idle limit, such as `OpenAIModel`, sets an attribute ``watches_silence = True`` and keeps that limit,
+so that one silence does not cause two errors.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def not_async(client: ModelClient, request: ModelRequest) -> NoeticConfigError:
 
 
 def is_unknown_model(error: NoeticError) -> bool:
-    """Tell whether a model call failed because there is no such model."""
+    """Tell whether a model call failed because the model does not exist."""
     facts, status = error.facts, getattr(error.__cause__, "status_code", None)
     return bool(
         facts.get("unknown_model")
@@ -45,7 +45,7 @@ def is_unknown_model(error: NoeticError) -> bool:
 async def streamed(
     client: StreamingModelClient, request: ModelRequest, on_delta: Callable[[ModelDelta], None], limit_ms: float
 ) -> ModelResponse:
-    """Call a model that streams, passing on its text as it is written; no limit of silence where it is 0, less or infinite."""
+    """Call a streaming model, passing on its text as it is written; a limit of silence that is 0, less or infinite is off."""
     response: ModelResponse | None = None
     limit_s = limit_ms / 1000 if 0 < limit_ms < math.inf else None
     stream = client.stream(request)
@@ -57,7 +57,7 @@ async def streamed(
             else:
                 response = part
     finally:
-        # At once, not when it is collected: the connection behind it is open until then.
+        # At once rather than on garbage collection: until then, its connection stays open.
         close = getattr(stream, "aclose", None)
         if close is not None:
             await close()
@@ -67,7 +67,7 @@ async def streamed(
 
 
 async def _next_part(parts: AsyncIterator[StreamPart], limit_s: float | None, model: str) -> StreamPart | None:
-    """Return the next part of a stream, None at its end; an error where it is silent for too long."""
+    """Return the next part of a stream, None at its end; an error if it is silent for too long."""
     part = None
     try:
         async with asyncio.timeout(limit_s) as deadline:
@@ -75,7 +75,7 @@ async def _next_part(parts: AsyncIterator[StreamPart], limit_s: float | None, mo
     except Exception:
         if not deadline.expired():
             raise
-    if limit_s is not None and deadline.expired():  # also where the client swallowed its cancellation and goes on
+    if limit_s is not None and deadline.expired():  # also if the client swallowed its cancellation and continues
         raise failed(
             f"The stream of model {model!r} was silent for {limit_s:g} s",
             reason="idle",

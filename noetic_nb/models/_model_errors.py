@@ -1,8 +1,8 @@
 """The errors of model clients, made in one place so that a scripted fault looks exactly like a real one.
 
-Every one carries `usage` and `cost`: what the provider had charged when it failed, zero and None if it did not say.
-A failed call still costs money, and whoever keeps the books needs the figures. What the SDK raises is translated here and
-then dropped, not chained: it holds the request with its headers, and its message may repeat the key.
+Each has `usage` and `cost`: the provider's charges before it failed, zero and None if it did not report them. A failed
+call still costs money, which accounting needs to know. Exceptions of the SDK are translated here and then dropped, not
+chained: they hold the request with its headers, and their message may repeat the key.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def failed(
     cost: float | None = None,
     **facts: Any,
 ) -> NoeticError:
-    """Make an ``llm_failed`` error with a stable `reason` and what was spent; credentials in its text are hidden."""
+    """Make an ``llm_failed`` error with a stable `reason` and the spending; credentials in its text are hidden."""
     return NoeticError(
         "llm_failed",
         # Providers repeat parts of a request in their messages, sometimes the key.
@@ -54,7 +54,7 @@ def cut_off() -> NoeticError:
 
 
 def rate_limited(retry_after_ms: float | None, *, message: str = "", **facts: Any) -> NoeticError:
-    """Make an ``llm_rate_limit`` error; `retry_after_ms` is the delay the provider asked for, None when it did not say."""
+    """Make an ``llm_rate_limit`` error; `retry_after_ms` is the delay requested by the provider, or None."""
     detail = f": {redact_text(message)}" if message else ""
     wait = "" if retry_after_ms is None else f" It asks to wait {retry_after_ms:g} ms."
     return NoeticError(
@@ -63,7 +63,7 @@ def rate_limited(retry_after_ms: float | None, *, message: str = "", **facts: An
         hint=f"Wait, send less, or raise `max_retries`.{wait}",
         retry_after_ms=retry_after_ms,
         status=429,
-        # A request that was turned away costs nothing, unless the facts say so.
+        # A rejected request costs nothing, unless the facts say so.
         **{"usage": NO_USAGE, "cost": None, **facts},
     )
 
@@ -75,10 +75,10 @@ def refused(refusal: str, *, usage: Usage = NO_USAGE, cost: float | None = None)
     return NoeticError("llm_refused", what, hint=hint, refusal=refusal, usage=usage, cost=cost)
 
 
-# First wait and longest wait, as in the openai package; the jitter keeps clients that failed together apart.
+# First and longest wait, as in the openai package; the jitter separates clients that failed together.
 FIRST_WAIT_MS: Final = 500.0
 LONGEST_WAIT_MS: Final = 8_000.0
-# A provider that asks for more than a minute will not be back within a turn: the caller gets the error instead.
+# A provider that asks for more than a minute will not recover within a turn: the caller gets the error instead.
 LONGEST_ASKED_WAIT_MS: Final = 60_000.0
 
 SLOW: Final = "Raise `timeout_ms`, or ask for less."
@@ -94,7 +94,7 @@ _HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed attempt: the error to raise, whether to try again instead, and the wait the provider asked for."""
+    """A failed attempt: its error, whether to retry instead of raising it, and the wait requested by the provider."""
 
     error: NoeticError
     retryable: bool
@@ -102,23 +102,23 @@ class Failure:
 
 
 def backoff_ms(attempt: int, asked_ms: float | None, rng: random.Random) -> float | None:
-    """Return the milliseconds before the next attempt: as asked, or 500 doubled up to 8 s; None for more than a minute."""
+    """Return the milliseconds before the next attempt: as requested, or 500 doubled up to 8 s; None for more than a minute."""
     if asked_ms is not None and asked_ms > 0:
         return asked_ms if asked_ms <= LONGEST_ASKED_WAIT_MS else None
-    # The exponent is held below where a float would overflow; the longest wait is reached long before.
+    # The exponent is capped to avoid overflowing a float; the longest wait is reached long before.
     full = min(FIRST_WAIT_MS * 2.0 ** min(attempt, 10), LONGEST_WAIT_MS)
     return full * (1.0 - 0.5 * rng.random())
 
 
 def retry_after_ms(headers: Mapping[str, str], clock: Clock) -> float | None:
-    """Read how long a provider asks to wait, in the headers of RFC 9110, section 10.2.3, or ``retry-after-ms``."""
+    """Read the wait requested by a provider from the headers of RFC 9110, section 10.2.3, or ``retry-after-ms``."""
     for name, unit in (("retry-after-ms", 1.0), ("retry-after", 1_000.0)):
         # The finer unit first: a provider that sends both has rounded the other one.
         text = (headers.get(name) or "").strip()
         if re.fullmatch(r"\d{1,9}(\.\d+)?", text):
             return float(text) * unit
         if text and name == "retry-after":
-            from email.utils import parsedate_to_datetime  # rarely needed, and it loads sockets
+            from email.utils import parsedate_to_datetime  # rarely needed, and it imports sockets
 
             try:
                 return max(parsedate_to_datetime(text).timestamp() * 1_000 - clock.now_ms(), 0.0)
@@ -128,7 +128,7 @@ def retry_after_ms(headers: Mapping[str, str], clock: Clock) -> float | None:
 
 
 def _message(exc: Any) -> tuple[str, str | None]:
-    """Return the provider's own message and its error code."""
+    """Return the provider's message and its error code."""
     body = getattr(exc, "body", None)
     details = body.get("error", body) if isinstance(body, Mapping) else None
     if isinstance(details, Mapping) and isinstance(details.get("message"), str):
@@ -147,11 +147,11 @@ def classify(exc: Exception, *, clock: Clock, answering: bool = False) -> Failur
     message, code = _message(exc)
     if isinstance(exc, openai.APIStatusError):
         return _status_failure(exc, message, code, clock)
-    # Before connection errors, of which the package makes it a kind.
+    # Before connection errors, because it is a subclass of them.
     if isinstance(exc, openai.APITimeoutError):
         return Failure(failed("The provider did not answer in time", reason="timeout", hint=SLOW), True)
     if isinstance(exc, openai.APIConnectionError) and not answering:
-        # The SDK says only "Connection error."; the cause below it knows whether the host is unknown or does not answer.
+        # The SDK only says "Connection error."; its cause says whether the host is unknown or does not answer.
         cause = str(exc.__cause__ or "") or message
         error = failed(
             f"The provider could not be reached: {cause}", reason="connection", hint="Check `base_url` and the network."
@@ -164,11 +164,11 @@ def classify(exc: Exception, *, clock: Clock, answering: bool = False) -> Failur
             hint="Check `base_url` and `api`: a proxy, a login page or another API may be answering.",
         )
         return Failure(error, False)
-    # An error sent as data, in the middle of a stream.
+    # An error sent as data in the middle of a stream.
     if isinstance(exc, openai.APIError) and not isinstance(exc, openai.APIConnectionError):
         status = int(code) if code is not None and re.fullmatch(r"[45]\d\d", code) else None
         if status == 429 or code in ("rate_limit_exceeded", "rate_limit_error"):
-            # An error inside a stream comes without headers, so no wait can have been asked for.
+            # An error inside a stream has no headers, so it cannot request a wait.
             return Failure(rate_limited(None, message=message, code=code), True)
         error = failed(
             f"The provider failed while answering: {message}",
@@ -192,13 +192,13 @@ def _status_failure(exc: Any, message: str, code: str | None, clock: Clock) -> F
     status: int = exc.status_code
     headers = exc.response.headers
     wait_ms = retry_after_ms(headers, clock)
-    # OpenAI decides this itself where it sends the header, and its package obeys it, too.
+    # OpenAI decides retries itself when it sends this header, and its package obeys it, too.
     override = headers.get("x-should-retry")
     retryable = status in _RETRYABLE or status >= 500
     if override in ("true", "false"):
         retryable = override == "true"
     if status == 429:
-        # An empty account answers 429 too, and no waiting fills it.
+        # An empty account also returns 429, and waiting does not fill it.
         retryable = retryable and code != "insufficient_quota"
         error = rate_limited(wait_ms, message=message, code=code)
     else:

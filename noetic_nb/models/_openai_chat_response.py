@@ -1,7 +1,7 @@
-"""An answer of the chat completions API, whole or in chunks, as items.
+"""Convert an answer of the chat completions API, whole or in chunks, to items.
 
 Servers that imitate the API differ in small ways: lists of parts for text, arguments as data, calls without an index.
-What is clearly meant is read; what is not an answer at all is ``llm_failed`` with reason ``"garbage"``.
+Clear variants are read; a body that is not an answer at all is ``llm_failed`` with reason ``"garbage"``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from noetic_nb.models._response_items import Answer, answer_items, token_logprob
 
 
 def read_chat(body: Any, names: WireNames, ids: Ids) -> Answer:
-    """Read a whole answer; raises `NoeticError` ``llm_failed`` with reason ``"garbage"`` if `body` is no chat completion."""
+    """Read a whole answer; raises `NoeticError` ``llm_failed`` with reason ``"garbage"`` if `body` is not a chat completion."""
     if not isinstance(body, Mapping):
         raise garbage("it is no JSON object", body)
     choices = body.get("choices")
@@ -46,7 +46,7 @@ def read_chat(body: Any, names: WireNames, ids: Ids) -> Answer:
 
 
 class ChatStream:
-    """Put a streamed answer together: `feed` every chunk, then `finish`."""
+    """Assembles a streamed answer: `feed` every chunk, then `finish`."""
 
     def __init__(self, names: WireNames, ids: Ids) -> None:
         self._names, self._ids = names, ids
@@ -60,19 +60,19 @@ class ChatStream:
         self._silent = True
 
     def feed(self, chunk: Any) -> list[ModelDelta]:
-        """Return the additions of one chunk; raises `NoeticError` ``llm_failed`` with reason ``"garbage"`` if it is none."""
+        """Return the additions of a chunk; raises `NoeticError` ``llm_failed`` with reason ``"garbage"`` for an invalid one."""
         if not isinstance(chunk, Mapping) or not isinstance(chunk.get("choices", []), list):
             raise garbage("a piece of the stream is not a chunk", chunk)
         self._silent = False
-        # Most servers send it once and null before, some with every chunk: the last one counts.
+        # Most servers send the usage once and null before, some with every chunk: the last one counts.
         self._usage = chunk.get("usage") or self._usage
         self._model = chunk.get("model") or self._model
         deltas: list[ModelDelta] = []
-        # One answer is asked for; the last chunk, with the usage, has no choice at all.
+        # Only one answer is requested; the last chunk, with the usage, has no choice at all.
         for choice in (chunk.get("choices") or ())[:1]:
             if not isinstance(choice, Mapping):
                 raise garbage("a choice of the stream is not an object", chunk)
-            # Once cut off, always cut off: some servers send a second, normal reason with the usage.
+            # Once truncated, always truncated: some servers send a second, normal reason with the usage.
             if finish_reason_of(self._finish_reason) not in CUT_OFF:
                 self._finish_reason = choice.get("finish_reason") or self._finish_reason
             self._logprobs += _logprobs(choice)
@@ -96,7 +96,7 @@ class ChatStream:
             raise garbage("a call of a tool is not an object", piece)
         given = piece.get("index")
         given = given if isinstance(given, int) else place
-        # Some servers give every call the index 0: what follows without an id is of the last call there.
+        # Some servers give every call the index 0: a piece without an id then belongs to the last call.
         index = self._places.get(given, given)
         call = self._calls.get(index)
         if call is not None and call.is_followed_by(piece):
@@ -109,17 +109,17 @@ class ChatStream:
         )
 
     def finish(self) -> Answer:
-        """Return the whole answer; a stream that ended before it is an error with reason ``"disconnect"``."""
+        """Return the whole answer; a stream that ended early is an error with reason ``"disconnect"``."""
         if self._silent:
             raise garbage("the stream held no event", "")
-        # A connection that a proxy cut cleanly looks like an end; without a reason it is none.
+        # A connection that a proxy closed cleanly looks like an end, but has no reason.
         if self._finish_reason is None:
             raise cut_off()
         return _answer(
             text="".join(self._texts["text"]),
             reasoning="".join(self._texts["reasoning"]),
             refusal="".join(self._texts["refusal"]),
-            # By index, as pieces of several calls may come in any order.
+            # By index, because pieces of several calls may arrive in any order.
             calls=[self._calls[index] for index in sorted(self._calls)],
             finish_reason=self._finish_reason,
             logprobs=tuple(self._logprobs),
@@ -131,7 +131,7 @@ class ChatStream:
 
 
 class _Call:
-    """A call of a tool as it comes in."""
+    """A tool call that is arriving in pieces."""
 
     def __init__(self, ids: Ids) -> None:
         self.id = ids.new("call")
@@ -140,7 +140,7 @@ class _Call:
         self._arguments: list[str] = []
 
     def is_followed_by(self, piece: Mapping[str, Any]) -> bool:
-        """Tell whether a piece that claims this call's place begins another: with another id, or behind all of this one."""
+        """Tell whether a piece at this call's index begins another call: it has another id, or this call is complete."""
         if self.given_id and piece.get("id") and piece["id"] != self.given_id:
             return True
         function = piece.get("function")
@@ -163,7 +163,7 @@ class _Call:
         function = piece.get("function") or {}
         if not isinstance(function, Mapping):
             raise garbage("the function of a call is not an object", piece)
-        # Kept from the first piece: some servers repeat it with each.
+        # Taken from the first piece: some servers repeat it with each.
         self.name = self.name or _text(function.get("name"))
         arguments = function.get("arguments")
         if isinstance(arguments, Mapping | list):  # some servers send the arguments as data
@@ -173,7 +173,7 @@ class _Call:
 
     @property
     def arguments(self) -> str:
-        """The arguments as the model wrote them; some models write nothing at all for a tool without parameters."""
+        """The arguments as the model wrote them; some models write nothing for a tool without parameters."""
         return "".join(self._arguments) or "{}"
 
 
@@ -190,7 +190,7 @@ def _answer(
     names: WireNames,
     ids: Ids,
 ) -> Answer:
-    cost = usage.get("cost") if isinstance(usage, Mapping) else None  # OpenRouter reports what it charged
+    cost = usage.get("cost") if isinstance(usage, Mapping) else None  # OpenRouter reports its charge
     reason = finish_reason_of(finish_reason)
     return Answer(
         items=answer_items(
@@ -215,7 +215,7 @@ def _text(value: Any) -> str:
 
 
 def _content_text(content: Any, body: Any) -> str:
-    """Return the text of a message; some servers send a list of parts where the API has a string."""
+    """Return the text of a message; some servers send a list of parts instead of a string."""
     if content is None or isinstance(content, str):
         return content or ""
     if isinstance(content, list) and all(isinstance(part, Mapping) for part in content):
@@ -224,7 +224,7 @@ def _content_text(content: Any, body: Any) -> str:
 
 
 def _reasoning(message: Mapping[str, Any]) -> str:
-    # Two names are in use for the same thing: vLLM and DeepSeek have the first, OpenRouter and Ollama the second.
+    # Two names are in use: the first by vLLM and DeepSeek, the second by OpenRouter and Ollama.
     return _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
 
 

@@ -1,7 +1,7 @@
-"""Any OpenAI-compatible endpoint, through the ``openai`` package: OpenAI itself, OpenRouter, vLLM, Ollama and others.
+"""Client for OpenAI-compatible endpoints, through the ``openai`` package: OpenAI itself, OpenRouter, vLLM, Ollama and others.
 
-The package is imported with the first call, and so is the key looked for: making an `OpenAIModel` needs neither. Its own
-retries are switched off, because they would hide spent time and attempts from whoever keeps the books.
+The package is imported and the key looked up with the first call; creating an `OpenAIModel` needs neither. The package's own
+retries are switched off, because they would hide spent time and attempts from the accounting.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def chat_body(request: ModelRequest, names: wire.WireNames, options: wire.WireOp
                     "name": names.to_wire(tool.name),
                     "description": tool.description,
                     "parameters": thaw(tool.parameters),
-                    # Left out where it is not set: not every server knows the word.
+                    # Omitted if not set, because not every server knows the keyword.
                     **({"strict": True} if tool.strict else {}),
                 },
             }
@@ -62,7 +62,7 @@ def chat_body(request: ModelRequest, names: wire.WireNames, options: wire.WireOp
             },
         }
     if request.params is not None:
-        # Servers that imitate the API know the older name only; OpenAI's newer models refuse it.
+        # Servers that imitate the API only know the older name; OpenAI's newer models reject it.
         limit = "max_completion_tokens" if options.official else "max_tokens"
         wanted = {
             "temperature": request.params.temperature,
@@ -80,14 +80,14 @@ def chat_body(request: ModelRequest, names: wire.WireNames, options: wire.WireOp
 
 log = safe_logger(__name__)
 
-# Ten minutes, the openai package's own default: models that reason may be silent for several.
+# Ten minutes, the openai package's default: reasoning models may be silent for several.
 TIMEOUT_MS: Final = 600_000
 # Two minutes; docs/behaviour/models.md, "Silence within a stream".
 IDLE_TIMEOUT_MS: Final = 120_000
 MAX_RETRIES: Final = 2
-# A server that does not even take the end of a stream must not hold up a cancellation.
+# A server that does not even accept the end of a stream must not delay a cancellation.
 _CLOSE_SECONDS: Final = 5.0
-# Servers on one's own machine want no key, but the package refuses to send none.
+# Local servers need no key, but the package refuses to send none.
 _NO_KEY: Final = "not-needed"
 
 
@@ -99,42 +99,42 @@ class OpenAIModel:
     Parameters
     ----------
     model : str, optional
-        Name of the model, whatever the step asks for; absent, the step's own name is sent.
+        Name of the model, overriding the step's; by default the step's own name is sent.
     api : {"chat", "responses"}
-        Chat completions, which every server speaks, or the responses API.
+        Chat completions, which every server supports, or the responses API.
     api_key : str, optional
-        Absent, ``OPENAI_API_KEY`` is used; a `base_url` of one's own needs none.
+        By default ``OPENAI_API_KEY``; not needed with your own `base_url`.
     base_url : str, optional
-        Absent, ``OPENAI_BASE_URL``, else OpenAI's.
+        By default ``OPENAI_BASE_URL``, otherwise OpenAI's.
     timeout_ms : float, default 600 000
-        For a whole answer, or for the first sign of a streamed one; per attempt.
+        Limit for a whole answer, or for the first event of a streamed one; per attempt.
     max_retries : int, default 2
-        Further attempts after a failure that may pass: no connection, no answer in time, status 408, 409, 429, 5xx.
-        A stream is not tried again once something of it was seen.
+        Retries after a temporary failure: no connection, no answer in time, status 408, 409, 429, 5xx. A stream is not
+        retried once part of it was received.
     idle_timeout_ms : float, default 120 000
-        Longest silence within a stream; 0 or less for no limit.
+        Longest silence within a stream; 0 or less means no limit.
     logprobs : bool or int, default False
-        Ask for the log-probability of each token; a number asks for so many alternatives as well.
+        Request the log-probability of each token; a number also requests that many alternatives.
     price : tuple or callable, optional
-        US dollars per million (input, output) tokens, or a function (model, usage). Absent, the provider's own figure
-        is used, else the list of ``genai-prices`` if that is installed, else the cost is None.
+        US dollars per million (input, output) tokens, or a function (model, usage). By default the provider's own
+        figure, else the list of ``genai-prices`` if it is installed, else the cost is None.
     extra_headers, extra_body : mapping, optional
         Sent with every request.
     http_client : object, optional
-        The HTTP client of the package, for proxies and certificates.
+        The HTTP client for the package, for proxies and certificates.
     client : openai.AsyncOpenAI, optional
-        A client of one's own; `api_key`, `base_url`, `http_client` and `extra_headers` are its business then.
+        Your own client; it then defines `api_key`, `base_url`, `http_client` and `extra_headers`.
     sleep : callable, optional
-        Waits so many seconds between attempts.
+        Waits for a number of seconds between attempts.
     seed : int, optional
-        Of the jitter in those waits.
+        Seed of the jitter in those waits.
     clock, ids : optional
-        Sources of time, for providers that name a date to wait for, and of ids.
+        Sources of time, for providers that send a date to wait for, and of ids.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_MODEL_OPTION`` or ``INVALID_PRICE``. A missing key is reported when a call is made.
+        ``INVALID_MODEL_OPTION`` or ``INVALID_PRICE``. A missing key is reported on the first call.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class OpenAIModel:
     """
 
     watches_silence: Final = True
-    """The harness leaves the silence within a stream to `idle_timeout_ms`."""
+    """The harness leaves silence within a stream to `idle_timeout_ms`."""
 
     @explained(
         positional="Only the model's name has no name of its own: OpenAIModel('gpt-4o', api_key='...').",
@@ -179,7 +179,7 @@ class OpenAIModel:
             raise wrong("The model's name is empty", model, "Pass a name, or leave it out to use each step's own.")
         if not timeout_ms > 0:
             raise wrong("`timeout_ms` must be positive", timeout_ms, "Milliseconds, such as 60_000.")
-        # The exact type: True counts as 1 otherwise, and means something else to whoever wrote it.
+        # The exact type: True would count as 1, and its author means something else.
         if type(max_retries) is not int or max_retries < 0:
             raise wrong("`max_retries` counts attempts", max_retries, "Use 0 or more.")
         if not (isinstance(logprobs, bool) or (isinstance(logprobs, int) and 0 <= logprobs <= 20)):
@@ -190,8 +190,7 @@ class OpenAIModel:
                 type(client).__name__,
                 "Leave out api_key, base_url, http_client and extra_headers, or the client.",
             )
-        # The package's other client, openai.OpenAI, has the same methods, and would hold up the loop for a whole
-        # answer.
+        # The package's other client, openai.OpenAI, has the same methods, but would block the loop for a whole answer.
         if client is not None and not inspect.iscoroutinefunction(getattr(client, "close", None)):
             raise wrong("The client is not asynchronous", type(client).__name__, "Pass an openai.AsyncOpenAI.")
         check_price(price)
@@ -225,25 +224,25 @@ class OpenAIModel:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections this object opened on the running loop; a client or HTTP client that was passed stays.
+        """Close the connections that this object opened on the running loop, but not a client or HTTP client that was passed in.
 
         The object may be used again afterwards.
         """
         client = self._clients.pop(asyncio.get_running_loop(), None)
-        # The package closes the HTTP client along with its own, and one that was passed in is not ours to close.
+        # Closing the package's client also closes the HTTP client, which is not ours if it was passed in.
         if client is not None and self._http_client is None:
             await client.close()
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Ask for a whole answer.
+        """Request a whole answer.
 
         Raises
         ------
         NoeticError
-            ``llm_rate_limit`` (`retry_after_ms`), ``llm_refused`` (`refusal`), ``llm_failed`` (`reason`, `status`); each
-            with the `usage` and `cost` of what was spent all the same.
+            ``llm_rate_limit`` (`retry_after_ms`), ``llm_refused`` (`refusal`), ``llm_failed`` (`reason`, `status`);
+            each with the `usage` and `cost` spent until then.
         NoeticConfigError
-            ``MISSING_API_KEY``, or ``UNSUPPORTED_BY_API`` for what the API cannot take.
+            ``MISSING_API_KEY``, or ``UNSUPPORTED_BY_API`` for a request that the API does not support.
         """
         try:
             return await self._complete(request)
@@ -265,7 +264,7 @@ class OpenAIModel:
                 failure = self._too_slow() if deadline.expired() else self._classified(exc)
             except Exception as exc:
                 failure = self._classified(exc)
-            # Outside of the except clause: the error must not carry the SDK's exception, with its headers, as context.
+            # Outside the except clause: the error must not carry the SDK's exception, with its headers, as context.
             if failure is None:
                 read = read_chat if self.api == "chat" else read_response
                 return self._settled(read(wire.plain(result), names, self._ids), request)
@@ -273,12 +272,12 @@ class OpenAIModel:
             attempt += 1
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """Ask for an answer piece by piece; close the iterator (or cancel) to close the connection.
+        """Request an answer piece by piece; close the iterator (or cancel) to close the connection.
 
         Raises
         ------
         NoeticError
-            As `complete`, and ``llm_failed`` with reason ``"idle"`` when the stream falls silent.
+            As `complete`, and ``llm_failed`` with reason ``"idle"`` if the stream is silent for too long.
         """
         try:
             async with aclosing(self._stream(request)) as parts:
@@ -295,7 +294,7 @@ class OpenAIModel:
         create = client.responses.create
         if self.api == "chat":
             create = client.chat.completions.create
-            # Without it the chat API does not say what a stream has cost.
+            # Without it, the chat API does not report the usage of a stream.
             body["stream_options"] = {"include_usage": True}
         attempt = 0
         while True:
@@ -318,14 +317,14 @@ class OpenAIModel:
             if failure is None:
                 yield self._settled(answer.finish(), request)
                 return
-            if seen:  # a second attempt would begin the text again before the eyes of whoever reads it
+            if seen:  # a second attempt would repeat text that the reader has already seen
                 raise failure.error
             await self._wait_or_raise(failure, attempt)
             attempt += 1
 
     @asynccontextmanager
     async def _opened(self, create: Callable[..., Awaitable[Any]], body: dict[str, Any]) -> AsyncIterator[Any]:
-        """Open a stream, or raise the failure; close it in every case, cancellation included."""
+        """Open a stream or raise the failure; always close it, also on cancellation."""
         stream: Any = None
         failure: Failure | None = None
         try:
@@ -338,12 +337,12 @@ class OpenAIModel:
         try:
             yield stream if failure is None else failure
         finally:
-            # Until it is closed the server goes on writing, and charging.
+            # Until it is closed, the server keeps writing, and charging.
             if stream is not None and hasattr(stream, "close"):
                 try:
                     async with asyncio.timeout(_CLOSE_SECONDS):
                         await stream.close()
-                except Exception as exc:  # must not replace what is being raised, a cancellation above all
+                except Exception as exc:  # must not replace the exception being raised, above all a cancellation
                     log.warning("A stream could not be closed: %s", type(exc).__name__)
 
     async def _next_event(self, stream: Any) -> Any:
@@ -372,15 +371,15 @@ class OpenAIModel:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            # Connections belong to the loop that opened them, and a notebook may have more than one. They also keep it: each
-            # `run_sync` of a script has a loop of its own, and would leave an open one behind.
+            # Connections belong to the loop that opened them, and a notebook may have several. They also keep it alive:
+            # each `run_sync` of a script has its own loop, and would leave an open one behind.
             for ended in [each for each in self._clients if each.is_closed()]:
                 self._clients.pop(ended, None)
             client = self._clients[loop] = self._made_client()
         return client
 
     def _made_client(self) -> Any:
-        # Here and not at the top: the package is slow to load, and whoever uses other models never needs it.
+        # Imported here: the package is slow to load, and users of other models never need it.
         import openai
 
         base_url = self._address()
@@ -392,9 +391,9 @@ class OpenAIModel:
             api_key=key or _NO_KEY,
             base_url=base_url,
             max_retries=0,
-            timeout=None,  # deadlines are scopes here, so that a slow trickle of bytes cannot stretch them
+            timeout=None,  # `asyncio.timeout` is used instead, so that a slow trickle of bytes cannot extend it
             default_headers=dict(self._headers) or None,
-            # The package's own closes itself when it is collected, in any loop that runs then: that fails, with a traceback.
+            # The package's default closes itself on collection, in whichever loop runs then, which fails with a traceback.
             http_client=self._http_client or openai.DefaultAsyncHttpxClient(),
         )
 
@@ -412,11 +411,11 @@ class OpenAIModel:
     def _body(self, request: ModelRequest, names: Any) -> dict[str, Any]:
         official = wire.is_official(self._address())
         name = self.model or request.model
-        # OpenAI itself does not know its models by the names routers give them.
+        # OpenAI itself does not know its models by the prefixed names of routers.
         name = name.removeprefix("openai/") if official else name
         options = wire.WireOptions(model=name, official=official, logprobs=self._logprobs)
         body = (chat_body if self.api == "chat" else responses_body)(request, names, options)
-        # In the package's own argument, or it would refuse fields that it does not know.
+        # In the package's own argument, because it rejects unknown fields.
         if self._extra_body:
             body["extra_body"] = self._extra_body
         return body
@@ -441,7 +440,7 @@ class OpenAIModel:
     async def _wait_or_raise(self, failure: Failure, attempt: int) -> None:
         wait_ms = backoff_ms(attempt, failure.wait_ms, self._rng)
         if not failure.retryable or attempt >= self._max_retries or wait_ms is None:
-            # Noted last, as only the error that is raised is seen by anyone.
+            # Added last, because only the raised error is seen.
             failure.error.facts["attempts"] = attempt + 1
             raise failure.error
         await self._sleep(wait_ms / 1_000)

@@ -1,4 +1,4 @@
-"""The responses API: a request, and an answer, whole or as events, as items."""
+"""The responses API: its request, and its answer, whole or as events, converted to items."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from noetic_nb.models._openai_wire import WireNames, WireOptions, enforceable, g
 from noetic_nb.models._response_items import Answer, text_item, token_logprobs, usage_of_provider
 
 _API: Final = "responses"
-# Of a response as a whole: what it holds so far is no answer.
+# States of an unfinished response, whose contents are not an answer yet.
 _UNFINISHED: Final = frozenset({"cancelled", "queued", "in_progress"})
 
 
@@ -61,14 +61,14 @@ def responses_body(request: ModelRequest, names: WireNames, options: WireOptions
         }
         body |= {name: value for name, value in wanted.items() if value is not None}
     if options.logprobs is not None:
-        # This API has no switch for it: log-probabilities are one of the extras to be included.
+        # This API has no switch for log-probabilities: they are one of the extras to include.
         body["include"] = ["message.output_text.logprobs"]
         body["top_logprobs"] = options.logprobs
     return body
 
 
 def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLogprob, ...] = ()) -> Answer:
-    """Read a whole answer; `logprobs` is what a stream reported on the way, used where the response itself holds none."""
+    """Read a whole answer; `logprobs` are those a stream reported, used if the response itself has none."""
     if not isinstance(body, Mapping):
         raise garbage("it is no JSON object", body)
     usage = usage_of_provider(body.get("usage"), "input_tokens", "output_tokens")
@@ -130,7 +130,7 @@ def _read_item(raw: Any, names: WireNames, ids: Ids, refusals: list[str], found:
             found += token_logprobs(part.get("logprobs"))
             if part.get("type") == "refusal":
                 refusals.append(str(part.get("refusal") or ""))
-            # Log-probabilities travel beside the items: kept inside, they would fill the context of the next request.
+            # Log-probabilities are stored outside the items: inside, they would fill the context of the next request.
             parts.append(FrozenDict({key: thaw(value) for key, value in part.items() if key != "logprobs"}))
         fields["content"] = parts
     return ANY_ITEMS.parse(fields)
@@ -139,7 +139,7 @@ def _read_item(raw: Any, names: WireNames, ids: Ids, refusals: list[str], found:
 def _finish_reason(body: Mapping[str, Any], items: list[Item]) -> FinishReason:
     details = body.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, Mapping) else None
-    # An item that is incomplete was cut off, whatever the response around it says.
+    # An incomplete item was truncated, whatever the status of the response.
     is_whole = body.get("status") in (None, "completed")
     if reason or not is_whole or any(item.get("status") == "incomplete" for item in items):
         return "content_filter" if finish_reason_of(reason) == "content_filter" else "length"
@@ -165,7 +165,7 @@ _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response
 
 
 class ResponsesStream:
-    """Put a streamed answer together: `feed` every event, then `finish`."""
+    """Assembles a streamed answer: `feed` every event, then `finish`."""
 
     def __init__(self, names: WireNames, ids: Ids) -> None:
         self._names, self._ids = names, ids
@@ -175,13 +175,13 @@ class ResponsesStream:
         self._silent = True
 
     def feed(self, event: Any) -> list[ModelDelta]:
-        """Return the additions of one event; raises `NoeticError` ``llm_failed`` if it is none, or tells of a failure."""
+        """Return the additions of an event; raises `NoeticError` ``llm_failed`` for an invalid event or a failure."""
         if not isinstance(event, Mapping) or not isinstance(event.get("type"), str):
             raise garbage("a piece of the stream is not an event", event)
         self._silent = False
         kind, place = event["type"], event.get("output_index", 0)
         if kind in _ENDS:
-            # The last event repeats the whole answer, so the pieces before it are only shown and not put together.
+            # The last event repeats the whole answer, so earlier pieces are only shown, not assembled.
             self._response = event.get("response")
             if kind == "response.incomplete" and isinstance(self._response, Mapping):
                 self._response = {**self._response, "status": "incomplete"}
@@ -199,7 +199,7 @@ class ResponsesStream:
         return []
 
     def finish(self) -> Answer:
-        """Return the whole answer; a stream that ended before it is an error with reason ``"disconnect"``."""
+        """Return the whole answer; a stream that ended early is an error with reason ``"disconnect"``."""
         if self._silent:
             raise garbage("the stream held no event", "")
         if self._response is None:

@@ -1,6 +1,6 @@
-"""The shared parts of OpenAI's APIs on the wire: the options of a call, plain data out of SDK objects, schema rules, names, keys.
+"""Code shared by OpenAI's APIs: call options, SDK objects as plain data, schema rules, names, keys.
 
-The SDK builds its objects without validating them, so whatever a server sends arrives; nothing here trusts a shape.
+The SDK builds its objects without validating them, so anything a server sends arrives here, and no shape is trusted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from noetic_nb.models._model_errors import failed
 from noetic_nb.redact import REDACTED, redact_text
 
 MAX_WIRE_NAME: Final = 64
-"""Longest name of a function the OpenAI API accepts, in characters (API reference, ``tools[].function.name``)."""
+"""Longest function name accepted by the OpenAI API, in characters (API reference, ``tools[].function.name``)."""
 
 _ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -30,13 +30,13 @@ def _plain(name: str) -> str:
 
 
 class WireNames:
-    """A two-way map between canonical names and wire names; names that become one on the wire get a suffix."""
+    """A two-way map between canonical and wire names; names that would share a wire name get a suffix."""
 
     def __init__(self, names: Iterable[str]) -> None:
         # Sorted, so that the map does not depend on the order of the tools.
         distinct = sorted(set(names))
         shared = Counter(map(_plain, distinct))
-        # Names that are legal keep their form, even where another one becomes the same on the wire.
+        # Legal names stay unchanged, even if another name becomes the same on the wire.
         self._forth: dict[str, str] = {name: name for name in distinct if _plain(name) == name}
         self._back: dict[str, str] = dict(self._forth)
         for name in distinct:
@@ -45,7 +45,7 @@ class WireNames:
             wire = _plain(name)
             digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
             length = 6
-            # Longer each time round: the suffixed name may itself be the name of a tool.
+            # Longer in each round: the suffixed name may itself be the name of a tool.
             while shared[wire] > 1 or wire in self._back:
                 suffix = f"_{digest[:length]}"
                 wire = _plain(name)[: MAX_WIRE_NAME - len(suffix)] + suffix
@@ -54,20 +54,20 @@ class WireNames:
             self._back[wire] = name
 
     def to_wire(self, name: str) -> str:
-        """Return the wire name of a name this map was made with, else raise `KeyError`."""
+        """Return the wire name of a name in this map; raises `KeyError` for others."""
         return self._forth[name]
 
     def from_wire(self, name: str) -> str:
-        """Return the canonical name; a name the model made up stays as it is, for the runtime to answer."""
+        """Return the canonical name; a name that the model made up stays unchanged, for the runtime to handle."""
         return self._back.get(name, name)
 
 
-# A key of a few letters, as people give to their own servers, would blot out ordinary words.
+# Shorter keys, as used for private servers, would mask ordinary words.
 _SHORTEST_KEY: Final = 6
 
 
 class Secret:
-    """A key that shows itself to nobody, and is not pickled."""
+    """A key that never appears in a repr, and is not pickled."""
 
     __slots__ = ("_value",)
 
@@ -87,27 +87,27 @@ class Secret:
 
 
 class Headers(dict[str, str]):
-    """Headers whose values stay out of every repr: one of them may be a credential."""
+    """Headers whose values stay out of every repr: any of them may be a credential."""
 
     def __repr__(self) -> str:
         return f"<headers {', '.join(sorted(self))}>"
 
 
 def shown_address(url: str) -> str:
-    """Return an address without the name and password it may contain, and without its query."""
+    """Return an address without any user name, password and query."""
     parts = urlsplit(url)
     return redact_text(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))
 
 
 def mask(error: NoeticError, key: str | None) -> None:
-    """Take a key out of an error, wherever a server that repeats it has put it."""
+    """Remove a key from an error, wherever a server has repeated it."""
     if key is None or len(key) < _SHORTEST_KEY:
         return
 
     def clean(value: Any) -> Any:
         return value.replace(key, REDACTED) if isinstance(value, str) else value
 
-    # `args` as well: it is what a traceback prints.
+    # `args` as well, because a traceback prints them.
     error.args = tuple(map(clean, error.args))
     error.what, error.hint, error.given = clean(error.what), clean(error.hint), clean(error.given)
     error.facts = {name: clean(fact) for name, fact in error.facts.items()}
@@ -119,7 +119,7 @@ _EXCERPT: Final = 160
 
 @dataclass(frozen=True, slots=True)
 class WireOptions:
-    """How to ask: the model's name, whether the endpoint is OpenAI's own, and how many `logprobs` per token, None for none."""
+    """Call options: the model's name, whether the endpoint is OpenAI's own, and the `logprobs` per token, or None."""
 
     model: str
     official: bool
@@ -127,24 +127,23 @@ class WireOptions:
 
 
 def is_official(base_url: str | None) -> bool:
-    """Tell whether an endpoint is OpenAI's own, which knows newer parameters than the servers that imitate it."""
+    """Tell whether an endpoint is OpenAI's own, which knows newer parameters than servers that imitate it."""
     if base_url is None:
         return True
     host = urlsplit(base_url).hostname or ""
-    # With the dot: "notopenai.com" is somebody else's.
+    # With the dot: "notopenai.com" belongs to someone else.
     return host == "openai.com" or host.endswith(".openai.com")
 
 
 def plain(value: Any) -> Any:
-    """Return an SDK object as plain data, only with the fields the server sent."""
+    """Return an SDK object as plain data, with only the fields that the server sent."""
     dump = getattr(value, "model_dump", None)
-    # Only what was sent: a default of the package cannot be told from an answer. No warnings: servers that differ are
-    # usual.
+    # Only sent fields: a package default would look like part of the answer. No warnings: deviating servers are common.
     return value if dump is None else dump(mode="json", exclude_unset=True, by_alias=True, warnings=False)
 
 
 def garbage(what: str, body: object) -> NoeticError:
-    """Make the error for a body that is no answer; only an excerpt of it is kept."""
+    """Make the error for a body that is not an answer; only an excerpt of it is kept."""
     text = body if isinstance(body, str) else repr(body)
     excerpt = text if len(text) <= _EXCERPT else text[:_EXCERPT] + "…"
     return failed(
@@ -155,14 +154,14 @@ def garbage(what: str, body: object) -> NoeticError:
 
 
 def names_of(request: ModelRequest) -> WireNames:
-    """Return the map of every tool name in a request, those in its history included."""
+    """Return the map of every tool name in a request, including those in its history."""
     # A tool that is no longer offered may still have calls in the history, which need a legal name as well.
     called = (item.get("name") for item in request.items if item["type"] == "function_call")
     return WireNames([*(tool.name for tool in request.tools), *(name for name in called if isinstance(name, str))])
 
 
 def system_text(request: ModelRequest) -> tuple[str, list[Item]]:
-    """Return the instructions joined with every system message by blank lines, and the other items."""
+    """Return the instructions and all system messages, joined by blank lines, and the other items."""
     texts = [request.instructions] if request.instructions else []
     others = []
     for item in request.items:

@@ -1,7 +1,7 @@
-"""The cost of a call, in US dollars: as the caller says, else as the provider says, else from a price list.
+"""The cost of a call, in US dollars: as defined by the caller, else as reported by the provider, else from a price list.
 
-The price list is the optional package ``genai-prices``; its version dates it. An unknown price is None, never 0: free and unknown
-differ.
+The price list is the optional package ``genai-prices``; its version dates it. An unknown price is None, never 0, because
+free and unknown differ.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PER_MILLION: Final = 1e-6
 
 
 def check_price(price: Price | None) -> None:
-    """Refuse a price that cannot be used; raises `NoeticConfigError` ``INVALID_PRICE``."""
+    """Reject an unusable price; raises `NoeticConfigError` ``INVALID_PRICE``."""
     if price is None or callable(price):
         return
     pair = price if isinstance(price, tuple | list) else ()
@@ -42,14 +42,14 @@ def _price_list() -> Any | None:
     return genai_prices
 
 
-# Ids of Bedrock name the maker, with a region in front: us.anthropic.claude-sonnet-4-5-20250929-v1:0.
+# Bedrock ids name the maker, optionally after a region: us.anthropic.claude-sonnet-4-5-20250929-v1:0.
 _BEDROCK: Final = re.compile(r"([a-z-]+\.)?[a-z0-9]+\.[a-z]")
-# They name a route and no place that sends bills.
+# Prefixes that name a route rather than a provider that charges.
 _ROUTES: Final = ("litellm/", "models/")
 
 
 def _places(model: str, base_url: str | None) -> Iterator[dict[str, str]]:
-    """Yield where a list may have the price of a model: at an address, or at the provider that the name tells."""
+    """Yield lookups for a model's price: by address, or by the provider in the name."""
     if base_url is not None:
         yield {"model_ref": model, "provider_api_url": base_url}
         return
@@ -62,7 +62,7 @@ def _places(model: str, base_url: str | None) -> Iterator[dict[str, str]]:
             yield {"model_ref": name, "provider_id": provider}
     if _BEDROCK.match(model):
         yield {"model_ref": model, "provider_id": "aws"}
-    yield {"model_ref": model, "provider_id": "openai"}  # names that tell no provider, such as codex-mini
+    yield {"model_ref": model, "provider_id": "openai"}  # names without a provider, such as codex-mini
 
 
 def _listed(model: str, usage: Usage, base_url: str | None, at_ms: float | None) -> float | None:
@@ -79,7 +79,7 @@ def _listed(model: str, usage: Usage, base_url: str | None, at_ms: float | None)
     for place in _places(model, base_url):
         try:
             return float(prices.calc_price(counted, **place, genai_request_timestamp=at).total_price)
-        except (LookupError, ValueError):  # a model or a provider the list does not know, such as one on this machine
+        except (LookupError, ValueError):  # a model or provider missing from the list, such as a local one
             continue
     return None
 

@@ -1,6 +1,6 @@
-"""Turn an answer into items, from any provider: text, reasoning, calls of tools, a refusal.
+"""Convert an answer from any provider to items: text, reasoning, tool calls, a refusal.
 
-The order is fixed: reasoning, then the message, then the calls. What is empty makes no item.
+The order is fixed: reasoning, then the message, then the calls. Empty parts produce no item.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.models._client import CUT_OFF, NO_USAGE, ModelDelta, ModelResponse, TokenLogprob, Usage
 from noetic_nb.models._model_errors import failed, refused
 
-# How an answer that is known already is cut: a word with the space behind it, about what a provider sends at a time.
+# Pieces of a known answer in a simulated stream: a word and the following space, about as much as providers send.
 PIECE: Final = re.compile(r"\S+\s*|\s+")
 
 
@@ -64,7 +64,7 @@ def answer_items(
 
 
 def deltas_of(items: Sequence[Item]) -> Iterator[ModelDelta]:
-    """Cut an answer that is known already into the deltas of a stream."""
+    """Split a known answer into the deltas of a stream."""
     for index, item in enumerate(items):
         if item["type"] == "function_call":
             facts = {"call_id": item["callId"], "name": item["name"]}
@@ -90,14 +90,14 @@ class Answer:
 
 
 def settle(answer: Answer, cost: float | None) -> ModelResponse:
-    """Return an answer as a response; a refusal or thoughts alone are errors, with usage and cost."""
-    # Thoughts alone answer nothing, and a loop that took them for an answer would end with an empty reply.
+    """Return an answer as a response; a refusal or reasoning alone is an error, with usage and cost."""
+    # Reasoning alone answers nothing, and a loop that accepted it would end with an empty reply.
     reason = finish_reason_of(answer.finish_reason)
     has_content = any(item["type"] != "reasoning" and not _only_refuses(item) for item in answer.items)
     if not has_content:
         if answer.refusal:
             raise refused(answer.refusal, usage=answer.usage, cost=cost)
-        # A filter's silence is a refusal: the same request would be filtered again.
+        # Silence caused by a filter is a refusal: the same request would be filtered again.
         if reason == "content_filter":
             raise refused("The provider's content filter withheld the answer.", usage=answer.usage, cost=cost)
         if reason == "length":
@@ -131,7 +131,7 @@ def _only_refuses(item: Item) -> bool:
 
 
 def usage_of_provider(usage: object, sent: str, written: str) -> Usage:
-    """Return the usage of a response of OpenAI's form, whose details stand under ``<name>_details``."""
+    """Return the usage of a response in OpenAI's form, whose details are under ``<name>_details``."""
     read, reasoned = _field(usage, f"{sent}_details"), _field(usage, f"{written}_details")
     return Usage(
         _count(usage, sent) or 0,
@@ -155,7 +155,7 @@ def _count(usage: object, name: str) -> int | None:
 
 
 def token_logprobs(entries: object) -> tuple[TokenLogprob, ...]:
-    """Read a provider's list of ``{"token", "logprob", "top_logprobs"}``; entries of another shape are left out."""
+    """Read a provider's list of ``{"token", "logprob", "top_logprobs"}``, skipping entries of another shape."""
     found = []
     for entry in entries if isinstance(entries, list | tuple) else ():
         if not (isinstance(entry, Mapping) and isinstance(entry.get("logprob"), int | float)):

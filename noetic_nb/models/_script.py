@@ -1,6 +1,6 @@
-"""The lines of a scripted model: an answer, a call of a tool, a particular failure.
+"""The lines of a scripted model: an answer, a tool call, a particular failure.
 
-All three are plain frozen data, checked when they are made: a script with a mistake in it fails where it is written.
+All three are plain frozen data, checked on creation: a mistake in a script fails where it is written.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CallTool:
 
     name: str
     arguments: str
-    """The arguments as the JSON text a model would write."""
+    """The arguments as the JSON text that a model would write."""
     args: Mapping[str, Any] | None = field(compare=False)
     """The arguments as data; None for raw text."""
 
@@ -81,7 +81,7 @@ class CallTool:
     def _fill(self, name: str, arguments: str, args: FrozenDict | None) -> None:
         if not isinstance(name, str) or not name:
             raise _wrong("A call names its tool.", given=name, hint="Use CallTool('tool', key=value).")
-        # The record is frozen, for its own code as well.
+        # The record is frozen, even for its own code.
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "arguments", arguments)
         object.__setattr__(self, "args", args)
@@ -119,27 +119,27 @@ class Reply:
     Parameters
     ----------
     text : str, default ""
-        What it says.
+        Text of the answer.
     tool_calls : sequence of CallTool, keyword-only
-        What it calls, in one response.
+        Calls in one response.
     usage : Usage or mapping, optional
-        What it cost in tokens; estimated from the request and the answer when absent.
+        Token usage; estimated from the request and the answer by default.
     logprobs : sequence, optional
-        Of `TokenLogprob`, of (token, nats), or of nats alone.
+        A sequence of `TokenLogprob`, of (token, nats), or of nats alone.
     refusal : str, optional
-        The message holds a refusal part with this text.
+        Text of a refusal part in the message.
     cost : float, optional
         US dollars.
     reasoning : str, optional
-        A reasoning item comes before the message.
+        Text of a reasoning item before the message.
     finish_reason : str, optional
-        ``"tool_calls"`` or ``"stop"`` when absent. ``"length"`` and ``"content_filter"`` are answers that were cut off:
-        their items are ``incomplete``, and the tools they call are not run.
+        By default ``"tool_calls"`` or ``"stop"``. ``"length"`` and ``"content_filter"`` mean a truncated answer: its
+        items are ``incomplete``, and its tool calls are not run.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_SCRIPT`` for anything else. A reply that says nothing is legal: an answer without items.
+        ``INVALID_SCRIPT`` for any other value. An empty reply is legal: an answer without items.
 
     Examples
     --------
@@ -161,7 +161,7 @@ class Reply:
             value = getattr(self, name)
             if not isinstance(value, str) and (value is not None or name == "text"):
                 raise _wrong(f"`{name}` of a reply is text.", given=value, hint="Data belongs in the text as JSON.")
-        # A single call may come without a list around it, as in a line of a script.
+        # A single call may be given without a list, as in a line of a script.
         calls = (self.tool_calls,) if isinstance(self.tool_calls, CallTool) else tuple(self.tool_calls)
         if not all(isinstance(call, CallTool) for call in calls):
             raise _wrong("`tool_calls` holds CallTool.", given=calls, hint="Use CallTool('tool', key=value).")
@@ -198,15 +198,15 @@ class Fault:
         - ``"garbage"``: answers `value`, which is not a response at all;
         - ``"hang"``: never answers, until the caller gives up; a stream yields `after` deltas first.
     retry_after_ms : float, optional
-        What the provider asks to wait.
+        The wait requested by the provider.
     status : int, default 500
         HTTP status of a server error.
     after : int, default 0
         Deltas before a stream breaks.
     message : str, optional
-        What the provider says.
+        Message of the provider.
     value : object, optional
-        The garbage; a mapping that is not an item by default.
+        The garbage; by default a mapping that is not an item.
 
     Raises
     ------
@@ -237,7 +237,7 @@ class Fault:
             "value": ("garbage",),
         }
         for name, kinds in owners.items():
-            # By truth, so that a default, such as `after=0`, does not count as given.
+            # By truth value, so that a default such as `after=0` does not count as given.
             if getattr(self, name) and self.kind not in kinds:
                 hint = f"`{name}` belongs to {', '.join(kinds)}."
                 raise _wrong(f"A fault of kind {self.kind!r} has no `{name}`.", given=getattr(self, name), hint=hint)

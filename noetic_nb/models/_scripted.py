@@ -1,7 +1,7 @@
-"""A model without a network: it answers from a script, the same each time. Tests, lessons and demos run on it.
+"""A model without a network: it answers from a script, always in the same way. For tests, lessons and demos.
 
-A list of replies is consumed by the agent alone. A judge, a layer or a summary that asks the same model would silently
-eat the agent's lines, so it gets an error that says how to give it lines of its own.
+Only the agent consumes a list of replies. A judge, a layer or a summary that calls the same model would silently use up
+the agent's lines, so it gets an error that explains how to give it its own lines.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _GARBAGE: Final[Mapping[str, Any]] = {"choices": "?", "items": [{"text": "not an
 
 
 class _Counter:
-    """Ids that count up; the seed keeps the ids of two models in one conversation apart."""
+    """Consecutive ids; the seed keeps the ids of two models in one conversation distinct."""
 
     def __init__(self, seed: int) -> None:
         self._prefix = f"s{seed}_" if seed else ""
@@ -78,7 +78,7 @@ def _counter_of(usage: Any) -> Tokenizer:
 
 
 class _Part:
-    """One list or function of a script, and how far it has been performed."""
+    """One list or function of a script, and its position."""
 
     def __init__(self, script: Any, place: str) -> None:
         self.place = place
@@ -106,12 +106,12 @@ class ScriptedModel:
         - a function of the `ModelRequest`, sync or async, that returns such a line;
         - a mapping from model name to a list or function; these serve requests of any purpose.
     ids : Ids, optional
-        Source of item and call ids; a counter of its own when absent.
+        Source of item and call ids; its own counter by default.
     usage : str
-        What counts the request and the answer where a reply states no usage: a name for `noetic_nb.tokenizers.get`, by default
-        ``"estimate"``, or ``"none"`` for zeros.
+        Tokenizer for requests and answers whose reply states no usage: a name for `noetic_nb.tokenizers.get`, by
+        default ``"estimate"``, or ``"none"`` for zeros.
     seed : int, default 0
-        Keeps the ids of this model apart from those of another one in the same conversation.
+        Keeps the ids of this model distinct from those of another one in the same conversation.
 
     Raises
     ------
@@ -149,12 +149,12 @@ class ScriptedModel:
         self._counter: Tokenizer = counter or estimate_tokens
         self._estimates = counter is not None
         self._requests: list[ModelRequest] = []
-        # Tools seldom change between requests, and counting them means writing them as JSON.
+        # Tools seldom change between requests, and counting them requires writing them as JSON.
         self._tools: tuple[tuple[ToolSpec, ...], int] = ((), 0)
 
     @property
     def requests(self) -> tuple[ModelRequest, ...]:
-        """Every request seen, oldest first, those answered by a fault included."""
+        """Every request seen, oldest first, including those answered by a fault."""
         return tuple(self._requests)
 
     @property
@@ -165,7 +165,7 @@ class ScriptedModel:
         return sum(len(part.lines) - part.position for part in lists) if lists else None
 
     def reset(self) -> None:
-        """Start the script again, forget the requests, and count ids from one (ids that were passed in go on)."""
+        """Restart the script, clear the requests, and count ids from one (an `ids` passed in continues)."""
         for part in (*self._parts.values(), *([self._only] if self._only else [])):
             part.position = 0
         if self._given_ids is None:
@@ -173,7 +173,7 @@ class ScriptedModel:
         self._requests.clear()
 
     def answers(self, model: str, purpose: str) -> bool:
-        """Tell whether the script has lines for a model's name: a bare list has them for the agent only.
+        """Tell whether the script has lines for a model name: a plain list has them for the agent only.
 
         Examples
         --------
@@ -195,9 +195,9 @@ class ScriptedModel:
         Raises
         ------
         NoeticError
-            ``llm_failed`` when the script has no line for this request; what a `Fault` stands for.
+            ``llm_failed`` if the script has no line for this request; the error of a `Fault`.
         NoeticConfigError
-            ``INVALID_SCRIPT`` when a function returns what is no line.
+            ``INVALID_SCRIPT`` if a function returns an invalid line.
         """
         line = self._take(request)
         if type(line) is str and line:  # by far the most common lines are a text and a call
@@ -217,7 +217,7 @@ class ScriptedModel:
         if isinstance(line, Fault):
             for piece in itertools.islice(itertools.cycle(PIECE.findall(_BROKEN_OFF)), line.after):
                 yield ModelDelta("text", piece)
-            # Some faults are answers, an empty one or garbage; the others raise here, after the deltas.
+            # Some faults are answers (empty, garbage); the others raise here, after the deltas.
             yield await self._fail(line, request)
             return
         response = self._respond(line, request)
@@ -226,8 +226,8 @@ class ScriptedModel:
         yield response
 
     def _take(self, request: ModelRequest) -> Any:
-        """Return the next line for a request, as it stands in the script or as its function returns it."""
-        # Before anything can fail: tests look at what was asked even where the script had no answer.
+        """Return the next line for a request, from the script or its function."""
+        # Recorded before anything can fail: tests inspect requests even if the script had no answer.
         self._requests.append(request)
         part = self._only
         if part is None:
@@ -263,7 +263,7 @@ class ScriptedModel:
     async def _settled(self, line: Any) -> Line:
         checked = _checked(await awaited(line))
         if isinstance(checked, BaseException):
-            # One instance may be performed again after reset(): without this its traceback would grow each time.
+            # The instance may be raised again after reset(): without this, its traceback would grow each time.
             raise checked.with_traceback(None)
         return checked
 
@@ -305,7 +305,7 @@ class ScriptedModel:
             case "garbage":
                 return cast(ModelResponse, _GARBAGE if fault.value is None else fault.value)
             case "hang":
-                await asyncio.Event().wait()  # nobody sets it: only cancellation ends this
+                await asyncio.Event().wait()  # never set: only cancellation ends this
         raise self._error(fault, request)
 
     def _error(self, fault: Fault, request: ModelRequest) -> NoeticError:
@@ -324,7 +324,7 @@ class ScriptedModel:
         return failed(f"The provider failed with status {status}{detail}", reason="status", status=status)
 
     def _usage(self, request: ModelRequest, *items: Item) -> Usage:
-        """Return the usage of an answer, as far as it is known without a tokenizer of the model's own."""
+        """Return the usage of an answer, estimated where the reply does not state it."""
         if not self._estimates:
             return NO_USAGE
         output_tokens = sum([item_tokens(item, self._counter) for item in items])

@@ -1,8 +1,8 @@
-"""The published rules of providers for caching of prompts: data, each with its source and the day it was read.
+"""Published rules of providers for prompt caching, as data, each with its source and the date it was read.
 
-A provider keeps the beginning of a request for a while; another request that begins alike is charged less for that part. Only
-what is published and precise enough to predict a number of tokens is here. Of all other models nothing is predicted. `REACHED`
-alone is measured.
+A provider keeps the beginning of a request for a while; another request with the same beginning is charged less for
+that part. Only rules that are published and precise enough to predict a number of tokens are included; for all other
+models, nothing is predicted. Only `REACHED` is measured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from noetic_nb.errors import NoeticConfigError
 __all__ = ["CACHE_RULES", "REACHED", "SIMULATED", "CacheRules", "cache_rules", "checked_rules"]
 
 SIMULATED: Final = "simulated-"
-"""Begins the name of a model of a simulated provider, which caches by the rules of the model that the name goes on with."""
+"""Prefix of the model names of a simulated provider, which caches by the rules of the model named after it."""
 
 _OPENAI: Final = "https://developers.openai.com/api/docs/guides/prompt-caching"
 _OPENAI_PRICES: Final = "https://developers.openai.com/api/docs/pricing"
@@ -28,31 +28,31 @@ _MINUTES: Final = 60_000.0
 
 @dataclass(frozen=True, slots=True)
 class CacheRules:
-    """How a provider caches the prompts of some models.
+    """The prompt caching of a provider for some models.
 
     Parameters
     ----------
     provider : str
-        Whose rules they are.
+        Provider that published the rules.
     models : str
-        Regular expression that the whole name of a model fits.
+        Regular expression that matches the whole name of a model.
     minimum : int
-        Shortest prefix that is cached, tokens.
+        Shortest prefix that is cached, in tokens.
     block : int
-        Cached prefixes longer than the shortest grow by so many tokens; 1 for every length.
+        Longer cached prefixes grow in steps of this many tokens; 1 for any length.
     lifetime_ms : float
-        How long a prefix is kept after its last use, milliseconds; the shortest time where a range is published.
+        How long a prefix is kept after its last use, in milliseconds; the shortest time if a range is published.
     read : float
-        Price of a cached token, 1 is that of an ordinary input token.
+        Price of a cached token, relative to an ordinary input token.
     write : float
-        Price of a token that is put into the cache; 1 is no surcharge.
+        Price of a token written to the cache; 1 means no surcharge.
     marked : bool
-        Whether only prefixes that end at marks are cached. Marks are taken to stand behind the tools, behind the
-        instructions, and behind the last item.
+        Whether only prefixes that end at marks are cached. Marks are assumed after the tools, after the instructions,
+        and after the last item.
     lookback : int
-        Of marked prefixes: how many items before a mark a cached one is looked for.
+        For marked prefixes: how many items before a mark are searched for a cached one.
     source, prices, date : str
-        Where the rules and the prices are published, and the day they were read, ISO 8601.
+        Sources of the rules and the prices, and the date they were read, ISO 8601.
 
     Examples
     --------
@@ -75,22 +75,22 @@ class CacheRules:
     date: str = ""
 
     def whole(self, tokens: int) -> int:
-        """Return how much of a prefix is cached, in tokens."""
+        """Return the cached part of a prefix, in tokens."""
         return 0 if tokens < self.minimum else self.minimum + (tokens - self.minimum) // self.block * self.block
 
     def found(self, tokens: int, head: int) -> int:
-        """Return how much of a prefix is found on average where many conversations begin with the same `head` tokens.
+        """Return the average cached part of a prefix if many conversations begin with the same `head` tokens.
 
-        The head is on every machine that answers them; of the rest `REACHED` is found.
+        Every machine that serves them has the head in its cache; for the rest, the share is `REACHED`.
         """
         everywhere = self.whole(min(tokens, head))
         return everywhere + round(REACHED.get(self.provider, 1.0) * (self.whole(tokens) - everywhere))
 
 
 def _openai(models: str, read: float) -> CacheRules:
-    # 5 to 10 minutes without use and an hour at most, in blocks of 128 tokens from 1 024 on; writing is free in these families.
-    # Some of them keep a prefix for 24 hours where a request asks for it, which is not assumed. Of models before GPT-5.6, as
-    # these are, the provider's cookbook says the same: github.com/openai/openai-cookbook, examples/Prompt_Caching_201.ipynb.
+    # 5 to 10 minutes without use and at most an hour, in blocks of 128 tokens from 1 024 on; writing is free in these
+    # families. Some keep a prefix for 24 hours if a request asks for it, which is not assumed. For models before GPT-5.6, such
+    # as these, the provider's cookbook says the same: github.com/openai/openai-cookbook, examples/Prompt_Caching_201.ipynb.
     return CacheRules(
         "openai", models, 1_024, 128, 5 * _MINUTES, read, source=_OPENAI, prices=_OPENAI_PRICES, date=_READ_ON
     )
@@ -124,20 +124,20 @@ CACHE_RULES: Final[tuple[CacheRules, ...]] = (
     _anthropic(r"claude-(opus-4-5|opus-4-6|haiku-4-5)" + _DATED, 4_096),
     _anthropic(r"claude-(3-5-haiku|3-haiku)" + _DATED, 2_048),
 )
-"""The first whose `models` fit a name count."""
+"""The first entry whose `models` matches a name counts."""
 
 REACHED: Final = {"openai": 0.81}
-"""By provider: the share of a cached conversation that its next call finds where one desk has many at a time, and calls go to
-several machines (OpenAI: from about 15 calls a minute with the same beginning). Measured: fitted on the 436 later calls of the 40
-packaged conversations of a retail desk with gpt-4.1, of August 2025, held against another desk in docs/studies/prompt_caching.md.
+"""By provider: the share of a cached conversation that its next call finds, with many conversations at a time and several
+machines (OpenAI: from about 15 calls a minute with the same beginning). Measured: fitted on the 436 later calls of the 40
+packaged conversations of a retail desk with gpt-4.1, August 2025, compared with another desk in docs/studies/prompt_caching.md.
 """
 
 
 @cache
 def cache_rules(model: str) -> CacheRules | None:
-    """Return how the provider of a model caches prompts, or None if it does not say so precisely, or is not known.
+    """Return a provider's caching rules for a model, or None if they are unknown or not published precisely.
 
-    A name may have its provider in front (``openai/gpt-4o``), or `SIMULATED`.
+    A name may be prefixed by its provider (``openai/gpt-4o``), or by `SIMULATED`.
     See docs/behaviour/models.md, "Caching of prompts".
 
     Examples
@@ -154,12 +154,12 @@ def cache_rules(model: str) -> CacheRules | None:
 
 
 def checked_rules(given: object) -> CacheRules | None:
-    """Return rules, or those of the model that is named; None for None.
+    """Return rules, or those of a model given by name; None for None.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_CACHE_RULES``: something else, numbers that nothing can be predicted from, a model of which nothing is known.
+        ``INVALID_CACHE_RULES``: another type, numbers that allow no prediction, or a model without known rules.
     """
     if given is None:
         return None

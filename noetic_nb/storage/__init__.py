@@ -1,6 +1,6 @@
-"""Where state is kept: the four-method protocol and the stores that implement it.
+"""Storage of state: the four-method protocol and the stores that implement it.
 
-`SQLiteStorage` and `Versioned` load SQLite when they are first asked for, so that importing the package stays cheap.
+`SQLiteStorage` and `Versioned` load SQLite on first use, so that importing the package stays cheap.
 """
 
 from noetic_nb._core.lazy_names import attach

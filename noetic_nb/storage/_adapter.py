@@ -1,7 +1,7 @@
-"""The interface of a store of state: four methods over text keys and JSON values.
+"""The interface of a store: four methods over text keys and JSON values.
 
 Keys of layer state are ``layers/<layer id>/<scope key>/<user key>``. Layer id and scope key are escaped as in JSON
-Pointer (RFC 6901), so that no id can reach into another's namespace; the user key is kept verbatim.
+Pointer (RFC 6901), so that no id can reach into another's namespace; the user key is stored verbatim.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ JsonValue: TypeAlias = Any
 
 @runtime_checkable
 class StorageAdapter(Protocol):
-    """A key-value store. Values are copied on the way in and out; a missing key reads None.
+    """A key-value store. Values are copied on the way in and out; reading a missing key returns None.
 
-    A store may also have ``get_many(keys)`` and ``set_many(values, *, delete=(), absent=())``, as `SQLiteStorage` has; see
-    `get_many` and `write_together`; and ``get_text(key)``, the JSON text of a value, see `ScopedStorage.get_text`.
+    A store may also have ``get_many(keys)`` and ``set_many(values, *, delete=(), absent=())``, as `SQLiteStorage` does,
+    see `get_many` and `write_together`; and ``get_text(key)``, the JSON text of a value, see `ScopedStorage.get_text`.
     """
 
     async def get(self, key: str) -> JsonValue | None:
         """Return the value under a key, or None."""
 
     async def set(self, key: str, value: JsonValue) -> None:
-        """Keep a value under a key, replacing the old one."""
+        """Store a value under a key, replacing the old one."""
 
     async def delete(self, key: str) -> None:
-        """Forget a key; a missing one is no error."""
+        """Delete a key; a missing one is not an error."""
 
     async def list(self, prefix: str) -> list[str]:
         """Return the keys that begin with a prefix, sorted."""
 
 
 async def get_many(storage: StorageAdapter, keys: Iterable[str]) -> dict[str, JsonValue]:
-    """Return the values that exist under several keys, by the store's own ``get_many`` where it has one."""
+    """Return the existing values of several keys, through the store's own ``get_many`` if it has one."""
     wanted = list(dict.fromkeys(keys))
     if not wanted:
         return {}
-    # Looked up and no part of the protocol: a store of one's own needs its four methods only.
+    # Optional rather than part of the protocol: your own store only needs the four methods.
     many = getattr(storage, "get_many", None)
     if many is not None:
         found: Mapping[str, JsonValue] = await many(wanted)
@@ -54,17 +54,17 @@ async def get_many(storage: StorageAdapter, keys: Iterable[str]) -> dict[str, Js
 async def write_together(
     storage: StorageAdapter, values: Mapping[str, JsonValue], *, delete: Iterable[str] = (), absent: Iterable[str] = ()
 ) -> None:
-    """Write several keys as one, all of it or nothing where the store has ``set_many``.
+    """Write several keys as one; atomically if the store has ``set_many``.
 
-    `delete` are keys to forget, none of `values`; `absent` are keys that must not exist before: raises `NoeticError`
-    ``state_conflict`` with `key` for one that does, and nothing was written then. Other stores are written one key after the
-    other, the values first and in their order, then the deletions in theirs; the caller chooses a safe order.
+    `delete` are keys to delete, distinct from those in `values`; `absent` are keys that must not exist: if one does,
+    raises `NoeticError` ``state_conflict`` with `key`, and nothing is written. Other stores are written key by key,
+    first the values in their order, then the deletions in theirs; the caller chooses a safe order.
     """
     many = set_many_of(storage)
     if many is not None:
         await many(values, delete=delete, absent=absent)
         return
-    # Another writer may come in between; with four methods nothing better can be done.
+    # Another writer may interfere; four methods cannot prevent that.
     for key in absent:
         if await storage.get(key) is not None:
             raise key_taken(key)
@@ -82,7 +82,7 @@ def set_many_of(storage: StorageAdapter) -> Any:
 
 
 def key_taken(key: str) -> NoeticError:
-    """Return the error for a key that must not exist and does."""
+    """Return the error for a key that exists but must not."""
     hint = "Read it and decide which state wins; nothing was written."
     return NoeticError("state_conflict", f"Another writer has written {key!r} already.", hint=hint, key=key)
 
@@ -98,14 +98,14 @@ def layer_prefix(layer_id: str, scope_key: str) -> str:
 
 
 class ScopedStorage:
-    """A store that sees one layer's namespace only.
+    """A view of a store that is limited to one layer's namespace.
 
     Parameters
     ----------
     storage : StorageAdapter
-        Where things are kept.
+        The underlying store.
     layer_id, scope_key : str
-        Whose namespace; see `layer_prefix`.
+        Layer and scope of the namespace; see `layer_prefix`.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class ScopedStorage:
     @property
     def prefix(self) -> str:
         """The namespace: the prefix of all keys in the store."""
-        # Not made with the object: what lives as long as an execution is seldom stored, and each has a key of its own.
+        # Computed on demand: state that lives only as long as an execution is seldom stored, and each has its own key.
         return layer_prefix(self.layer_id, self.scope_key)
 
     async def get(self, key: str) -> JsonValue | None:
@@ -135,7 +135,7 @@ class ScopedStorage:
         return await self.storage.get(self.prefix + key)
 
     async def get_text(self, key: str) -> str | None:
-        """Return the JSON text under a key of this namespace, or None if there is none: cheaper to compare than the value."""
+        """Return the JSON text under a key of this namespace, or None: cheaper to compare than the value."""
         read = getattr(self.storage, "get_text", None)
         if read is None:
             return None
@@ -143,17 +143,17 @@ class ScopedStorage:
         return text
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, JsonValue]:
-        """Return the values that exist under several keys of this namespace."""
+        """Return the existing values of several keys in this namespace."""
         prefix = self.prefix
         found = await get_many(self.storage, [prefix + key for key in keys])
         return {key.removeprefix(prefix): value for key, value in found.items()}
 
     async def set(self, key: str, value: JsonValue) -> None:
-        """Keep a value in this namespace."""
+        """Store a value in this namespace."""
         await self.storage.set(self.prefix + key, value)
 
     async def delete(self, key: str) -> None:
-        """Forget a key of this namespace."""
+        """Delete a key of this namespace."""
         await self.storage.delete(self.prefix + key)
 
     async def list(self, prefix: str = "") -> list[str]:

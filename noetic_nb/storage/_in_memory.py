@@ -10,17 +10,17 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.items._json_text import encoding
 from noetic_nb.storage._adapter import JsonValue, key_taken
 
-# Circles end in a RecursionError all the same; to look for them costs a tenth of the writing.
+# Cycles end in a RecursionError anyway; checking for them takes a tenth of the writing time.
 encode: Final = encoding(
     json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
 )
-"""How the values of every store are written."""
+"""Encodes the values of every store."""
 
 
 def json_text(key: str, value: JsonValue) -> str:
-    """Return a value as JSON text, by its own ``json_text()`` if it has one; raises ``storage_failed`` for no JSON data."""
+    """Return a value as JSON text, by its own ``json_text()`` if it has one; raises ``storage_failed`` if it is not JSON data."""
     try:
-        # Of the class: a mapping may offer its keys as attributes.
+        # Looked up on the class: a mapping may offer its keys as attributes.
         write = getattr(type(value), "json_text", None)
         text: str = encode(value) if write is None else write(value)
         return text
@@ -36,7 +36,7 @@ class InMemoryStorage:
     Parameters
     ----------
     initial : mapping, optional
-        First contents.
+        Initial contents.
 
     Examples
     --------
@@ -60,15 +60,15 @@ class InMemoryStorage:
         return self._texts.get(key)
 
     async def get_many(self, keys: list[str]) -> dict[str, JsonValue]:
-        """Return copies of the values that exist under several keys."""
+        """Return copies of the existing values of several keys."""
         return {key: json.loads(self._texts[key]) for key in keys if key in self._texts}
 
     async def set(self, key: str, value: JsonValue) -> None:
-        """Keep a copy of a value."""
+        """Store a copy of a value."""
         self._texts[key] = json_text(key, value)
 
     async def delete(self, key: str) -> None:
-        """Forget a key; a missing one is no error."""
+        """Delete a key; a missing one is not an error."""
         self._texts.pop(key, None)
 
     async def set_many(

@@ -1,7 +1,7 @@
 """State that outlives the process, in one SQLite file that several kernels may share.
 
-Writes go to a thread and are awaited; reads are answered on the spot, because a write-ahead log never makes them wait
-and a hop to a thread costs more than the read. In a browser, where there are no threads, both are done on the spot.
+Writes may go to a thread and are awaited; reads are answered in place, because a write-ahead log never makes them wait
+and a switch to a thread costs more than the read. In a browser, which has no threads, both are done in place.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from noetic_nb.storage._sqlite_connections import Job, Reader, Writer
 
 T = TypeVar("T")
 
-# What the event loop reads itself; more goes to a thread. 1 000 keys take about 0.3 ms.
+# Limits of reads on the event loop; larger ones go to a thread. 1 000 keys take about 0.3 ms.
 _MOST_INLINE_KEYS: Final = 1_000
 _MOST_INLINE_VALUES: Final = 64
-# After so many writes on the event loop its other tasks get on, whoever writes in a loop of their own.
+# After this many writes on the event loop, other tasks get a turn, even if the caller writes in a tight loop.
 _MOST_INLINE_WRITES: Final = 64
-# Bytes of values kept for repeated reads: the states of a thousand layers at 4 KB. Any commit empties it.
+# Bytes of values cached for repeated reads: the states of a thousand layers at 4 KB. Any commit empties the cache.
 _CACHE_SIZE: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """A value and the version to hand to `SQLiteStorage.compare_and_set`.
+    """A value and its version for `SQLiteStorage.compare_and_set`.
 
     Attributes
     ----------
     value : object
-        The value, None when the key is missing.
+        The value, None if the key is missing.
     version : int or None
-        Changes with every write of the key; compare it, but do not count with it. None when the key is missing.
+        Changes with every write of the key; compare it, but do not count with it. None if the key is missing.
     """
 
     value: JsonValue | None
@@ -56,22 +56,22 @@ class Versioned:
 class SQLiteStorage:
     """A `StorageAdapter` in one SQLite file [1]_.
 
-    Safe with several event loops and threads, and with other processes that have the same file open. Opening happens
-    at once, so that a path that cannot work fails where it is written. After ``await`` of a write the value survives a
-    kill of the process; with ``synchronous="FULL"`` the loss of power too.
+    Safe with several event loops and threads, and with other processes that have the same file open. The file is opened
+    at once, so that an unusable path fails where it is written. After ``await`` of a write, the value survives a kill
+    of the process; with ``synchronous="FULL"`` a power loss, too.
 
     Parameters
     ----------
     path : str or path-like
-        The file; made when it does not exist. Beside it live ``-wal`` and ``-shm`` while it is open.
+        The file; created if it does not exist. While it is open, ``-wal`` and ``-shm`` files are beside it.
     synchronous : {"NORMAL", "FULL", "OFF"}
-        ``NORMAL`` is consistent after anything and may forget the last writes at power loss; ``FULL`` forgets none;
-        ``OFF`` may lose the file at power loss.
+        ``NORMAL`` is always consistent but may lose the last writes at power loss; ``FULL`` loses none; ``OFF`` may
+        lose the file at power loss.
     busy_timeout_ms : float
-        How long to wait for other processes, milliseconds, before `storage_failed`.
+        How long to wait for other processes, in milliseconds, before `storage_failed`.
     cache_size : int
-        Bytes of values to keep for repeated reads; any commit, of this process or another, empties it. 0 keeps none,
-        which makes first reads a third cheaper.
+        Bytes of values to cache for repeated reads; any commit, of this process or another, empties the cache. 0 caches
+        none, which makes first reads a third cheaper.
 
     Raises
     ------
@@ -125,10 +125,10 @@ class SQLiteStorage:
             connection.close()
             raise
         self._writer = Writer(connection, self.path, budget_ms=busy_timeout_ms, synchronous=synchronous)
-        # The first answers the event loop; the second, opened when needed, serves long reads from other threads.
+        # The first serves the event loop; the second, opened when needed, serves long reads from other threads.
         self._readers = [self._reader]
         self._readers_lock = threading.Lock()
-        # Also runs when the storage is forgotten without `aclose`, and at the end of the interpreter.
+        # Also runs when the storage is collected without `aclose`, and at interpreter exit.
         self._release = weakref.finalize(self, _release, self._writer, self._readers)
 
     async def get(self, key: str) -> JsonValue | None:
@@ -138,19 +138,19 @@ class SQLiteStorage:
         return await self._read(lambda reader: reader.get(key))
 
     async def get_text(self, key: str) -> str | None:
-        """Return the JSON text under a key as it is stored, or None."""
+        """Return the stored JSON text under a key, or None."""
         db.check_key(key)
         self._writer.check_open()
         return await self._read(lambda reader: reader.get_text(key))
 
     async def get_version(self, key: str) -> int | None:
-        """Return the version of a key, or None if it is missing; its value is not read."""
+        """Return the version of a key, or None if it is missing, without reading its value."""
         db.check_key(key)
         self._writer.check_open()
         return await self._read(lambda reader: reader.get_version(key))
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, JsonValue]:
-        """Return the values that exist under several keys, read at one moment."""
+        """Return the existing values of several keys, from one consistent snapshot."""
         wanted = [db.check_key(key) for key in dict.fromkeys(keys)]
         self._writer.check_open()
         if not wanted:
@@ -168,40 +168,40 @@ class SQLiteStorage:
         return keys
 
     async def set(self, key: str, value: JsonValue) -> None:
-        """Keep a value under a key, replacing the old one.
+        """Store a value under a key, replacing the old one.
 
         Raises
         ------
         NoeticError
-            ``storage_failed``; what was there before is then still there.
+            ``storage_failed``; the old value is then unchanged.
         """
         text = _text(db.check_key(key), value)
         await self._write(lambda c: c.execute(db.UPSERT, db.row(key, text)).rowcount, len(text), is_single=True)
 
     async def delete(self, key: str) -> None:
-        """Forget a key; a missing one is no error."""
+        """Delete a key; a missing one is not an error."""
         db.check_key(key)
         await self._write(lambda c: c.execute(db.DELETE, (key,)).rowcount, is_single=True)
 
     async def set_many(
         self, values: Mapping[str, JsonValue], *, delete: Iterable[str] = (), absent: Iterable[str] = ()
     ) -> None:
-        """Write several keys in one transaction: all of it happens or none.
+        """Write several keys in one transaction: all or none.
 
         Parameters
         ----------
         values : mapping
-            What to keep.
+            Values to store.
         delete : iterable of str, optional
-            Keys to forget first.
+            Keys to delete first.
         absent : iterable of str, optional
             Keys that must not exist before.
 
         Raises
         ------
         NoeticError
-            ``storage_failed``, or ``state_conflict`` with `key` for one that must not exist and does; nothing was changed
-            then.
+            ``storage_failed``, or ``state_conflict`` with `key` for one that must not exist but does; nothing was
+            changed.
         """
         written = [db.row(db.check_key(key), _text(key, value)) for key, value in values.items()]
         gone, fresh = [db.check_key(key) for key in delete], [db.check_key(key) for key in absent]
@@ -230,14 +230,14 @@ class SQLiteStorage:
         return Versioned(value, version)
 
     async def compare_and_set(self, key: str, expected: Versioned | int | None, value: JsonValue) -> int:
-        """Keep a value only if nobody has changed the key since it was read.
+        """Store a value only if the key has not changed since it was read.
 
         Parameters
         ----------
         key : str
             The key.
         expected : Versioned, int or None
-            What was read; None means that the key is missing.
+            The version that was read; None means that the key is missing.
         value : object
             The new value.
 
@@ -249,8 +249,8 @@ class SQLiteStorage:
         Raises
         ------
         NoeticError
-            ``state_conflict`` with ``key``, ``expected_version`` and ``found_version`` if somebody has; nothing was
-            changed then. ``storage_failed`` if it could not be written.
+            ``state_conflict`` with ``key``, ``expected_version`` and ``found_version`` if the key has changed; nothing
+            was written. ``storage_failed`` if the write failed.
 
         Examples
         --------
@@ -284,7 +284,7 @@ class SQLiteStorage:
         raise NoeticError("state_conflict", what, hint=hint, key=key, expected_version=wanted, found_version=version)
 
     async def aclose(self) -> None:
-        """Finish the writes under way, then let go of the file; may be repeated."""
+        """Finish running writes, then close the file; may be repeated."""
         await beside_loop(self._release)
 
     async def __aenter__(self) -> Self:
@@ -299,7 +299,7 @@ class SQLiteStorage:
         return f"SQLiteStorage({self.path!r}, synchronous={self.synchronous!r})"
 
     async def _write(self, run: Callable[[sqlite3.Connection], T], size: int = 0, *, is_single: bool = False) -> T:
-        self._writer.check_open()  # before the loop is asked for: a forked child has none, whatever its code says
+        self._writer.check_open()  # before asking for the loop, which a forked child does not have
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         job = Job(run, future, size, is_single)
         if not self._writer.submit(job):
@@ -314,7 +314,7 @@ class SQLiteStorage:
         if inline:
             try:
                 return read(self._reader)
-            except sqlite3.OperationalError:  # only "busy" comes through: the log is being recovered, for instance
+            except sqlite3.OperationalError:  # only "busy" gets here, for example while the log is being recovered
                 return await beside_loop(self._read_patiently, read)
         return await beside_loop(self._read_patiently, read)
 
@@ -335,7 +335,7 @@ def _release(writer: Writer, readers: Sequence[Reader]) -> None:
 
 
 def _version_of(expected: Any) -> int | None:
-    """Return the version that was expected; notebooks are not type-checked."""
+    """Return the expected version; notebooks are not type-checked."""
     version = expected.version if isinstance(expected, Versioned) else expected
     if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
         hint = "Pass what get_versioned() returned, or None for a missing key."
@@ -349,6 +349,6 @@ def _text(key: str, value: JsonValue) -> str:
         try:
             text.encode()
         except UnicodeEncodeError:
-            # Half a character is legal in JSON only as an escape; SQLite's UTF-8 cannot hold it otherwise.
+            # A lone surrogate is legal in JSON only as an escape; SQLite's UTF-8 cannot store it otherwise.
             return json.dumps(json.loads(text), separators=(",", ":"))
     return text

@@ -1,14 +1,14 @@
 """The connections of `SQLiteStorage`: one that writes, and one that reads, so that no read waits for a write.
 
-**Writing.** A job is done as it is given, on the event loop: a commit into the write-ahead log takes less than the way to a
-thread and back. What may take longer is left to a thread: large values, a file whose every commit is flushed to the disk, a
-disk that was slow a moment ago, whatever did not work at once, and what comes while the thread has something to do. The
-thread commits what has gathered for it in one transaction. When that fails, each job is tried alone, so that one value that
-does not fit fails its own caller only. It also moves the log into the file, which flushes the disk and takes longest.
+**Writing.** A job is normally committed at once, on the event loop: a commit into the write-ahead log is faster than
+switching to a thread and back. Slower work is left to a thread: large values, a file whose every commit is flushed to
+the disk, a disk that was slow a moment ago, writes that failed at once, and jobs submitted while the thread is busy.
+The thread commits its queued jobs in one transaction. If that fails, each job is tried alone, so that one unsuitable
+value fails only its own caller. The thread also moves the log into the file, which flushes the disk and takes longest.
 
-**Reading.** Cached values are good for as long as ``PRAGMA data_version`` does not move. On this connection, which never
-writes, it moves with every commit of any other: our own writer's and another process's alike. It is asked before each read,
-so a value is served from the cache only when no commit has happened since the cache was last empty.
+**Reading.** Cached values are valid as long as ``PRAGMA data_version`` does not change. On this connection, which never
+writes, it changes with every commit of any other connection, in our own process or another one. It is checked before
+each read, so a value is served from the cache only if no commit has happened since the cache was last emptied.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from noetic_nb.items._json_text import parsed_json
 from noetic_nb.storage import _sqlite_file as db
 from noetic_nb.storage._adapter import JsonValue
 
-# Bounds how long one transaction keeps another process out; 1 000 small sets take about 10 ms.
+# Bounds how long one transaction blocks other processes; 1 000 small sets take about 10 ms.
 _MOST_JOBS: Final = 1_000
-# What is written on an event loop, which it keeps for less than a millisecond.
+# Largest write on an event loop, which takes less than a millisecond.
 _MOST_INLINE_CHARACTERS: Final = 64 * 1024
-# A commit that took so long had to wait for the disk: for the next while a thread waits for it.
+# A commit that took this long had to wait for the disk: for the next while, a thread does the waiting.
 _SLOW_S: Final = 0.02
 _SLOW_FOR_S: Final = 1.0
-# Pages in the log before it is moved into the file, as SQLite itself has it, and those that a job adds to it, about.
+# Pages in the log before it is moved into the file, as in SQLite itself, and pages added by a job, approximately.
 _MOST_PAGES: Final = 1_000
 _PAGES_OF_A_JOB: Final = 4
-# Where so many are left because others wrote meanwhile, nobody may until it is done: the log must not grow for ever.
+# If this many remain because of concurrent writes, writers wait for the move: the log must not grow without limit.
 _MOST_PAGES_LEFT: Final = 10 * _MOST_PAGES
 _PAGE: Final = 4_096
-# These concern the file as a whole: trying each job alone would fail the same way, only slower.
+# These concern the file as a whole: trying each job alone would fail in the same way, only more slowly.
 _WHOLE_FILE: Final = frozenset(
     {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN}
 )
@@ -55,9 +55,9 @@ _Order: TypeAlias = Literal["end", "move the log"]
 
 @dataclass(slots=True)
 class Job:
-    """One awaited write of `size` characters, atomic in itself, perhaps run again; `is_single` is one statement."""
+    """One awaited write of `size` characters, atomic in itself, which may be run again; `is_single` is one statement."""
 
-    run: Callable[[sqlite3.Connection], Any]  # jobs of different results share one queue; `_write` types them
+    run: Callable[[sqlite3.Connection], Any]  # jobs with different results share one queue; `_write` types them
     future: asyncio.Future[Any]
     size: int = 0
     is_single: bool = False
@@ -66,7 +66,7 @@ class Job:
 
 
 class Writer:
-    """Owns the writing connection, and the thread that uses it, if any; another process is waited for `budget_ms`."""
+    """Owns the writing connection and its thread, if any; waits up to `budget_ms` for other processes."""
 
     def __init__(
         self, connection: sqlite3.Connection, path: str, *, budget_ms: float, synchronous: db.Synchronous = "NORMAL"
@@ -75,8 +75,8 @@ class Writer:
         self._path = path
         self._budget_ms = budget_ms
         self._synchronous: Final = synchronous
-        self._jobs: queue.SimpleQueue[Job | _Order] = queue.SimpleQueue()  # nothing comes after the end
-        # Jobs that the thread has not done yet; as long as there are any the connection is its own.
+        self._jobs: queue.SimpleQueue[Job | _Order] = queue.SimpleQueue()  # nothing follows "end"
+        # Jobs that the thread has not done yet; while there are any, it owns the connection.
         self._queued = 0
         self._slow_until = 0.0
         self._pages = 0
@@ -86,13 +86,13 @@ class Writer:
         self._pid = os.getpid()
         self._thread: threading.Thread | None = None
         if has_threads():
-            connection.execute("PRAGMA wal_autocheckpoint = 0")  # no commit has to wait for the disk
+            connection.execute("PRAGMA wal_autocheckpoint = 0")  # so that no commit has to wait for the disk
             self._thread = threading.Thread(target=self._loop, name=f"noetic-sqlite {path}", daemon=True)
             self._thread.start()
 
     def submit(self, job: Job) -> bool:
-        """Take a job; tells whether it is done. If not, its future is resolved on the loop of the caller later."""
-        # Checked and queued in one: a job behind the end would keep its caller waiting for ever.
+        """Accept a job; returns whether it is already done. If not, its future is resolved on the caller's loop later."""
+        # Checked and queued under one lock: a job after the end would keep its caller waiting for ever.
         with self._lock:
             self.check_open()
             if self._thread is None:
@@ -113,7 +113,7 @@ class Writer:
             return is_done
 
     def close(self) -> None:
-        """Write the remaining jobs and end the thread; may be called again."""
+        """Write the remaining jobs and end the thread; may be repeated."""
         if self._pid != os.getpid():
             return  # a forked child has neither the thread nor a right to the connection
         with self._lock:
@@ -128,7 +128,7 @@ class Writer:
             self._thread.join()
 
     def check_open(self) -> None:
-        """Raise where the storage is closed, or was opened by the process that this one was forked from."""
+        """Raise if the storage is closed, or was opened by the process from which this one was forked."""
         if self._is_closing:
             hint = "Create a new SQLiteStorage."
             raise NoeticError("storage_failed", f"The storage {self._path!r} is closed.", hint=hint, path=self._path)
@@ -138,12 +138,12 @@ class Writer:
             raise NoeticError("storage_failed", what, hint=hint, path=self._path)
 
     def _write_here(self, job: Job) -> bool:
-        """Commit a job now; False if that did not work at once, be it that another process is writing."""
+        """Commit a job now; False if that failed, for example because another process is writing."""
         start = perf_counter()
         try:
             self._transaction([job])()
         except Exception:
-            return False  # nothing was written: the thread tries again, waits for others, and finds out what is wrong
+            return False  # nothing was written: the thread retries, waits for others, and reports the problem
         end = perf_counter()
         if end - start > _SLOW_S:
             self._slow_until = end + _SLOW_FOR_S
@@ -176,7 +176,7 @@ class Writer:
                     return
                 if given == "move the log":
                     self._move_log()
-                # Held while the queue is empty they would keep values, and loops that have ended, alive.
+                # Released, because while the queue is empty they would keep values and closed loops alive.
                 del given, jobs
         finally:
             self._connection.close()
@@ -184,15 +184,15 @@ class Writer:
                 self._mover.close()
 
     def _move_log(self) -> None:
-        """Move the log into the file beside the writers, or before them where they have been quicker for long."""
-        # What fails here is in the log, and stays there until it can be moved.
+        """Move the log into the file alongside the writers, or, if they have outpaced it for long, while they wait."""
+        # Pages that cannot be moved stay in the log until the next attempt.
         with contextlib.suppress(sqlite3.Error):
             if self._mover is None:
                 self._mover = db.open_mover(self._path, self._synchronous)
             if db.move_log(self._mover) < _MOST_PAGES_LEFT:
                 return
             with self._lock:
-                self._queued += 1  # from here on whatever comes waits for the thread
+                self._queued += 1  # from here on, all jobs wait for the thread
             try:
                 db.move_log(self._mover)
             finally:
@@ -202,7 +202,7 @@ class Writer:
     def _write(self, jobs: Sequence[Job]) -> None:
         try:
             self._commit(jobs)
-        except Exception as exc:  # whatever it is, somebody waits for the answer
+        except Exception as exc:  # whatever the error, a caller waits for the result
             self._commit_apart(jobs, exc)
         self._deliver(jobs)
 
@@ -217,20 +217,20 @@ class Writer:
                 job.result = job.run(self._connection)
 
         def transaction() -> None:
-            # Immediate: a lock that is taken with the first write, after a read, can fail without waiting.
+            # Immediate: upgrading to a write lock after a read can fail without waiting.
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 run_all()
                 self._connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:  # SQLite has already rolled back after some errors
+                if self._connection.in_transaction:  # SQLite rolls back by itself after some errors
                     self._connection.execute("ROLLBACK")
                 raise
 
         return run_all if len(jobs) == 1 and jobs[0].is_single else transaction
 
     def _commit_apart(self, jobs: Sequence[Job], error: Exception) -> None:
-        """Find out which jobs cannot be done, in the order they were given."""
+        """Determine which jobs fail, in the order they were submitted."""
         is_hopeless = len(jobs) == 1 or db.is_busy(error) or db.primary_code(error) in _WHOLE_FILE
         for job in jobs:
             if not is_hopeless:
@@ -239,7 +239,7 @@ class Writer:
                     continue
                 except Exception as exc:
                     error = exc
-                    is_hopeless = db.is_busy(exc)  # the budget of waiting is spent once, not once a job
+                    is_hopeless = db.is_busy(exc)  # the wait budget is spent once, not per job
             job.error = error if isinstance(error, NoeticError) else db.storage_error(error, self._path, "Writing to")
             if job.error is not error:
                 job.error.__cause__ = error
@@ -249,7 +249,7 @@ class Writer:
         for job in jobs:
             by_loop.setdefault(job.future.get_loop(), []).append(job)
         for loop, some in by_loop.items():
-            # A loop that was closed meanwhile has nobody left who waits.
+            # A loop that was closed meanwhile has no more waiting callers.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_resolve, some)
 
@@ -271,7 +271,7 @@ _MOST_PARAMETERS: Final = 500  # SQLite allows 999 parameters in its oldest supp
 
 
 def _checked(key: str, text: Any, checksum: int | None, path: str) -> str:
-    """Return a text of the database, checked by its checksum if it has one; raises ``storage_failed``."""
+    """Return a text from the database, verified by its checksum if it has one; raises ``storage_failed``."""
     if checksum is not None and (not isinstance(text, str) or checksum != db.checksum_of(key, text)):
         what = f"The value under {key!r} in {path!r} is not what was written there: the file is damaged."
         hint = "Keep a copy and restore a backup, or set or delete this key."
@@ -280,7 +280,7 @@ def _checked(key: str, text: Any, checksum: int | None, path: str) -> str:
 
 
 def _parse(key: str, text: Any, checksum: int | None, path: str) -> JsonValue:
-    """Return the value of a text of the database; raises ``storage_failed`` if it is not JSON, or another one."""
+    """Return the value of a text from the database; raises ``storage_failed`` if it is invalid JSON or fails its checksum."""
     try:
         value: JsonValue = parsed_json(text)
     except (ValueError, TypeError, RecursionError) as exc:
@@ -292,7 +292,7 @@ def _parse(key: str, text: Any, checksum: int | None, path: str) -> JsonValue:
 
 
 class Reader:
-    """Reads through one connection, one thread at a time, and never sleeps: SQLite's own error asks for a retry."""
+    """Reads through one connection, one thread at a time, and never sleeps: callers retry on SQLite's own error."""
 
     def __init__(self, path: str, *, cache_size: int) -> None:
         self._path = path
@@ -309,7 +309,7 @@ class Reader:
                 version = self._one("PRAGMA data_version", ())[0]
                 if version != self._data_version:
                     self._forget()
-                    # Noted before the value is read: a commit in between shows as another move of the version.
+                    # Noted before the value is read: a commit in between appears as another version.
                     self._data_version = version
                 elif (known := self._cache.get(key)) is not None:
                     return marshal.loads(known)
@@ -328,7 +328,7 @@ class Reader:
         return (None, None) if row is None else (_parse(key, row[0], row[1], self._path), row[2])
 
     def get_text(self, key: str) -> str | None:
-        """Return the text under a key as it is stored, or None."""
+        """Return the stored text under a key, or None."""
         with self._lock:
             row = self._one(_SELECT, (key,))
         return None if row is None else _checked(key, row[0], row[1], self._path)
@@ -339,10 +339,10 @@ class Reader:
         return None if row is None else row[0]
 
     def get_many(self, keys: Sequence[str]) -> dict[str, JsonValue]:
-        """Return the values that exist under several keys, all of one moment."""
+        """Return the existing values of several keys, from one consistent snapshot."""
         found: dict[str, tuple[Any, int | None]] = {}
         with self._lock:
-            if len(keys) <= _MOST_PARAMETERS:  # one statement is of one moment by itself
+            if len(keys) <= _MOST_PARAMETERS:  # a single statement is consistent by itself
                 found.update(self._some(keys))
             else:
                 self._all("BEGIN", ())
@@ -359,9 +359,9 @@ class Reader:
         return {key: (value, checksum) for key, value, checksum in rows}
 
     def keys(self, prefix: str, limit: int = -1) -> list[str]:
-        """Return the keys with a prefix, sorted; at most `limit` of them when it is not negative."""
+        """Return the keys with a prefix, sorted; at most `limit` of them unless it is negative."""
         first, end = db.prefix_range(prefix)
-        # Answered from the key index alone. LIKE would need escapes and fold case.
+        # Served from the key index alone. LIKE would need escapes and fold case.
         query, values = "SELECT key FROM entries WHERE key >= ?", [first]
         if end is not None:
             query, values = f"{query} AND key < ?", [first, end]
@@ -395,7 +395,7 @@ class Reader:
         try:
             # marshal copies JSON data four times as fast as parsing its text; the bytes never leave this process.
             copy = marshal.dumps(value)
-        except ValueError:  # nested deeper than marshal goes: such a value is read from the file each time
+        except ValueError:  # nested deeper than marshal allows: such a value is read from the file each time
             return
         if len(copy) > self._cache_size:
             return

@@ -1,7 +1,7 @@
-"""The file behind `SQLiteStorage`: how it is opened, its contents, and the meaning of SQLite's errors for the user.
+"""The file behind `SQLiteStorage`: opening it, its schema, and user-facing errors for SQLite's errors.
 
 A version is not a count of writes: a new key starts at a random 48-bit number and counts up from there, so that a key
-that was deleted and made again never looks unchanged to a compare-and-set.
+that was deleted and created again never looks unchanged to a compare-and-set.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ APPLICATION_ID: Final = int.from_bytes(b"NNB1", "big")
 # touches one page. Measured at half the cost of WITHOUT ROWID for both set and get.
 _SCHEMA: Final = (
     "CREATE TABLE entries (id INTEGER PRIMARY KEY, key TEXT NOT NULL, version INTEGER NOT NULL, value TEXT NOT NULL)",
-    # None in rows that were written before version 2.
+    # NULL in rows that were written before version 2.
     _ADD_CHECKSUM := "ALTER TABLE entries ADD COLUMN checksum INTEGER",
     "CREATE UNIQUE INDEX entries_key ON entries (key)",
     f"PRAGMA application_id = {APPLICATION_ID}",
@@ -42,12 +42,12 @@ UPSERT: Final = (
     "INSERT INTO entries (key, version, value, checksum) VALUES (?, random() & 0xFFFFFFFFFFFF, ?, ?) "
     "ON CONFLICT (key) DO UPDATE SET version = version + 1, value = excluded.value, checksum = excluded.checksum"
 )
-"""Takes a `row`."""
+"""Takes the parameters of `row`."""
 DELETE: Final = "DELETE FROM entries WHERE key = ?"
 
 
 def checksum_of(key: str, text: str) -> int:
-    """Return the checksum of a value under its key: one bit of a file that is another one changes it."""
+    """Return the checksum of a value and its key, which changes if any bit differs."""
     return zlib.crc32(text.encode(), zlib.crc32(key.encode()))
 
 
@@ -56,7 +56,7 @@ def row(key: str, text: str) -> tuple[str, str, int]:
     return key, text, checksum_of(key, text)
 
 
-# Bytes of a file whose index is looked through when it is opened: about 50 ms.
+# Largest file whose index is checked when it is opened: about 50 ms.
 _MOST_CHECKED: Final = 32 * 2**20
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 _MEANING: Final[dict[int, tuple[str, str]]] = {
@@ -102,7 +102,7 @@ def is_busy(exc: BaseException) -> bool:
 
 
 def patiently(action: Callable[[], T], budget_ms: float) -> T:
-    """Run an action until the database is free, with jittered pauses: SQLite's own handler is not asked in some cases."""
+    """Run an action until the database is free, with jittered pauses: SQLite's own busy handler is not always called."""
     waited_ms, pause_ms = 0.0, 0.25
     while True:
         try:
@@ -140,7 +140,7 @@ def check_path(path: str | os.PathLike[str]) -> str:
 
 
 def check_key(key: str) -> str:
-    """Return a key that the file can hold; raises ``storage_failed`` for no text, or a lone surrogate."""
+    """Return a key that can be stored; raises ``storage_failed`` if it is not text, or has a lone surrogate."""
     if not isinstance(key, str):
         raise NoeticError("storage_failed", "A key must be text.", given=key, hint="Use str(key).", key=key)
     if not key.isascii():
@@ -154,22 +154,22 @@ def check_key(key: str) -> str:
 
 
 def prefix_range(prefix: str) -> tuple[str, str | None]:
-    """Return the first key with a prefix and the first after all of them, or None: UTF-8 sorts as code points do."""
+    """Return the first key with a prefix and the first after all of them, or None: UTF-8 sorts like code points."""
     for end in range(len(prefix), 0, -1):
         point = ord(prefix[end - 1])
         if point < sys.maxunicode:
-            # U+D800 to U+DFFF are no characters: the one after U+D7FF is U+E000.
+            # U+D800 to U+DFFF are not characters: U+E000 follows U+D7FF.
             following = 0xE000 if point == 0xD7FF else point + 1
             return prefix, prefix[: end - 1] + chr(following)
     return prefix, None
 
 
 def open_writer(path: str, synchronous: Synchronous, budget_ms: float) -> sqlite3.Connection:
-    """Open the connection that writes, making or checking the file; raises ``storage_failed``."""
+    """Open the writing connection, creating or checking the file; raises ``storage_failed``."""
     try:
-        # For its owner only; the log and the index beside it get the same mode. Only where there is no file yet: closing a
+        # Readable by its owner only, as are the log and the index beside it. Only if there is no file yet: closing a
         # second descriptor would drop the locks that this process holds on the first.
-        with contextlib.suppress(OSError):  # what is wrong with the path is said by SQLite
+        with contextlib.suppress(OSError):  # SQLite reports any problem with the path
             os.close(owner_only(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         connection = _connect(path)
         try:
@@ -183,7 +183,7 @@ def open_writer(path: str, synchronous: Synchronous, budget_ms: float) -> sqlite
 
 
 def open_reader(path: str) -> sqlite3.Connection:
-    """Open a connection that cannot write; raises `NoeticError` ``storage_failed`` if the file cannot be opened."""
+    """Open a read-only connection; raises `NoeticError` ``storage_failed`` if the file cannot be opened."""
     try:
         connection = _connect(path)
         connection.execute("PRAGMA query_only = ON")
@@ -200,23 +200,23 @@ def open_mover(path: str, synchronous: Synchronous) -> sqlite3.Connection:
 
 
 def move_log(connection: sqlite3.Connection) -> int:
-    """Move the write-ahead log into the file as far as that goes while others read and write; returns the pages left in it."""
-    # Pages in the log, and those of them that are in the file; -1 where another process is doing the same.
+    """Move the write-ahead log into the file as far as possible while others read and write; returns its remaining pages."""
+    # Pages in the log, and the number of them in the file; -1 if another process is doing the same.
     pages, moved = map(int, connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1:])
     return max(0, pages - moved)
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    # timeout=0: all waiting is done by `patiently`, so that a read in the event loop never sleeps there. Python's
-    # check for the thread is off because locks of our own keep each connection to one thread at a time.
+    # timeout=0: `patiently` does all waiting, so that a read on the event loop never sleeps there. Python's thread
+    # check is off because our own locks limit each connection to one thread at a time.
     return sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
 
 
 def _check_index(connection: sqlite3.Connection, path: str) -> None:
-    """Look whether every row can be found: a damaged key would be a value that is not there, and no checksum says so."""
+    """Check that every row can be found: a damaged key would look like a missing value, which no checksum detects."""
     size = connection.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchone()[0]
     found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0] if size <= _MOST_CHECKED else "ok"
-    # What is wrong with a page is said by whatever reads it.
+    # Page errors are reported when the page is read.
     if "index" in found or "out of order" in found:
         what = f"Opening {path!r} failed: The file is damaged ({found})."
         hint = _MEANING[sqlite3.SQLITE_CORRUPT][1]
@@ -224,7 +224,7 @@ def _check_index(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, path: str, synchronous: Synchronous) -> None:
-    # One statement, one moment: between two, another process may be making the very file.
+    # A single statement sees one consistent state: another process may be creating this very file.
     application_id, found, tables = connection.execute(
         "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version), "
         "(SELECT count(*) FROM sqlite_master)"
@@ -245,7 +245,7 @@ def _prepare(connection: sqlite3.Connection, path: str, synchronous: Synchronous
         raise NoeticError("storage_failed", what, hint=hint, path=path)
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     _check_index(connection, path)
-    # Taking the write lock shows a read-only file now rather than at the first write.
+    # Taking the write lock detects a read-only file now rather than at the first write.
     connection.execute("BEGIN IMMEDIATE")
     try:
         known = connection.execute("PRAGMA user_version").fetchone()[0]

@@ -1,10 +1,10 @@
 """The display of an object at the end of a cell: one line of text, a small tree, or the same as HTML.
 
-A class says what there is to see in ``_card``, as data; how it is laid out, cut, cleaned of secrets and escaped stands here and
-nowhere else. Nothing is computed before it is looked at, and nothing in it raises: whoever looks at an object in trouble
-needs to see something.
+A class returns its facts from ``_card``, as data; layout, cutting, redaction and escaping are implemented only here.
+Nothing is computed before it is displayed, and nothing raises: a user inspecting a broken object needs to see
+something.
 
-From the ground up: `card`, `shown_forms`, `on_classes`; each may know those before it.
+From the ground up: `card`, `shown_forms`, `on_classes`; each may import those before it.
 """
 
 from noetic_nb._core.lazy_names import attach

@@ -1,4 +1,4 @@
-"""The card of an object: its display as data, said by ``_card`` of its class, else the fields of a record."""
+"""The card of an object: its display as data, returned by ``_card`` of its class, or else made from the fields of a record."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final, TypeAlias
 
 from noetic_nb.markup import plain_line
 
-Cell: TypeAlias = Any  # text, or a number, which stands on the right; None is an empty cell
+Cell: TypeAlias = Any  # text, or a number, which is right-aligned; None is an empty cell
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of a card, in HTML only, read no further than is shown; `count` where they cannot tell, `empty` in place of none."""
+    """Rows of a card, in HTML only, read no further than shown; `count` if rows have no length, `empty` in place of none."""
 
     columns: Sequence[str]
     rows: Iterable[Sequence[Cell]]
@@ -23,10 +23,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The visible side of an object: its class (`title`), its own name, and its facts, the most important first.
+    """The display of an object: its class (`title`), its own name, and its facts, the most important first.
 
-    A fact without a name is a sentence. `parts` name how each belongs to the object, with a card or an object that has one;
-    the table is shown in HTML only; `notes` are sentences below.
+    A fact without a name is a sentence. `parts` are pairs of a relation and a card, or an object that has one; the
+    table is shown in HTML only; `notes` are sentences below.
     """
 
     title: str
@@ -38,7 +38,7 @@ class Card:
 
 
 def card_of(value: object) -> Card:
-    """Return the card of an object: itself, the one its class makes, or its fields; for one that fails, the fault."""
+    """Return the card of an object: itself, the one from its class, or its fields; if that fails, a card with the error."""
     if isinstance(value, Card):
         return value
     make = getattr(type(value), "_card", fields_card)
@@ -51,7 +51,7 @@ def card_of(value: object) -> Card:
 
 
 def fields_card(value: Any) -> Card:
-    """Return the fields of a record; those that are as they were left are left out."""
+    """Return a card of a record's fields, without fields that have their default value."""
     kind = type(value)
     if hasattr(kind, "__struct_fields__"):
         names, defaults = kind.__struct_fields__, kind.__struct_defaults__
@@ -61,7 +61,7 @@ def fields_card(value: Any) -> Card:
     elif hasattr(kind, "_fields"):
         known = {name: kind._field_defaults.get(name, _field_defaults) for name in kind._fields}
     elif hasattr(kind, "model_fields"):
-        # Settings are a few numbers, and what one was left at is news.
+        # Settings have few fields, so their defaults are shown, too.
         return Card(kind.__name__, facts=[(name, getattr(value, name)) for name in kind.model_fields])
     else:
         return Card(kind.__name__)

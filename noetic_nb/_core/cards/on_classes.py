@@ -1,4 +1,4 @@
-"""Classes whose objects show themselves as cards, in a terminal and in a cell; nothing in it raises."""
+"""Classes whose objects display themselves as cards, in a terminal and in a cell; nothing here raises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _failure(value: object, error: Exception) -> str:
     return f"<{type(value).__name__}: cannot be shown, {type(error).__name__}>"
 
 
-# How cards are laid out is read where one is first looked at: classes are made by every import.
+# The layout module is imported on first display, because every import creates classes.
 def _line(self: Any) -> str:
     from noetic_nb._core.cards.shown_forms import card_line
 
@@ -52,13 +52,13 @@ def _pretty(self: Any, printer: Any, cycle: bool) -> None:
 
 
 def _rich(self: Any) -> Any:
-    from rich.text import Text  # whoever asks has it
+    from rich.text import Text  # only called by rich
 
     return Text(_text_of(self))
 
 
 def _no_fields(self: Any) -> None:
-    """Say that there are no fields to go through: inside of lists the repr is shown."""
+    """Yield no fields to rich: inside lists it then shows the repr."""
 
 
 @overload
@@ -66,11 +66,11 @@ def with_card(cls: type[_Class], /) -> type[_Class]: ...
 @overload
 def with_card(*, shown: Shown) -> Callable[[type[_Class]], type[_Class]]: ...
 def with_card(cls: Any = None, /, *, shown: Shown = "everywhere") -> Any:
-    """Let the objects of a class show themselves as cards: those of their ``_card()``, or the fields of records without one.
+    """Let objects of a class display themselves as cards: those of ``_card()``, or else the fields of a record.
 
-    A decorator, put above ``@dataclass``, and no base class: named tuples have no bases, and a dataclass writes its repr over
-    an inherited one. Shown "everywhere", the card replaces the repr by one line, in `rich.print` too. "in cells" keeps the
-    whole repr, of records that are data, for all but the end of a cell; "as HTML" keeps the text of a terminal, too.
+    A decorator, placed above ``@dataclass``, rather than a base class: named tuples have no bases, and a dataclass overwrites
+    an inherited repr. Shown "everywhere", the card replaces the repr by one line, also in `rich.print`. "in cells" keeps the
+    whole repr of data records except at the end of a cell; "as HTML" also keeps the text form at the end of a cell.
     """
 
     def decorate(cls: Any) -> Any:
@@ -81,7 +81,7 @@ def with_card(cls: Any = None, /, *, shown: Shown = "everywhere") -> Any:
             cls._repr_pretty_ = _pretty
         if shown == "everywhere":
             cls.__repr__ = _line
-            # `rich.print` would go through the fields, however many and however secret.
+            # `rich.print` would otherwise show all fields, however many and however secret.
             cls.__rich__, cls.__rich_repr__ = _rich, _no_fields
         return cls
 

@@ -12,13 +12,13 @@ from noetic_nb._core.cards.card import Card, Cell, Table, card_of
 from noetic_nb.markup import NAME_LENGTH, escape, plain_data, plain_line
 from noetic_nb.redact import REDACTED, is_secret_name
 
-# A line is taken in at a glance; of what stands in a list, as much as that.
+# Limits that keep a line readable at a glance.
 MAX_LINE: Final = 400
 MAX_LISTED: Final = 8
 MAX_VALUE: Final = 80
 MAX_WIDTH: Final = 120
 MAX_FACTS: Final = 30
-# A cell stays readable, and a notebook quick to open.
+# Limits that keep a cell readable, and a notebook fast to open.
 MAX_PARTS: Final = 40
 MAX_DEPTH: Final = 8
 MAX_CELL: Final = 160
@@ -52,7 +52,7 @@ def words(name: str, value: object, length: int, *, quoted: bool = False) -> str
 def _own(value: object) -> str:
     try:
         return repr(value)
-    except Exception:  # a class of the user's own
+    except Exception:  # a user's class
         return f"<{type(value).__name__}>"
 
 
@@ -65,12 +65,12 @@ def _number(value: float) -> str:
 def _several(value: Any, length: int) -> str:
     try:
         return plain_line(plain_data(value, length), length) if isinstance(value, Mapping) else _listed(value, length)
-    except (TypeError, ValueError):  # keys that JSON lacks
+    except (TypeError, ValueError):  # keys that JSON does not allow
         return f"{len(value):,} entries"
 
 
 def _listed(value: Any, length: int) -> str:
-    # What is nested deeper is data, which is cut as a whole.
+    # Deeper nesting is data, which is cut as a whole.
     shown = [
         plain_data(each, length) if _is_data(each) else words("", each, length) for each in islice(value, MAX_LISTED)
     ]
@@ -88,7 +88,7 @@ def _named(card: Card) -> str:
 
 
 def card_line(card: Card) -> str:
-    """Return a card as one line of some hundred characters."""
+    """Return a card as one line of up to a few hundred characters."""
     shown = [repr(plain_line(card.name, NAME_LENGTH))] if card.name else []
     shown += _arguments(card.facts[:MAX_FACTS])
     groups: dict[str, list[Any]] = {}
@@ -114,7 +114,7 @@ def _arguments(facts: Iterable[tuple[str, Any]]) -> list[str]:
 
 
 def tree_of(card: Card) -> Iterator[tuple[int, bool, str, Card]]:
-    """Yield the parts of a card: depth, whether it is the last of its kind, how it belongs, and its card."""
+    """Yield the parts of a card: depth, whether it is the last sibling, its relation, and its card."""
     left = MAX_PARTS
 
     def below(card: Card, depth: int, above: tuple[int, ...]) -> Iterator[tuple[int, bool, str, Card]]:
@@ -152,14 +152,14 @@ def _head(card: Card) -> str:
     return plain_line(", ".join(shown), MAX_WIDTH)
 
 
-# A notebook stays quick to open.
+# Keeps a notebook fast to open.
 MAX_ROWS: Final = 100
-MAX_BYTES: Final = 190_000  # escaped text may be six times as long as what is read
+MAX_BYTES: Final = 190_000  # escaping can make text six times as long
 
-# Prices in one line are no formula: these classes keep MathJax 2 and 3 off.
+# Dollar amounts in one line are not a formula: these classes turn off MathJax 2 and 3.
 _PLAIN: Final = "tex2jax_ignore mathjax_ignore"
-# Colours come from the theme of Jupyter or VS Code, and elsewhere from the page around: no ground of its own, and lines and
-# shades that are half transparent are right on any.
+# Colours come from the theme of Jupyter or VS Code, or else from the page: no own background, and half-transparent
+# lines and shades, which fit any background.
 _STYLE: Final = """
 .nn-card{--nn-card-line:var(--jp-border-color2,#8886);color:var(--jp-content-font-color1,var(--vscode-foreground,inherit));
 font:13px/1.45 var(--jp-ui-font-family,system-ui,sans-serif);max-width:100%;overflow-wrap:anywhere}
@@ -183,7 +183,7 @@ max-width:36em;overflow-wrap:break-word}
 
 
 def card_html(card: Card) -> str:
-    """Return a card as HTML without scripts, of at most some 200 kB, in which every text is escaped."""
+    """Return a card as HTML without scripts, at most about 200 kB, with every text escaped."""
     more, rows = _rows(card.table)
     tree = "".join(_branches(card))
     notes = "".join(f'<p class="nn-card-note">{_text(note, 4 * MAX_CELL)}</p>' for note in card.notes[:MAX_FACTS])
@@ -231,7 +231,7 @@ def _branches(card: Card) -> Iterator[str]:
 
 
 def _rows(table: Table | None) -> tuple[str, str]:
-    """Return the note of the heading about omitted rows, and the table."""
+    """Return the heading's note about omitted rows, and the table."""
     if table is None:
         return "", ""
     shown: list[str] = []
@@ -246,7 +246,7 @@ def _rows(table: Table | None) -> tuple[str, str]:
         shown.append(f"<tr>{cells}</tr>")
     if not shown:
         return "", f'<p class="nn-card-note">{_text(table.empty)}</p>' if table.empty else ""
-    # A column of numbers has its name above them.
+    # A column of numbers has its heading above them.
     head = "".join(f'<th scope="col" style="text-align:left">{_text(name)}</th>' for name in table.columns)
     count = "" if table.count is None else f" of {table.count:,}"
     more = f", the first {len(shown)} of them below" if is_cut and table.count is None else ""

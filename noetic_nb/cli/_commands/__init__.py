@@ -1,1 +1,1 @@
-"""One file a command: its arguments, its work, and its exit code."""
+"""One file per group of commands: arguments, work, and exit codes."""

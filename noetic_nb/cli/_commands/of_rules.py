@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from noetic_nb.runs import Run
 
 _HINT: Final = "For example: --agent my_agent:make, where make() returns an AgentHarness or a RuleBook."
-# Rows of `compare` that say what an agent did; the others are counts that follow from them.
+# Rows of `compare` about an agent's actions; the other rows are counts that follow from them.
 _DONE: Final = ("tool call", "tool result", "reply", "outcome")
 
 
@@ -37,7 +37,7 @@ class Checked:
 
 
 def named_object(name: str) -> Any:
-    """Return the object of ``module:name``, from the working directory as well. Raises `NoeticConfigError` ``INVALID_AGENT``."""
+    """Return the object at ``module:name``, also from the working directory. Raises `NoeticConfigError` ``INVALID_AGENT``."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise NoeticConfigError("INVALID_AGENT", "Write it as module:name.", given=name, hint=_HINT)
@@ -81,13 +81,13 @@ def checked_runs(name: str, *, agent: str | None, rules: str | None, outcome: st
 
 
 def _judge(checked: Checked, run: Run, outcome: object, rules: Any) -> None:
-    """Compare the decisions of rules with those of no rules: a good run is to pass, a failed one to be stopped as it was."""
+    """Compare the rules' decisions with the outcome: a good run must pass, a failed one must be stopped as before."""
     from noetic_nb.lab import backtest
     from noetic_nb.runs._events.selected import decisions
     from noetic_nb.steering._evaluation.rule_reading import UnknownTarget
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnknownTarget)  # one run has not all tools
+        warnings.simplefilter("ignore", UnknownTarget)  # a single run does not use all tools
         table = backtest((), run, candidate=rules, on_unknown="warn")
     for line in table[table["change"] != "unchanged"].to_dict("records"):
         why = f"{line['hook']} {line['tool_name'] or ''}: {', '.join(line['rules_after'])}"
@@ -122,7 +122,7 @@ def _repeat(checked: Checked, run: Run, outcome: object, harness: Any, grade: Ca
 
 
 def _said(run: Run, harness: Any) -> str | None:
-    """Run the turns of a run; returns the error of the first that fails, after which its thread goes no further."""
+    """Run the turns of a run; returns the error of the first that fails, after which its thread stops."""
     import noetic_nb as nn
 
     failure = None
@@ -131,7 +131,7 @@ def _said(run: Run, harness: Any) -> str | None:
         if turn.where.depth == 0 and turn.where.thread_id not in over:
             try:
                 nn.run_sync(harness.execute(turn.query, thread_id=turn.where.thread_id))
-            except Exception as error:  # whatever an agent of others raises is its result
+            except Exception as error:  # any exception of the agent is its result
                 failure = failure or f"{type(error).__name__}: {error}"
                 over.add(turn.where.thread_id)
     return failure
@@ -188,7 +188,7 @@ def _run_lint(given: Namespace, output: Output) -> int:
             "unread": unread,
         }
     )
-    # What no rule reads may be meant so: it fails no pipeline.
+    # Parts that no rule reads may be intended: they fail no pipeline.
     return FINDINGS if unread or any(each.code not in NOTES for each in found) else FINE
 
 
@@ -225,7 +225,7 @@ def _run_backtest(given: Namespace, output: Output) -> int:
         table = backtest(in_force, runs, candidate=candidate, on_unknown=given.on_unknown)
     summary = {name: int(number) for name, number in table.attrs["summary"].items()}
     changed = table[table["change"] != "unchanged"]
-    # A frame has NaN where it has nothing.
+    # A frame has NaN for missing values.
     rows = (
         changed[list(_BACKTEST_COLUMNS)]
         .astype(object)
@@ -299,7 +299,7 @@ def _evaluate_arguments(parser: ArgumentParser) -> None:
 
 
 def _missed(given: Namespace, evaluation: Any) -> list[str]:
-    """Return the limits that are not kept; a rate that nobody knows keeps none."""
+    """Return the limits that are not met; an unknown rate meets none."""
     limits = (
         ("caught", given.min_caught, "at least"),
         ("blocked", given.max_blocked, "at most"),
@@ -372,7 +372,7 @@ def _finding(path: str, kind: str, level: str, text: str) -> dict[str, str]:
 
 
 def _data(path: str) -> Any:
-    """Return a file as JSON data, or None if it is none."""
+    """Return a file as JSON data, or None if it is not JSON."""
     try:
         with regular_file(path) as file:
             return json.loads(file.read())

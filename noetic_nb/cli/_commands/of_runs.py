@@ -1,6 +1,6 @@
 """Commands about runs: ``import``, ``export``, ``report`` and ``view``, and ``grade`` for a class.
 
-Words of a run stand on a page and in file names: neither may run a script or lead elsewhere.
+Texts of a run appear on pages and in file names: neither may run a script or point elsewhere.
 """
 
 from __future__ import annotations
@@ -78,19 +78,19 @@ def run_facts(run: Run) -> dict[str, Any]:
 
 
 def outcome_word(outcome: Any) -> Any:
-    """Return a label in a word; None for one that is not known, and any other value as it is."""
+    """Return a label as a word; None for an unknown one, and any other value unchanged."""
     return {True: "good", False: "failed"}[outcome] if isinstance(outcome, bool) else outcome
 
 
 def file_names(runs: list[Run], suffix: str) -> list[str]:
-    """Return a name for each run: its place keeps equal ids apart, and its id is data, so only plain characters stay."""
+    """Return a file name for each run: its index distinguishes equal ids, and of the id only plain characters are kept."""
     width = len(str(len(runs) - 1))
     kept = ["".join([each if each.isascii() and each.isalnum() else "-" for each in run.run_id])[:60] for run in runs]
     return [f"{at:0{width}}-{name}{suffix}" for at, name in enumerate(kept)]
 
 
 def made_folder(path: Path) -> None:
-    """Make the folder of an output; raises `NoeticConfigError` ``CANNOT_WRITE``."""
+    """Create the folder of an output; raises `NoeticConfigError` ``CANNOT_WRITE``."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -168,7 +168,7 @@ EXPORT = Command(
 
 
 _REPORT_FACTS: Final = _IMPORT_COLUMNS[1:]
-# The colours are those of a view without a theme around it.
+# The colours of a view without a surrounding theme.
 _SHEET: Final = """
 :root { color-scheme: light dark; }
 body { margin: 0 auto; max-width: 1080px; padding: 16px; font: 15px/1.5 system-ui, sans-serif; color: #1f2328; background: #fff; }
@@ -227,7 +227,7 @@ def page(runs: list[Run], most: int) -> str:
     left = len(runs) - len(shown)
     note = f"<p>The views of the first {len(shown)} are shown; {left} more are listed.</p>" if left else ""
     title = runs[0].run_id if len(runs) == 1 else f"{len(runs)} runs"
-    # The only run has its name at the head of the page.
+    # A single run has its name in the page heading.
     headings = [f"<h2>{escape(run.run_id)}</h2>" for run in shown] if len(runs) > 1 else [""]
     sections = [_section(at, run, heading) for at, (run, heading) in enumerate(zip(shown, headings, strict=True))]
     table = f'<table class="runs"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
@@ -262,7 +262,7 @@ def _view_arguments(parser: ArgumentParser) -> None:
 
 
 def notebook(run_file: str) -> dict[str, Any]:
-    """Return a notebook that shows the run of a file beside it, as JSON data."""
+    """Return a notebook as JSON data that shows the run in a file beside it."""
     cells = [
         f"import noetic_nb as nn\nfrom noetic_nb.widgets import Workbench\n\nrun = nn.load_run({run_file!r})\nrun",
         "bench = Workbench(run)\nbench",
@@ -298,7 +298,7 @@ def _run_view(given: Namespace, output: Output) -> int:
     write_whole(given.output, json.dumps(notebook(run_file.name), indent=1) + "\n")
     output.text(f"{given.output}: shows {run_file.name}; run its cells")
     output.answer({"notebook": str(given.output), "run": str(run_file)})
-    # Not ours to answer for: JupyterLab says itself what is wrong, and ends when the person ends it.
+    # JupyterLab reports its own problems, and ends when the user ends it.
     return FINE if given.no_open else subprocess.call([sys.executable, "-m", "jupyterlab", str(given.output)])
 
 
