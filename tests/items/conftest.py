@@ -1,4 +1,4 @@
-"""A busy machine is no failure: examples have no deadline."""
+"""Disable the deadline of examples, because a busy machine is not a failure."""
 
 from hypothesis import settings
 

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 TEXT = st.text(max_size=12)
-"""Any text, lone surrogates left out."""
+"""Any text without lone surrogates."""
 
 RAW_TEXT = st.text(st.characters(), max_size=8)
-"""Any text at all, lone surrogates included."""
+"""Any text, lone surrogates included."""
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | RAW_TEXT,
@@ -43,7 +43,7 @@ CONVERSATIONS = st.lists(ITEMS, max_size=24)
 
 
 def with_extra(item: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    """Return an item with further keys behind its own."""
+    """Return an item with additional keys at the end."""
     return item | {key: value for key, value in extra.items() if key not in item}
 
 

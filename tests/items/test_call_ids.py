@@ -1,4 +1,4 @@
-"""Every call of a log has an id of its own, and every output answers the call it stands behind."""
+"""Every call in a log has a unique id, and every output belongs to the call before it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ids(items: Any) -> list[tuple[str, str]]:
         ([call("a"), out("a"), call("a"), out("a")], ["a", "a", "a~2", "a~2"]),
         ([call("a"), call("a"), out("a"), out("a")], ["a", "a~2", "a", "a~2"]),
         ([call("a"), call("a~2"), call("a"), out("a~2"), out("a"), out("a")], ["a", "a~2", "a~3", "a~2", "a", "a~3"]),
-        # The first call was left without an output: what comes behind the second is the second's.
+        # The first call has no output: the output after the second call belongs to that call.
         ([call("a"), input_message("hm"), call("a"), out("a")], ["a", None, "a~2", "a~2"]),
         ([out("a"), call("a"), out("a"), out("a")], ["a", "a", "a", "a"]),
     ],

@@ -1,4 +1,4 @@
-"""Items never change, all the way down, and keep what they were given."""
+"""Items are deeply immutable, and keep all given data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users give as items is checked when it is given, and chat messages are made into items."""
+"""Items from users are checked when given, and chat messages are converted to items."""
 
 from __future__ import annotations
 

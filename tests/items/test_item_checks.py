@@ -1,4 +1,4 @@
-"""Items of known types are as their types must be, at every edge where they enter; what was saved before is kept and noted."""
+"""Items of known types are validated wherever they enter; items saved by earlier versions are kept and noted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON form of values, and the small questions about items and texts."""
+"""The JSON form of values, and small helpers for items and texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log: appended to, never changed, counted once, shared between forks."""
+"""The log: append-only, immutable, counted once, shared between forks."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_forks_share_what_they_have_in_common() -> None:
 
 
 class Forks(RuleBasedStateMachine):
-    """Logs that fork, cut and grow in any order, each against a plain list."""
+    """Logs that are forked, cut and extended in any order, each compared with a plain list."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Messages of others: read into items, listed where they have no place, and written again."""
+"""Messages of other frameworks: read as items, reported if they cannot be mapped, and written again."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ TALKS: dict[str, list[Any]] = {
 
 
 def facts(messages: list[Message]) -> list[Any]:
-    """Return what matters of items, whatever ids they have."""
+    """Return the content of items without ids."""
     found: list[Any] = []
     for message in messages:
         for item in message.items:
@@ -250,7 +250,7 @@ IMAGES = st.builds(
 
 @st.composite
 def talks(draw: st.DrawFn) -> list[Item]:
-    """Draw conversations with all that each provider has: pictures, thoughts, calls side by side, refusals."""
+    """Draw conversations with all features of each provider: images, thinking, parallel calls, refusals."""
     items: list[Any] = []
     number = 0
 
@@ -293,7 +293,7 @@ def test_what_is_written_is_read_again_as_it_was(items: list[Item], name: str) -
 
 
 def plain(item: Item, name: str) -> Any:
-    """Return what of an item a format can hold, whatever id it has."""
+    """Return the content of an item that a format can express, without ids."""
     if item["type"] == "function_call":
         return item["name"], json.loads(item["arguments"]), item["callId"]
     if item["type"] == "function_call_output":
@@ -301,6 +301,6 @@ def plain(item: Item, name: str) -> Any:
     parts = [
         (part["type"], part.get("text") or part.get("refusal") or part.get("imageUrl")) for part in item["content"]
     ]
-    # Anthropic has no form of its own for a refusal: it is text.
+    # Anthropic has no separate form for a refusal: it is text.
     kinds = {"refusal": "output_text"} if name == "anthropic" else {}
     return item["type"], item.get("role"), [(kinds.get(kind, kind), text) for kind, text in parts]

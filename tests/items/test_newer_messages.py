@@ -1,4 +1,4 @@
-"""Newer parts of the messages of Anthropic and OpenAI: compactions, edits of the context, memory, items of hosted tools."""
+"""Newer message features of Anthropic and OpenAI: compactions, context edits, memory, items of hosted tools."""
 
 from __future__ import annotations
 

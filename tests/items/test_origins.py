@@ -1,4 +1,4 @@
-"""Who wrote a value first: normal forms, whole tokens, fields, and an index against a plain search."""
+"""The first author of a value: normal forms, whole tokens, fields, and an index compared with a plain search."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ TEXTS = st.lists(st.lists(WORDS, min_size=1, max_size=6).flatmap(
 
 
 def plainly(texts: list[str], value: str) -> int | None:
-    """The same question, asked of one text after the other."""
+    """Answer the same question by searching one text after the other."""
     for place, text in enumerate(texts):
         if Source(text, USER, 0, None).text.tokens and found(text, value):
             return place
@@ -107,7 +107,7 @@ def test_the_index_finds_what_a_plain_search_finds_at_any_time(texts: list[str],
     index = OriginIndex()
     for place, text in enumerate(texts):
         if place == asked:
-            index.first(value)  # what was not there then must be found when it came since
+            index.first(value)  # a missing value must be found when a later text contains it
         index.add(text, Origin("tool", str(place)))
     first = index.first(value)
     assert (None if first is None else int(first.name or "")) == plainly(texts, value)
@@ -118,7 +118,7 @@ def test_the_index_finds_what_a_plain_search_finds_at_any_time(texts: list[str],
 
 @given(st.text(min_size=1), st.text(), st.text())
 def test_a_text_holds_itself_between_spaces(value: str, before: str, after: str) -> None:
-    # Groups of digits with spaces between them may be one long number, of which a group is only a part.
+    # Groups of digits separated by spaces may be one long number, of which a group is only a part.
     is_group = any(map(str.isnumeric, value[:1] + value[-1:])) and any(map(str.isnumeric, before[-1:] + after[:1]))
     if hidden_character(value) is None and any(map(str.isalnum, value)) and not is_group:
         assert found(f"{before} {value} {after}", value)

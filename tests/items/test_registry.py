@@ -1,4 +1,4 @@
-"""Which items are allowed: known types always, extensions where a schema accepts them."""
+"""Allowed items: known types always, extensions if a schema accepts them."""
 
 from __future__ import annotations
 

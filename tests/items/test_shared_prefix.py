@@ -1,4 +1,4 @@
-"""What two items have in common where a provider reads them."""
+"""The common prefix of two items as sent to a provider."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every field of usage of the packages is read, or named as ignored with a reason.
+"""Every usage field of the supported packages is read, or listed as ignored with a reason.
 
-Packages that are not installed here are asked in the environment of `make frameworks`; until then their recorded fields count.
+Packages that are not installed here are checked in the environment of `make frameworks`; otherwise their recorded fields are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from noetic_nb.models import Usage
 
 
 def fields(model: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the paths of all values in a model, lists by the kinds of their entries."""
+    """Yield the paths of all values in a model, lists by the types of their entries."""
     for name, field in model.model_fields.items():
         yield from _inside(field.annotation, f"{prefix}{name}")
 
@@ -52,7 +52,7 @@ def missing(source: str, found: set[str]) -> set[str]:
     return found - {path for paths in table.read.values() for path in paths} - set(table.ignored)
 
 
-# By source and module: the class with the fields, or for attributes the part of a name that speaks of tokens.
+# By source and module: the class with the fields, or for attributes, the part of a name that indicates tokens.
 MODELS: Final = {
     ("openai", "openai.types"): "CompletionUsage",
     ("openai-responses", "openai.types.responses"): "ResponseUsage",
@@ -64,12 +64,12 @@ ATTRIBUTES: Final = {
     ("genai", "opentelemetry.semconv._incubating.attributes.gen_ai_attributes"): "gen_ai.usage.",
     ("openinference", "openinference.semconv.trace"): "token_count",
 }
-# As the packages of the environment of `make frameworks` have them, for an environment without these.
+# As in the packages of the environment of `make frameworks`, for an environment without them.
 RECORD: Final = Path(__file__).with_name("usage_fields.json")
 
 
 def installed(source: str, module: str) -> set[str]:
-    """Return the fields or attributes of usage that an installed package has; raises `ImportError` without it."""
+    """Return the usage fields or attributes of an installed package; raises `ImportError` if it is missing."""
     found = importlib.import_module(module)
     if (source, module) in MODELS:
         return set(fields(getattr(found, MODELS[source, module])))

@@ -1,4 +1,4 @@
-"""Items are read from what others wrote: their tokens are those of their JSON, and they share nothing with what was given."""
+"""Items from external data: their tokens are those of their JSON, and they share no objects with their input."""
 
 from __future__ import annotations
 

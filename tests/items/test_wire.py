@@ -1,4 +1,4 @@
-"""Compact JSON is letter for letter what ECMAScript writes: token counts depend on it."""
+"""Compact JSON is identical to the output of ECMAScript, because token counts depend on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from noetic_nb.items._json_text import compact_json, number_text, plain_text
 from noetic_nb.tokens import estimate_tokens, utf16_units
 from tests.items.strategies import ITEMS_WITH_EXTRA, JSON
 
-# Values of ECMA-262, section 6.1.6.1.20, and what `JSON.stringify` of V8 prints for them.
+# Values from ECMA-262, section 6.1.6.1.20, and the output of V8's `JSON.stringify` for them.
 KNOWN = {
     0.0: "0",
     1.0: "1",

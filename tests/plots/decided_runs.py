@@ -1,4 +1,4 @@
-"""Runs with many decisions of steering."""
+"""Runs with many steering decisions."""
 
 from __future__ import annotations
 

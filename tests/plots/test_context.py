@@ -94,7 +94,7 @@ def test_the_lane_counts_the_items_that_were_sent_before_and_are_no_more() -> No
 
 
 def random_view(rng: random.Random, size: int) -> ViewAssembled:
-    """A request of a log of some items: with a window, items left out of it, hidden stretches, forced and kept items."""
+    """Return a request for a log of some items: with a window, left-out items, hidden stretches, forced and kept items."""
     start = rng.randrange(size)
     end = rng.randrange(start, size + 1)
     fates = [
@@ -111,7 +111,7 @@ def random_view(rng: random.Random, size: int) -> ViewAssembled:
 
 
 def sent_in(view: ViewAssembled, size: int) -> set[int]:
-    """Return the places that a request has, looked up one by one."""
+    """Return the positions in a request, looked up one by one."""
     gone = {fate.position for fate in view.fates}
     gone |= {at for start, stop, _ in view.hidden for at in range(start, stop)}
     forced = {fate.position for fate in view.fates if fate.reason == "forced"}

@@ -1,4 +1,4 @@
-"""What holds of every figure: nothing global is touched, inputs stay as they were, and the same input draws the same."""
+"""Properties of every figure: no global state, unchanged inputs, and reproducible drawings."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def drawn(axes: Axes) -> np.ndarray[Any, Any]:
 
 
 def facts(axes: Axes) -> list[Any]:
-    """Return what can be compared of all artists."""
+    """Return the comparable properties of all artists."""
     found: list[Any] = []
     for artist in axes.findobj():
         given: Any = artist
@@ -124,10 +124,10 @@ def facts(axes: Axes) -> list[Any]:
 def test_every_public_figure_is_here() -> None:
     docs = Path(plots.__file__).parents[2] / "docs"
     page, script = [(docs / name).read_text(encoding="utf-8") for name in ("behaviour/views.md", "figures.py")]
-    current = set(FIGURES) - {"quality_and_cost"}  # an older name of trends
+    current = set(FIGURES) - {"quality_and_cost"}  # an older name of `trends`
 
     assert sorted(FIGURES) == plots.__all__
-    assert set(EMPTY) == current - {"roc"}  # there is no calibration of nothing
+    assert set(EMPTY) == current - {"roc"}  # a calibration is never empty
     assert [name for name in current if f"`{name}(" not in page or f"plots.{name}(" not in script] == []
 
 
@@ -288,7 +288,7 @@ def test_a_notebook_shows_an_own_figure_in_the_theme_of_the_page(name: str) -> N
     assert data["image/png"]
     assert escape(about["image/png"]["alt"]) in data["text/html"]
     assert len(about["image/png"]["alt"].split()) > 3
-    assert is_static_form(data["text/html"])  # of what is kept it is left out: sites strip its sheet
+    assert is_static_form(data["text/html"])  # the static form is not saved, because web sites remove its style sheet
 
 
 @matrix("name", sorted(FIGURES), keep=5, start=1)

@@ -51,7 +51,7 @@ def random_view(draw: random.Random, where: Where, count: int) -> ViewAssembled:
 
 
 def random_run(draw: random.Random) -> Run:
-    """Two threads whose calls alternate, of which some are never answered, and whose logs are taken back now and then."""
+    """Return two threads with alternating calls, some unanswered, and logs that are sometimes rewritten."""
     run, counts = Run(), {"a": 0, "b": 0}
     for number in range(1, draw.randrange(2, 14)):
         thread = draw.choice("ab")
@@ -70,7 +70,7 @@ def random_run(draw: random.Random) -> Run:
 
 
 def answered(run: Run) -> Iterator[tuple[int, ViewAssembled, list[Item]]]:
-    """Yield the place among all requests, the view and the log of each request that was answered."""
+    """Yield the index among all requests, the view and the log of each answered request."""
     logs: dict[str, list[Item]] = {}
     at, views = -1, dict[str, tuple[int, ViewAssembled, list[Item]]]()
     for event in run.events:
@@ -92,7 +92,7 @@ def why_missing(view: ViewAssembled, at: int) -> str:
 
 
 def expected_ends(run: Run) -> dict[int, dict[str, Any]]:
-    """Return of each item that a call knew the first and the last call that sent it, and since when and why it is missing."""
+    """Return, for each item known to a call, the first and last call that sent it, and from when and why it is missing."""
     found: dict[int, dict[str, Any]] = {}
     for call, (at, view, log) in enumerate(answered(run)):
         sent = {*sent_positions(view)}
@@ -108,7 +108,7 @@ def expected_ends(run: Run) -> dict[int, dict[str, Any]]:
 
 
 def drawn_ends(scene: Scene) -> list[tuple[Any, ...]]:
-    """Return of each ribbon its item, the first and the last call that sent it, and where and why it ends."""
+    """Return, for each ribbon, its item, the first and last call that sent it, and where and why it ends."""
     lanes: dict[str, dict[str, list[Mark]]] = {}
     for mark in scene.marks:
         lanes.setdefault(mark.points[1], {}).setdefault(mark.series.split("-")[0], []).append(mark)
@@ -167,7 +167,7 @@ def test_a_ribbon_of_a_part_of_the_calls_is_cut_and_many_items_are_the_last_know
     assert "the last 80 of" not in one.panels[0].caption
     assert [mark.key for mark in one.marks if mark.series == "life"] == ["3 0"]
     assert list(none.panels) == []
-    # Of 80 items the first, an answer, is known from there on.
+    # Of 80 items, the first one is an answer, known from there on.
     assert (recent.last, recent.ticks[0]) == (40, (0.5, "21"))
 
 

@@ -1,4 +1,4 @@
-"""Figures: what is drawn is what the run holds, for long, empty and hostile runs too, and nothing global is touched."""
+"""Figures of runs show the data of the run, for long, empty and hostile runs as well, without global state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def legend_of(axes: Axes) -> list[Text]:
 def test_every_run_can_be_drawn_without_a_warning(draw: Callable[..., Axes], scene: Callable[[], Run]) -> None:
     axes = draw(scene())
 
-    png = axes._repr_png_()  # type: ignore[attr-defined]  # of the axes that notebooks show
+    png = axes._repr_png_()  # type: ignore[attr-defined]  # as displayed by notebooks
 
     assert png.startswith(b"\x89PNG")
 

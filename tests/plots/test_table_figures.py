@@ -1,4 +1,4 @@
-"""Figures of tables: what is drawn is what the table holds, unknown numbers are gaps."""
+"""Figures of tables show the data of the table; unknown numbers are gaps."""
 
 from __future__ import annotations
 

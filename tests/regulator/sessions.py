@@ -1,4 +1,4 @@
-"""Random sessions for comparing two regulators of the compiled package's surface, observable by observable."""
+"""Random sessions for comparing two regulators with the compiled package's interface, observable by observable."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ODD_SPACES = ["\x1c", "\x1f", "\u200b", "\u3000", "\x0b"]
 LINES = ["1. first\n", "2) then\n", "# head\n", "## head two\n", "a|b\n", "step 3\n", "```\nx = 1\n```\n", "- item\n"]
 VOCABULARY = TOPICS * 6 + _lexicon_words() + sorted(RELEASE_WORDS.stop_words)[:20] + sorted(RELEASE_WORDS.short_terms)
 
-# Unicode versions differ between the two sides, so only code points assigned in Python's (older) tables are used.
+# The two sides have different Unicode versions, so only use code points assigned in Python's (older) tables.
 ASSIGNED = [chr(code) for code in range(0x20, 0x20000) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co")]
 
 
@@ -107,7 +107,7 @@ def random_event(rng: random.Random) -> tuple[str, tuple[Any, ...]]:
 
 
 def observe(regulator: Any) -> dict[str, Any]:
-    """Return everything but the snapshot that can be seen of a regulator."""
+    """Return all observable values of a regulator except its snapshot."""
     decision = regulator.decide()
     reason, patterns = decision.reason, decision.patterns
     return {
@@ -167,7 +167,7 @@ PATTERN_FIELDS = (
 
 
 def differences(ours: Any, theirs: Any, path: str = "") -> list[str]:
-    """Return where two snapshots differ; learned rates may by one part in 10**12."""
+    """Return the differences of two snapshots; learned rates may differ by one part in 10**12."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         found = [f"{path}: keys {sorted(ours)} != {sorted(theirs)}"] if set(ours) != set(theirs) else []
         return found + [
@@ -179,7 +179,7 @@ def differences(ours: Any, theirs: Any, path: str = "") -> list[str]:
 
 
 class Pair:
-    """Our regulator and the wheel's, fed alike."""
+    """Our regulator and the wheel's, with the same events."""
 
     def __init__(self, ours: Any, theirs: Any, user: str) -> None:
         self.modules = (ours, theirs)
@@ -197,7 +197,7 @@ class Pair:
             getattr(regulator, method)(value)
 
     def swap_snapshots(self) -> None:
-        """Each side goes on from the other's snapshot."""
+        """Let each side continue from the other's snapshot."""
         self.history.append("swap")
         mine, other = (regulator.export_json() for regulator in self.regulators)
         self.regulators = (self.modules[0].Regulator.from_json(other), self.modules[1].Regulator.from_json(mine))
@@ -213,7 +213,7 @@ class Pair:
 
 
 def run_session(ours: Any, theirs: Any, seed: int, *, most_events: int) -> int:
-    """Drive one random session and compare after every event; return how many events it had."""
+    """Run one random session and compare after every event; return the number of events."""
     rng = random.Random(seed)
     pair = Pair(ours, theirs, f"user {seed}")
     if rng.random() < 0.3:
@@ -221,7 +221,7 @@ def run_session(ours: Any, theirs: Any, seed: int, *, most_events: int) -> int:
     count = rng.randint(1, most_events)
     for _ in range(count):
         if rng.random() < 0.01:
-            # So long a window that the time between two events never matters.
+            # A window so long that the time between two events never matters.
             pair.configure("with_implicit_correction_window_secs", 1e6)
         pair.feed(*random_event(rng))
         pair.compare()
@@ -234,6 +234,6 @@ def run_session(ours: Any, theirs: Any, seed: int, *, most_events: int) -> int:
 
 
 def reason(regulator: Regulator) -> Any:
-    """Return why a regulator breaks the circuit; None where it does not."""
+    """Return why a regulator breaks the circuit, or None."""
     decision = regulator.decide()
     return decision.reason if isinstance(decision, CircuitBreak) else None

@@ -1,4 +1,4 @@
-"""A budget of tool calls: so many and no more, live as in a replay, in words and as data."""
+"""The limit on tool calls: exact, live as in a replay, in words and as data."""
 
 from __future__ import annotations
 

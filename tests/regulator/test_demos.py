@@ -1,4 +1,4 @@
-"""The demos and the evaluation of the original, re-worded, with the figures its own runs gave."""
+"""The demos and the evaluation of the original, reworded, with the figures of its own runs."""
 
 from __future__ import annotations
 
@@ -170,5 +170,5 @@ def test_the_evaluation_costs_and_scores_what_the_original_does(arm: str) -> Non
     if arm == "regulated":
         assert (found["drift"], found["proc"]) == (expected["drift"], expected["proc"])
         assert found["by_kind"] == EVAL["expected"]["drift_by_cluster"]
-        # The original read its snapshots with a parser that may miss the last bit.
+        # The original parsed its snapshots with a parser that may lose the last bit.
         assert not differences(found["learned"], EVAL["expected"]["final_learned"])

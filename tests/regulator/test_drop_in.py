@@ -1,4 +1,4 @@
-"""What the drop-in module does beyond the compiled package, and where its settings are not the release's."""
+"""Additions of the drop-in module to the compiled package, and settings that differ from the release's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks and persons, strict turns, bad events, threads."""
+"""Tasks and persons, strict turns, invalid events, threads."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_changing_settings_between_events_keeps_the_state() -> None:
     assert regulator.decide().reason.kind == "quality_decline_no_recovery"  # type: ignore[union-attr]
 
 
-# Bad input
+# Invalid input
 
 numbers = st.one_of(st.integers(), st.floats(), st.booleans(), st.none(), st.just(10**5000), st.text(max_size=3))
 anything = st.one_of(numbers, st.lists(st.integers(), max_size=2), st.just("\ud800"), st.binary(max_size=2))
@@ -199,7 +199,7 @@ def observed(regulator: Regulator) -> Any:
 
 
 def pointless(event: Any) -> str:
-    """Return the text of an event with whole numbers as the wire form has them: 0 for 0.0."""
+    """Return the text of an event with whole numbers as on the wire: 0 for 0.0."""
     return re.sub(r"-?(\d)\.0\b", r"\1", repr(event))
 
 
@@ -219,7 +219,7 @@ def test_a_checked_event_survives_both_wire_forms(event: Any) -> None:
 
 
 HUGE = 10**5000
-"""More digits than Python converts to text, and so than JSON can be written with."""
+"""More digits than Python converts to text, and so than JSON can contain."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Numbers as data frames and clocks give them: taken, counted and written as plain ones."""
+"""Numbers from data frames and clocks are accepted, counted and written as plain ones."""
 
 from __future__ import annotations
 

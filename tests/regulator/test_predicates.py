@@ -1,4 +1,4 @@
-"""What the predicates add to release mode, and that they explain themselves truthfully."""
+"""Additions of the predicates to release mode, and the correctness of their explanations."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_cap_may_look_at_the_newest_grade_alone() -> None:
 
 
 def calls(*keys: str) -> list[Any]:
-    """`a1` is a call of a with arguments 1; `|` a new turn."""
+    """Parse calls: `a1` is a call of a with arguments 1; `|` is a new turn."""
     return [TurnStart("the") if key == "|" else ToolCall(key[0], key[1:]) for key in keys]
 
 
@@ -128,7 +128,7 @@ def test_loops_by_call_in_cycles_and_across_turns(loop: ToolLoop, keys: list[str
 
 
 def results(*keys: str) -> list[Any]:
-    """`a1!x` fails with error x, `a1` succeeds."""
+    """Parse outcomes: `a1!x` fails with error x, `a1` succeeds."""
     events: list[Any] = []
     for key in keys:
         call, _, error = key.partition("!")
@@ -380,7 +380,7 @@ def test_least_numbers_of_drift_are_thresholds_only_where_there_are_any() -> Non
 def test_topics_of_a_plain_text_are_those_of_one_with_other_letters_behind_it(text: str) -> None:
     ruled = Topics(limit=1_000)
 
-    assert ruled(text) == ruled(f"{text}\u00a0\u00a0")  # which is white space, and not of ASCII
+    assert ruled(text) == ruled(f"{text}\u00a0\u00a0")  # non-ASCII white space
 
 
 def only(regulator: Regulator) -> Finding:

@@ -1,4 +1,4 @@
-"""Presets: each figure is one that the study made, and the recommended one does not cry wolf."""
+"""Presets: all figures come from the study, and the recommended preset has no false alarms on good runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_each_preset_and_predicate_has_its_figures_at_each_desk_and_model() -> N
         assert [(figure.domain, figure.model) for figure in presets.figures(name)] == places
         lines = presets.describe(name).splitlines()[1 : len(places) + 1]
         for line in lines:
-            # So many of so many, the share, and its interval, where the tasks are known.
+            # Count, total, share, and its interval if the tasks are known.
             assert len(re.findall(r"\d+ of \d+ \(\d+ %(, \d+ to \d+ %)?\)", line)) in (2, 4)
     assert {figure.detector for figure in presets.figures()} == {*presets.PRESETS, *presets.MEASURED}
 
@@ -54,7 +54,7 @@ def test_runs_that_numbers_were_chosen_on_are_named_and_left_out_of_the_sum() ->
     assert not any(figure.chosen_here for figure in presets.figures("release"))
     for name in ("release", "recommended"):
         first, *rest = presets.figures(name)
-        # Without the runs whose task is lost, of which there is no interval.
+        # Without the runs whose task is unknown, which have no interval.
         others = [figure for figure in rest if not figure.chosen_here and figure.good.low is not None]
         assert (first.good.n, first.good.of) == (sum(f.good.n for f in others), sum(f.good.of for f in others))
     lines = presets.describe("recommended").splitlines()

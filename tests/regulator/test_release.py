@@ -1,4 +1,4 @@
-"""The tables of the specification, executed: cost, quality, tools, confidence, corrections, ordering."""
+"""The tables of the specification as tests: cost, quality, tools, confidence, corrections, ordering."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded runs under other thresholds, log files, spans, scorers."""
+"""Recorded runs with other thresholds, log files, spans, scorers."""
 
 from __future__ import annotations
 

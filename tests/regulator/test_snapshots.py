@@ -1,4 +1,4 @@
-"""Snapshots: what survives, what is refused, and that nothing is lost when asked."""
+"""Snapshots: kept data, rejected data, and complete snapshots on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The regulator stands alone, and its shop window shows what is there."""
+"""The regulator has no dependencies on other packages, and its `__all__` lists the public names."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_what_decides_imports_nothing_of_the_session() -> None:
 
 
 class Unreadable(Session):
-    """Takes every event in and fails when it is read."""
+    """Accepts every event and fails when it is read."""
 
     def settle(self) -> None:
         raise AssertionError("the session was read")

@@ -1,4 +1,4 @@
-"""Executed vectors of the original: topics, drift, strategies, arousal, cost, and whole sessions."""
+"""Test vectors of the original: topics, drift, strategies, arousal, cost, and whole sessions."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_session_pays_the_normalized_cost(case: dict[str, Any]) -> None:
 
 
 def bare(decision: Any) -> Any:
-    """Drop the suggestion, whose wording is ours; the traces then put the reason directly below the break."""
+    """Drop the suggestion, whose wording is ours; the traces then have the reason directly in the break."""
     if isinstance(decision, dict) and "CircuitBreak" in decision:
         return {"CircuitBreak": decision["CircuitBreak"].get("reason", decision["CircuitBreak"])}
     return decision

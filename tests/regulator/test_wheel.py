@@ -1,4 +1,4 @@
-"""Our compatibility module beside the compiled wheel: the same sessions, every observable, no difference."""
+"""Our compatibility module against the compiled wheel: the same sessions, every observable, no difference."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ EVENTS = several(5_000, 1_000_000)
 
 @pytest.fixture(autouse=True, scope="module")
 def regulators_go_where_they_were_made() -> Iterator[None]:
-    """Collect what is left of the wheel's regulators: they cannot be dropped in a thread of a later test."""
+    """Collect the remaining regulators of the wheel: they cannot be freed in a thread of a later test."""
     yield
     gc.collect()
 
 
-# Unassigned code points are left out: the two sides know different Unicode versions.
+# Without unassigned code points, because the two sides have different Unicode versions.
 characters = st.characters(exclude_categories=("Cn", "Cs", "Co"), max_codepoint=0x1FFFF)
 words = st.one_of(st.sampled_from(VOCABULARY), st.sampled_from(SCRIPTS), st.text(characters, max_size=4))
 texts = st.lists(st.tuples(words, st.sampled_from([" ", " ", ", ", "? ", "! ", "\n", "```"])), max_size=8).map(
@@ -124,7 +124,7 @@ def test_random_sessions_look_alike_after_every_event() -> None:
 
 
 def outcome(call: Any) -> Any:
-    """Return what a call gives or which documented exception it raises."""
+    """Return the result of a call, or the documented exception that it raises."""
     try:
         return repr(call())
     except (TypeError, ValueError, OverflowError) as error:

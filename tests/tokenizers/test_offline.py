@@ -1,4 +1,4 @@
-"""The counter that needs no vocabulary, against o200k_base on packaged runs and on texts of several scripts."""
+"""The counter without a vocabulary, compared with o200k_base on packaged runs and on texts in several scripts."""
 
 from __future__ import annotations
 
