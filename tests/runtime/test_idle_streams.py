@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -236,7 +237,7 @@ def test_the_stop_button_during_a_silence_is_a_cancellation() -> None:
 
     async def main() -> None:
         message = harness._threads.message("hi", None, "next_turn", None, None)
-        message.watch = lambda ctx: setattr(ctx.tree, "on_delta", lambda delta: None)
+        message.watch = lambda ctx: setattr(ctx.tree, "follow", lambda *of: Mock())
         await harness._threads.thread("default").send(message, harness._threads.run)
 
     for at in range(1, 5):

@@ -336,20 +336,6 @@ async def test_a_stream_whose_message_joined_a_turn_gets_the_text_of_that_turn()
     assert "".join((await reading)[0]) == (await turn.reply).text != ""
 
 
-async def test_pieces_for_the_tree_wait_too() -> None:
-    seen: list[str] = []
-
-    def listen(value: Any, ctx: nn.Context) -> None:
-        ctx.tree.on_delta = lambda delta: seen.append(delta.text)
-
-    whole = nn.loop("l", [step.run("listen", listen), ASK], until=nn.until.max_steps(1), feed_output=False)
-    harness = make_harness([SECRET, "fine"], step=whole, memory=[rules_against(SECRET, nn.guide)])
-
-    await harness.execute("hi")
-
-    assert seen == ["fine"]
-
-
 async def test_answers_side_by_side_in_one_execution_are_held_each() -> None:
     asks = [step.llm(name, model=name, tools=[]) for name in ("a", "b")]
 

@@ -17,7 +17,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import ItemLog
 from noetic_nb.memory._declared import TypedMemory
 from noetic_nb.memory._enforcement import CallHistory
-from noetic_nb.models._client import ModelDelta, Usage
+from noetic_nb.models._client import Usage
 from noetic_nb.runtime._config.config import Limits
 from noetic_nb.runtime._context.channels import Channels
 from noetic_nb.runtime._context.protocols import FollowedAnswer, Inbox, StepHandle, StepValue
@@ -42,8 +42,6 @@ class Tree:
         # Messages that arrived while the agent was working; they are logged before its next model call.
         self.inbox: Inbox | None = None
         self.occurrences: dict[str, int] = {}
-        # Called with each piece of an answer; for answers that rules review, only after they are accepted.
-        self.on_delta: Callable[[ModelDelta], None] | None = None
         # Starts tracking an answer for the streams of the turn. Any, as `Context` is defined further up.
         self.follow: Callable[[Any, bool], FollowedAnswer] | None = None
         # Finish reason of the last answer of any execution in the tree.

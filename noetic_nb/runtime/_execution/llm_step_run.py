@@ -17,7 +17,6 @@ from noetic_nb.items._log import ItemView
 from noetic_nb.memory import SteeringAction, SteeringDecision
 from noetic_nb.memory._steering_decision import ALLOW, denied
 from noetic_nb.models._client import CUT_OFF, NO_USAGE, ModelDelta, ModelResponse
-from noetic_nb.models._response_items import deltas_of
 from noetic_nb.redact import redact_head
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.messages import append_input, log_items, query_of
@@ -130,7 +129,6 @@ class LLMStepRun(PlannedStep):
         self.answer: FollowedAnswer | None = None
         """The answer in progress, if the turn is streamed."""
         self.on_delta: Callable[[ModelDelta], None] | None = None
-        self.held: list[ModelDelta] = []
         self.reading: OutputReader | None = None
         """The reader of the last answer, if a codec parses it while it is written."""
 
@@ -186,8 +184,10 @@ class LLMStepRun(PlannedStep):
         ctx, engine = self.ctx, self.engine
         hooks, tree = engine.stack.hooks, ctx.tree
         try:
-            if not is_continuation and (tree.follow is not None or tree.on_delta is not None):
-                self.on_delta = self.listener("after_model_call" in hooks and engine.stack.reviews_responses())
+            if not is_continuation and tree.follow is not None:
+                self.on_delta = self.listener(
+                    tree.follow, "after_model_call" in hooks and engine.stack.reviews_responses()
+                )
             response, duration = await engine.call_model(
                 ctx, self.request(plan), step=ctx.step_count, on_delta=self.on_delta
             )
@@ -213,8 +213,7 @@ class LLMStepRun(PlannedStep):
             except BaseException:
                 self.settle_answer()
                 raise
-            if self.answer is not None or self.held:
-                self.settle_answer(response)
+            self.settle_answer(stands=True)
             logged = log_items(engine, ctx, response.items, "model")
             self.produced += logged
             self.usage, self.cost = self.usage + response.usage, self.cost + (response.cost or 0.0)
@@ -231,42 +230,30 @@ class LLMStepRun(PlannedStep):
                 return response, calls
             self.continued += 1
 
-    def listener(self, is_reviewed: bool) -> Callable[[ModelDelta], None]:
-        """Start forwarding the model's text to streams of the turn and to the codec of the output."""
+    def listener(
+        self, follow: Callable[[Any, bool], FollowedAnswer], is_reviewed: bool
+    ) -> Callable[[ModelDelta], None]:
+        """Start forwarding the model's text to the streams of the turn and to the codec of the output."""
         self.settle_answer()
-        tree = self.ctx.tree
-        listeners: list[Callable[[ModelDelta], None]] = []
-        if tree.follow is not None:
-            self.answer = tree.follow(self.ctx, is_reviewed)
-            listeners.append(self.answer.add)
-        if tree.on_delta is not None:
-            listeners.append(self.held.append if is_reviewed else tree.on_delta)
-        if isinstance(self.step.output, CodecOutput):
-            self.reading = OutputReader(self.step.output.codec)
-            listeners.append(self.reading.take)
-        if len(listeners) == 1:
-            return listeners[0]
+        self.answer = answer = follow(self.ctx, is_reviewed)
+        if not isinstance(self.step.output, CodecOutput):
+            return answer.add
+        self.reading = reading = OutputReader(self.step.output.codec)
 
         def forward(delta: ModelDelta) -> None:
-            for listener in listeners:
-                listener(delta)
+            answer.add(delta)
+            reading.take(delta)
 
         return forward
 
-    def settle_answer(self, response: ModelResponse | None = None) -> None:
-        """Tell the streams of the turn which response was accepted, or that none was."""
+    def settle_answer(self, *, stands: bool = False) -> None:
+        """Tell the streams of the turn whether their answer was accepted."""
         answer, self.answer = self.answer, None
         if answer is not None:
-            if response is not None:
+            if stands:
                 answer.stood()
             else:
                 answer.take_back()
-        held, self.held = self.held, []
-        if held and response is not None and self.ctx.tree.on_delta is not None:
-            # Only the judged text: a client may stream more than its response contains.
-            judged = [*deltas_of(response.items)]
-            for delta in held if _written(held) == _written(judged) else judged:
-                self.ctx.tree.on_delta(delta)
 
     async def take_inbox(self) -> None:
         """Log the messages that arrived while the agent was working."""
@@ -358,12 +345,6 @@ class LLMStepRun(PlannedStep):
                 break
         why = f"the turn was stopped: {error.stop.suggestion}" if isinstance(error, TurnStopped) else str(error)
         return f"Error: not run, {why or 'the turn was cancelled'}"
-
-
-def _written(deltas: Sequence[ModelDelta]) -> list[str]:
-    return [
-        "".join([delta.text for delta in deltas if delta.kind == kind]) for kind in ("text", "reasoning", "tool_call")
-    ]
 
 
 def _calls_of(items: Sequence[Item]) -> tuple[Item, ...]:
