@@ -78,12 +78,6 @@ def _kept(read: Any, item: Item) -> Any:
         return None
 
 
-def known_tokens(item: Item) -> int | None:
-    """Return the estimated tokens of an item, or None if not counted yet."""
-    known: int | None = _kept(_known_tokens, item)
-    return known
-
-
 def tally_of(item: Item, counter: Tokenizer) -> tuple[Tokenizer, str, int] | None:
     """Return the tally cached by `remember_tally`: counter, kind and tokens of the text; None for another counter."""
     known: tuple[Tokenizer, str, int] | None = _kept(_known_tally, item)

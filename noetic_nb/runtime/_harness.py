@@ -282,7 +282,7 @@ class AgentHarness(HarnessThreads):
         session = self._threads.thread(thread_id)
         from noetic_nb.runtime._threads.turn_stream import TurnStream
 
-        return TurnStream(self, message, lambda: session.send(message, self._threads.run, delivery), release)
+        return TurnStream(self.subscribe, message, lambda: session.send(message, self._threads.run, delivery), release)
 
     async def cancel(self, thread_id: str = "default", reason: str = "cancelled by the caller") -> bool:
         """Cancel the running turn of a thread; its waiting caller gets ``cancelled``.

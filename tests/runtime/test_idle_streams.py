@@ -237,7 +237,7 @@ def test_the_stop_button_during_a_silence_is_a_cancellation() -> None:
 
     async def main() -> None:
         message = harness._threads.message("hi", None, "next_turn", None, None)
-        message.watch = lambda ctx: setattr(ctx.tree, "follow", lambda *of: Mock())
+        message.watch = lambda ctx: ctx.tree.follow.append(lambda *of: Mock())
         await harness._threads.thread("default").send(message, harness._threads.run)
 
     for at in range(1, 5):

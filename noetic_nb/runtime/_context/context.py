@@ -20,7 +20,7 @@ from noetic_nb.memory._enforcement import CallHistory
 from noetic_nb.models._client import Usage
 from noetic_nb.runtime._config.config import Limits
 from noetic_nb.runtime._context.channels import Channels
-from noetic_nb.runtime._context.protocols import FollowedAnswer, Inbox, StepHandle, StepValue
+from noetic_nb.runtime._context.protocols import FollowedAnswer, StepHandle, StepValue
 from noetic_nb.runtime._context.reply import ReplyWarning
 from noetic_nb.steps import Channel, Step
 from noetic_nb.steps._channel_type import DEFAULT_TIMEOUT_MS as WAIT_MS
@@ -40,10 +40,10 @@ class Tree:
         # Tasks cancelled by an abort that have not reacted yet.
         self.cut: frozenset[asyncio.Task[Any]] = frozenset()
         # Messages that arrived while the agent was working; they are logged before its next model call.
-        self.inbox: Inbox | None = None
+        self.inbox: list[Any] = []
         self.occurrences: dict[str, int] = {}
         # Starts tracking an answer for the streams of the turn. Any, as `Context` is defined further up.
-        self.follow: Callable[[Any, bool], FollowedAnswer] | None = None
+        self.follow: list[Callable[[Any, bool], FollowedAnswer]] = []
         # Finish reason of the last answer of any execution in the tree.
         self.finish_reason: FinishReason | None = None
         # The error of a judge whose model does not exist; raised at the end of the turn if no code awaited the judge.

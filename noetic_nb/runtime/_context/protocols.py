@@ -202,20 +202,6 @@ class Execution(Protocol):
         """Await something, interrupted by an abort."""
 
 
-class Incoming(Protocol):
-    """A message waiting to become part of the agent's turn."""
-
-    def take(self) -> Sequence[Mapping[str, Any]]:
-        """Return its items, which are now part of a turn."""
-
-
-class Inbox(Collection[Incoming], Protocol):
-    """A list of messages that arrived while the agent was working."""
-
-    def clear(self) -> None:
-        """Empty it."""
-
-
 class StepHandle(Protocol):
     """A step that runs in parallel to its execution; see `noetic_nb.runtime.Handle`."""
 

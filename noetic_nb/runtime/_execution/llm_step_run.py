@@ -126,7 +126,7 @@ class LLMStepRun(PlannedStep):
         # Totals over all its answers.
         self.produced: list[Item] = []
         self.usage, self.cost = NO_USAGE, 0.0
-        self.answer: FollowedAnswer | None = None
+        self.answers: list[FollowedAnswer] = []
         """The answer in progress, if the turn is streamed."""
         self.on_delta: Callable[[ModelDelta], None] | None = None
         self.reading: OutputReader | None = None
@@ -184,10 +184,8 @@ class LLMStepRun(PlannedStep):
         ctx, engine = self.ctx, self.engine
         hooks, tree = engine.stack.hooks, ctx.tree
         try:
-            if not is_continuation and tree.follow is not None:
-                self.on_delta = self.listener(
-                    tree.follow, "after_model_call" in hooks and engine.stack.reviews_responses()
-                )
+            if not is_continuation and tree.follow:
+                self.on_delta = self.listener("after_model_call" in hooks and engine.stack.reviews_responses())
             response, duration = await engine.call_model(
                 ctx, self.request(plan), step=ctx.step_count, on_delta=self.on_delta
             )
@@ -230,26 +228,25 @@ class LLMStepRun(PlannedStep):
                 return response, calls
             self.continued += 1
 
-    def listener(
-        self, follow: Callable[[Any, bool], FollowedAnswer], is_reviewed: bool
-    ) -> Callable[[ModelDelta], None]:
+    def listener(self, is_reviewed: bool) -> Callable[[ModelDelta], None]:
         """Start forwarding the model's text to the streams of the turn and to the codec of the output."""
         self.settle_answer()
-        self.answer = answer = follow(self.ctx, is_reviewed)
-        if not isinstance(self.step.output, CodecOutput):
-            return answer.add
-        self.reading = reading = OutputReader(self.step.output.codec)
+        self.answers = [follow(self.ctx, is_reviewed) for follow in self.ctx.tree.follow]
+        listeners = [answer.add for answer in self.answers]
+        if isinstance(self.step.output, CodecOutput):
+            self.reading = OutputReader(self.step.output.codec)
+            listeners.append(self.reading.take)
 
         def forward(delta: ModelDelta) -> None:
-            answer.add(delta)
-            reading.take(delta)
+            for listener in listeners:
+                listener(delta)
 
         return forward
 
     def settle_answer(self, *, stands: bool = False) -> None:
         """Tell the streams of the turn whether their answer was accepted."""
-        answer, self.answer = self.answer, None
-        if answer is not None:
+        answers, self.answers = self.answers, []
+        for answer in answers:
             if stands:
                 answer.stood()
             else:

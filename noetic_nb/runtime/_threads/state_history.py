@@ -9,13 +9,14 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from sys import getsizeof
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from noetic_nb.clock import Clock
 from noetic_nb.events import EventSink, LayerStateChanged, Where
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
 from noetic_nb.memory._state.state_copy import deep_copy, frozen_state, is_same
 from noetic_nb.memory.scope import ScopeIds
+from noetic_nb.runtime._context.running_execution import RunningExecution
 
 # Values visited per state: the size of a larger state is extrapolated from these.
 _MOST_VALUES: Final = 10_000
@@ -103,22 +104,6 @@ class Written:
 def state_changed(where: Where, now_ms: float, layer_id: str, hook: str, kept: Any) -> LayerStateChanged:
     """Return the event of a write, given a copy of the state that is never modified."""
     return LayerStateChanged(where, now_ms, layer_id, hook, frozen_state(kept))
-
-
-class _Live(Protocol):
-    """An execution that is open."""
-
-    @property
-    def resource_id(self) -> str | None:
-        """The person, tenant or project."""
-
-    @property
-    def where(self) -> Where:
-        """Where it runs."""
-
-    @property
-    def written(self) -> dict[str, Any]:
-        """The record of writes of each layer, filled as they are written."""
 
 
 class StateHistory:
@@ -235,7 +220,9 @@ class StateHistory:
 class LiveHistory:
     """Records states that live executions write into a `LayerStateStore`."""
 
-    def __init__(self, history: StateHistory, layers: Iterable[MemoryLayer], live: Mapping[str, _Live]) -> None:
+    def __init__(
+        self, history: StateHistory, layers: Iterable[MemoryLayer], live: Mapping[str, RunningExecution]
+    ) -> None:
         self._history = history
         self._scopes = {layer.id: layer.scope for layer in layers}
         self._live = live
@@ -271,7 +258,7 @@ class LiveHistory:
         self.sink.emit(state_changed(execution.where, now, layer_id, hook, kept))
         return True
 
-    def _begun(self, execution: _Live, execution_id: str, layer_id: str) -> Written | None:
+    def _begun(self, execution: RunningExecution, execution_id: str, layer_id: str) -> Written | None:
         scope = self._scopes.get(layer_id)
         if scope is None:
             return None

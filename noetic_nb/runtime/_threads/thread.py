@@ -215,6 +215,14 @@ _HINT: Final = (
 )
 
 
+async def _briefly_cancelled(begin: Callable[[], Coroutine[Any, Any, AgentReply]]) -> AgentReply:
+    """Run a turn; a cancellation is raised without the lines of the library in its traceback."""
+    try:
+        return await begin()
+    except asyncio.CancelledError as exc:
+        raise shortened(exc) from None
+
+
 class PendingReply(Coroutine[Any, Any, AgentReply]):
     """A coroutine whose errors explain its use: its repr, access to reply fields, and the warning about a missing `await`.
 
@@ -233,7 +241,7 @@ class PendingReply(Coroutine[Any, Any, AgentReply]):
             begin, self._begin = self._begin, None
             if begin is None:
                 raise RuntimeError(f"This call of {self.__qualname__} was closed before it began.")
-            self._coroutine = begin()
+            self._coroutine = _briefly_cancelled(begin)
         return self._coroutine
 
     def __aiter__(self) -> NoReturn:
@@ -243,24 +251,15 @@ class PendingReply(Coroutine[Any, Any, AgentReply]):
         raise error
 
     def __await__(self) -> Generator[Any, Any, AgentReply]:
-        try:
-            return (yield from self._begun().__await__())
-        except asyncio.CancelledError as exc:
-            raise shortened(exc) from None
+        return self._begun().__await__()
 
     def send(self, value: Any, /) -> Any:
         """Resume until the next wait; for event loops."""
-        try:
-            return self._begun().send(value)
-        except asyncio.CancelledError as exc:
-            raise shortened(exc) from None
+        return self._begun().send(value)
 
     def throw(self, *error: Any) -> Any:
         """Raise an exception where it waits; for event loops."""
-        try:
-            return self._begun().throw(*error)
-        except asyncio.CancelledError as exc:
-            raise shortened(exc) from None
+        return self._begun().throw(*error)
 
     def close(self) -> None:
         """Close it without a result."""

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from msgspec import structs
 
@@ -23,7 +23,6 @@ from noetic_nb.items import Item
 from noetic_nb.items._build import output_texts
 from noetic_nb.models._client import ModelDelta
 from noetic_nb.models._response_items import deltas_of
-from noetic_nb.runtime._context.protocols import FollowedAnswer
 from noetic_nb.runtime._context.reply import AgentReply
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._threads.thread import Message
@@ -86,14 +85,6 @@ class _Reply:
         return self._wait().__await__()
 
 
-class _Harness(Protocol):
-    """The methods of a harness that a stream uses."""
-
-    def subscribe(self, sink: ev.EventSink) -> Callable[[], None]:
-        """Send every event to a sink; returns a function that unsubscribes it."""
-        ...
-
-
 def _not_itself(what: str, write: str, stream: TurnStream[Any]) -> ArgumentError:
     hint = f"Write `{write}`; there are .text, .reasoning, .items, .events and .reply."
     return ArgumentError(what, given=stream, hint=hint)
@@ -135,26 +126,6 @@ class _Answer:
 
 
 @dataclass(slots=True, eq=False)
-class _Both:
-    """One answer, followed by two streams of one turn."""
-
-    first: FollowedAnswer
-    second: FollowedAnswer
-
-    def add(self, delta: ModelDelta) -> None:
-        self.first.add(delta)
-        self.second.add(delta)
-
-    def stood(self) -> None:
-        self.first.stood()
-        self.second.stood()
-
-    def take_back(self) -> None:
-        self.first.take_back()
-        self.second.take_back()
-
-
-@dataclass(slots=True, eq=False)
 class _Held:
     """Events of one execution while an answer of it is under review."""
 
@@ -182,12 +153,12 @@ class TurnStream(Generic[Piece]):
 
     def __init__(
         self,
-        harness: _Harness,
+        subscribe: Callable[[ev.EventSink], Callable[[], None]],
         message: Message,
         send: Callable[[], Awaitable[AgentReply]],
         release: Release = "judged",
     ) -> None:
-        self._harness = harness
+        self._subscribe = subscribe
         self._send = send
         self._is_live = release == "live"
         self._task: asyncio.Task[AgentReply] | None = None
@@ -218,13 +189,7 @@ class TurnStream(Generic[Piece]):
         """Begin to follow; called when the turn's context is created."""
         self._ctx = ctx
         # Messages that share a turn may each have a stream.
-        others = ctx.tree.follow
-
-        def follow(of: RunningExecution, is_reviewed: bool) -> FollowedAnswer:
-            answer = self._begin(of, is_reviewed)
-            return answer if others is None else _Both(others(of, is_reviewed), answer)
-
-        ctx.tree.follow = follow
+        ctx.tree.follow.append(self._begin)
 
     def _begin(self, ctx: RunningExecution, is_reviewed: bool) -> _Answer:
         is_held = is_reviewed and not self._is_live
@@ -332,7 +297,7 @@ class TurnStream(Generic[Piece]):
             self.put("text", text)
 
     async def _whole(self) -> AgentReply:
-        unsubscribe = self._harness.subscribe(self)
+        unsubscribe = self._subscribe(self)
         try:
             reply = await self._send()
             if self._ctx is None:  # the message became part of a running turn
