@@ -307,7 +307,8 @@ def import_runs(source: Any, *, format: str | None = None, progress: Progress = 
 
     Yields
     ------
-    In order. An unreadable record gives a `Failed`, and reading goes on.
+    Run or Failed
+        In order. An unreadable record gives a `Failed`, and reading goes on.
 
     Raises
     ------

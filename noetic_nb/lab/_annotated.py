@@ -54,8 +54,9 @@ def load_agentrewardbench(path: str | PathLike[str], *, max_bytes: int = MAX_BYT
 
     Parameters
     ----------
-    The CSV file, or the downloaded folder that holds it. Trajectories are JSON files beside or below it, named
-    ``<exp_name>/<task_id>.json`` or ``<model_name>/…/<task_id>.json``.
+    path : path-like
+        The CSV file, or the downloaded folder that holds it. Trajectories are JSON files beside or below it, named
+        ``<exp_name>/<task_id>.json`` or ``<model_name>/…/<task_id>.json``.
     max_bytes : int, bytes
         Size limit of a file.
 
