@@ -1,4 +1,4 @@
-"""Entity memory: facts about named people, places and things, shown when their names come up."""
+"""Entity memory: facts about named people, places and things, shown when their names are mentioned."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
 Told: TypeAlias = "str | tuple[str, str]"
-"""A fact: a sentence, or what it is about and the sentence, ``("city", "lives in Rome")``."""
+"""A fact: a sentence, or a pair of its subject and the sentence, ``("city", "lives in Rome")``."""
 
 ExtractEntities = Callable[[str], "Mapping[str, Sequence[Told]] | Awaitable[Mapping[str, Sequence[Told]]]"]
-"""Reads a text and returns facts by the name of what they are about."""
+"""Reads a text and returns facts by the name of their entity."""
 
 Contradicts = Callable[[str, str], "bool | Awaitable[bool]"]
-"""Tells whether an old fact no longer holds once a new one is told."""
+"""Tells whether a new fact makes an old one invalid."""
 
 DEFAULT_BUDGET: Final = {"min": 0, "max": 1000}
 TAG: Final = "entities"
-# A fact is a sentence; a longer one is a document that belongs elsewhere.
+# A fact is a sentence; longer text is a document and does not belong here.
 LONGEST: Final = 1_000
-# Times at which a fact was told that are kept: at a half-life of a month, those before hardly count.
+# The number of times that are kept per fact: with a half-life of a month, earlier ones hardly count.
 MAX_TIMES: Final = 10
-# What a fact counts for at least, to be shown: that of one that was told once, three half-lives ago.
+# The smallest weight of a fact that is shown: that of a fact stated once, three half-lives ago.
 FAINTEST: Final = 0.125
 _DAY_MS: Final = 86_400_000.0
 
@@ -49,13 +49,13 @@ class _Past(StoredState):
 class _Entity(StoredState):
     facts: list[str]
     seen: float
-    # Made by a function: a default is copied with each entity that is read.
+    # A factory, because a plain default is copied for each entity that is read.
     about: dict[str, str] = Field(default_factory=dict)
-    """What a fact is about, by the fact."""
+    """The subject of a fact, by the fact."""
     told: dict[str, list[float]] = Field(default_factory=dict)
-    """When a fact was told, by the fact; without times it counts as told when the entity was seen last."""
+    """The times at which a fact was stated, by the fact; without any, it counts from when the entity was last seen."""
     past: list[_Past] = Field(default_factory=list)
-    """Facts that others took the place of, oldest first."""
+    """Facts that were replaced, oldest first."""
 
 
 class _State(StoredState):
@@ -93,28 +93,28 @@ def entity_memory(
     budget: BudgetConfig = None,
     slot: float = Slot.ENTITY,
 ) -> MemoryLayer[EntityHandle]:
-    """Make a layer that keeps facts by the name of their subject.
+    """Make a layer that keeps facts by the name of their entity.
 
     Parameters
     ----------
     extract : callable, optional
-        ``extract(text)`` returns facts by name, sync or async; it reads every message. Without it only the agent
-        itself keeps facts, by calling ``<id>/remember``.
+        ``extract(text)`` returns facts by name, sync or async; it reads every message. Without it, facts are only kept
+        by the agent itself, which calls ``<id>/remember``.
     contradicts : callable, optional
-        ``contradicts(old, new)`` tells, sync or async, whether an older fact of the same entity no longer holds once a new one
-        is told. Facts that say what they are about need none: of two about the same, the newer one holds.
+        ``contradicts(old, new)`` tells, sync or async, whether a new fact makes an older one of the same entity
+        invalid. It is not needed for facts with a subject: the newer of two facts with the same subject is valid.
     half_life_days : float, optional
-        A fact counts 1 when it is told, and half as much after each so many days; what it was told again adds up. Those that
-        count more are shown first, and those that count less than 1/8 not at all, though they are kept. 30 suits what people
-        say of themselves. Without it the newest are shown first.
+        A fact has weight 1 when it is stated, halved after each period of this many days; repeated statements add up.
+        Facts with more weight are shown first, and those below 1/8 are kept but not shown. 30 suits facts that users
+        state about themselves. Without it, the newest are shown first.
     max_entities, max_facts : int
-        The entities seen last, and the newest facts of each, are kept.
+        The numbers of most recently seen entities, and of newest facts for each, to keep.
 
     Returns
     -------
     MemoryLayer
-        With functions ``remember`` and ``forget`` and data ``entities`` and ``superseded``. Entities named in the query are shown
-        first, then those seen last.
+        With functions ``remember`` and ``forget`` and data ``entities`` and ``superseded``. Entities named in the query
+        are shown first, then the most recently seen.
 
     References
     ----------
@@ -175,7 +175,7 @@ def _is_positive(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Keeping:
-    """How new facts change a state."""
+    """Applies new facts to a state."""
 
     contradicts: Contradicts | None
     keeps_times: bool
@@ -183,7 +183,7 @@ class _Keeping:
     max_facts: int
 
     async def with_facts(self, state: Any, facts: Mapping[str, Sequence[Told]], now_ms: float) -> dict[str, Any]:
-        """Return a state with more facts and the entities seen last; raises `TypeError` for facts of any other form."""
+        """Return a state with added facts, limited to recently seen entities; raises `TypeError` for malformed facts."""
         entities = dict((state or _EMPTY)["entities"])
         for name, given in facts.items():
             told = _told(name, given)
@@ -192,18 +192,18 @@ class _Keeping:
             for about, fact in told:
                 entity = await self.with_fact(entity, about, fact, now_ms)
             entities[key] = entity | {"seen": now_ms}
-        # Chosen by when they were seen, but kept in the order in which they came: a stored state changes little.
+        # Selected by last use, but kept in insertion order, so that a stored state changes little.
         newest = {*sorted(entities, key=lambda name: entities[name]["seen"])[-self.max_entities :]}
         return {"entities": {name: entities[name] for name in entities if name in newest}}
 
     async def with_fact(self, entity: dict[str, Any], about: str, fact: str, now_ms: float) -> dict[str, Any]:
-        """Return an entity with one more fact, without those that it takes the place of."""
+        """Return an entity with one more fact, and without those that it replaces."""
         abouts: dict[str, str] = dict(entity.get("about", {}))
         past: list[dict[str, Any]] = list(entity.get("past", []))
         left: list[str] = []
         for old in entity["facts"]:
             if old == fact:
-                continue  # a fact that is learned again moves to the end, so that it is kept as long as a new one
+                continue  # a repeated fact moves to the end, so that it is kept as long as a new one
             is_over = bool(about) and abouts.get(old) == about
             if not is_over and self.contradicts is not None:
                 is_over = bool(await awaited(self.contradicts(old, fact)))
@@ -216,7 +216,7 @@ class _Keeping:
             abouts[fact] = about
         times = dict(entity.get("told", {}))
         if self.keeps_times:
-            # Known before times were kept: as old as the entity was then.
+            # Facts from before times were kept are as old as the entity was then.
             times = {old: times.get(old, [entity["seen"]]) for old in left} | {fact: times.get(fact, [])}
             times[fact] = [*times[fact], now_ms][-MAX_TIMES:]
         more = {
@@ -224,12 +224,12 @@ class _Keeping:
             "told": {one: times[one] for one in kept if one in times},
             "past": past[-self.max_facts :],
         }
-        # Only what there is: the state of a layer that does without stays as it was.
+        # Empty fields are left out, so that states of layers without these options keep their form.
         return {"facts": kept, "seen": entity["seen"]} | {name: value for name, value in more.items() if value}
 
 
 def _told(name: Any, given: Any) -> list[tuple[str, str]]:
-    """Return facts as pairs: the subject of each, or empty if it has none, and the fact."""
+    """Return facts as pairs of subject (empty without one) and fact."""
     told: list[tuple[str, str]] = []
     for one in (None,) if isinstance(given, str) else given:
         pair: Any = ("", one) if isinstance(one, str) else one
@@ -280,7 +280,7 @@ def _past_by_name(state: Any) -> dict[str, tuple[dict[str, Any], ...]]:
 
 
 def _key(entities: Mapping[str, Any], name: str) -> str:
-    """Return the spelling under which an entity is known already, or the name itself."""
+    """Return the known spelling of an entity's name, or the name itself."""
     plain = " ".join(name.split())
-    # Models vary upper and lower case, and one person would have two records.
+    # Models vary the case of names, which would give one person two records.
     return next((known for known in entities if known.casefold() == plain.casefold()), plain)

@@ -1,4 +1,4 @@
-"""Episodic memory: the outcomes of past executions, one summary each."""
+"""Episodic memory: the outcomes of past executions, with one summary each."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
 Summarise = Callable[[Sequence[Item]], "str | Awaitable[str]"]
-"""Reads the items of an execution and returns in a few sentences what became of it."""
+"""Reads the items of an execution and returns a summary of the outcome in a few sentences."""
 
 Retrieval = Literal["recency", "similarity", "both"]
 
 DEFAULT_BUDGET: Final = {"min": 0, "max": 2000}
 TAG: Final = "past_experiences"
-# Without a model an episode is what was asked and how it ended, each cut to about two sentences.
+# Without a model, an episode is the query and the outcome, each cut to about two sentences.
 CUT: Final = 240
 
 _INSTRUCTIONS: Final = (
@@ -67,16 +67,16 @@ def episodic_memory(
     Parameters
     ----------
     summarise : callable, optional
-        ``summarise(items)`` returns what became of an execution, sync or async.
+        ``summarise(items)`` returns a summary of an execution, sync or async.
     model : str, optional
-        Asked to summarise where there is no function. With neither, an episode is the question and the last answer, cut.
+        The model that summarises if there is no function. With neither, an episode is the shortened query and last answer.
     retrieval : {"recency", "similarity", "both"}
-        Which episodes come first where not all fit: the newest, those nearest to the query, or in turn one of each.
+        Which episodes come first if not all fit: the newest, those most similar to the query, or both in turn.
     embedder : Embedder or callable, optional
-        A function of a list of texts, sync or async, or an object whose ``embed`` is one. Tried once with two words.
-        Says what is near; `HashingEmbedder` by default.
+        A function of a list of texts, sync or async, or an object with such a method ``embed``. It is tested once with
+        two words. It determines similarity; `HashingEmbedder` by default.
     max_episodes : int
-        The newest so many are kept.
+        The number of newest episodes to keep.
 
     References
     ----------
@@ -104,17 +104,17 @@ def episodic_memory(
         lines = [_line(episodes[position]) for position in order]
         consider(id, TAG, lambda: plain_hits(lines))
         chosen = order[: len(fitting_lines(TAG, lines, p.budget, p.ctx.tokenize))]
-        # Whatever chose them, they are shown in the order in which they happened.
+        # Always shown in chronological order.
         return tagged(TAG, "\n".join(_line(episodes[position]) for position in sorted(chosen))) if chosen else None
 
     async def on_complete(p: params.CompleteParams) -> dict[str, Any] | None:
-        # Nothing was said, so there is nothing to remember, however it ended.
+        # Without messages there is nothing to remember, whatever the outcome.
         if not any(item["type"] == "message" for item in p.log):
             return None
         summary = (await _summary(p, summarise, model)).strip()
         if not summary:
             return None
-        # A task that is run again and again would otherwise fill the memory with one sentence.
+        # Otherwise a task that is repeated would fill the memory with one sentence.
         before = [known for known in (p.state or _EMPTY)["episodes"] if known["summary"] != summary]
         return {"state": {"episodes": [*before, _episode(p, summary)][-max_episodes:]}}
 
@@ -149,11 +149,11 @@ async def _ranked(
     if retrieval == "recency" or not query.strip():
         return newest
     wanted, *known = await collaborators.embed(embedder, [query, *(episode["summary"] for episode in episodes)])
-    # From the newest on, so that of two that are equally near the newer one comes first.
+    # From the newest on, so that of two equally similar episodes the newer one comes first.
     nearest = sorted(newest, key=lambda position: -cosine(wanted, known[position]))
     if retrieval == "similarity":
         return nearest
-    # Neither ranking can crowd out the other, however small the budget is.
+    # Neither ranking can displace the other, even with a small budget.
     in_turn = [position for pair in zip(nearest, newest, strict=True) for position in pair]
     return list(dict.fromkeys(in_turn))
 
@@ -164,7 +164,7 @@ async def _summary(p: params.CompleteParams, summarise: Summarise | None, model:
         return str(await awaited(summarise(turn)))
     if model is not None:
         transcript = "\n".join(f"{item.role or item['type']}: {item_text(item)}" for item in turn)
-        # A transcript in one message: given the items themselves, a model would rather go on with them.
+        # A transcript as one message: a model that gets the items themselves tends to continue the conversation.
         items = [input_message(text, ids=p.ctx.ids) for text in (transcript, _INSTRUCTIONS)]
         return await collaborators.model_text(p.ctx, model, items, purpose="summarise")
     question = next((item_text(item) for item in turn if item.get("role") == "user"), "")

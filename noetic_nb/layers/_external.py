@@ -1,4 +1,4 @@
-"""External memory: any store that can add messages and search, behind the hooks of a layer."""
+"""External memory: a layer over any store that can add messages and search."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from noetic_nb.sync import awaited
 
 @dataclass(slots=True)
 class Spent:
-    """The model calls that stores made, their tokens, and the time in which stores were asked."""
+    """The model calls that stores made, their tokens, and the time spent in stores."""
 
     timer: Clock | None = None
     calls: int = 0
@@ -37,7 +37,7 @@ _LISTENING: ContextVar[Spent | None] = ContextVar("noetic_nb_spent", default=Non
 
 @contextmanager
 def counting(spent: Spent) -> Iterator[None]:
-    """Count the spending inside of the block."""
+    """Record the spending within the block."""
     before = _LISTENING.set(spent)
     try:
         yield
@@ -47,7 +47,7 @@ def counting(spent: Spent) -> Iterator[None]:
 
 @contextmanager
 def spending(store: Any) -> Iterator[None]:
-    """Count the model calls that a store adds to ``spent`` inside of the block, where there is a listener."""
+    """Record the model calls that a store adds to ``spent`` within the block, if a caller is counting."""
     spent = _LISTENING.get()
     if spent is None:
         yield
@@ -66,23 +66,23 @@ def spending(store: Any) -> Iterator[None]:
 
 TAG: Final = "external_memory"
 DEFAULT_BUDGET: Final = {"min": 0, "max": 4_000}
-# A store often asks a model before it keeps something, which may take a minute.
+# A store often calls a model before it stores a memory, which may take a minute.
 TIMEOUTS_MS: Final[Mapping[str, float]] = {"on_complete": 60_000, "recall": 60_000}
 
 
 class ExternalStore(Protocol):
-    """A memory outside of this library; its methods are sync or async.
+    """A memory outside this library; its methods are sync or async.
 
-    It may also have ``update(id, text)`` and ``delete(id)``, which the model is offered then, and ``spent``, a list of the
-    `Usage` of each model call that it makes, which `noetic_nb.lab.memory_bench` counts.
+    It may also have ``update(id, text)`` and ``delete(id)``, which are then offered to the model, and ``spent``, a list
+    with the `Usage` of each of its model calls, which `noetic_nb.lab.memory_bench` counts.
     """
 
     def add(self, messages: Sequence[Mapping[str, str]], *, session: str, when: datetime) -> Any:
-        """Take in the messages of a turn, each with ``role`` and ``content``."""
+        """Add the messages of a turn, each with ``role`` and ``content``."""
         ...
 
     def search(self, query: str, *, limit: int) -> Any:
-        """Return memories, best first: texts, or records with ``text`` and, where they are known, ``origin`` and ``id``."""
+        """Return memories, best first: texts, or records with ``text`` and, if known, ``origin`` and ``id``."""
         ...
 
 
@@ -91,7 +91,7 @@ StoreOf: TypeAlias = Callable[[str], ExternalStore]  # makes the store of a reso
 
 class _State(StoredState):
     pending: list[dict[str, Any]]
-    """Turns that the store has not taken in yet."""
+    """Turns that the store has not accepted yet."""
 
 
 _EMPTY: Final[dict[str, Any]] = {"pending": []}
@@ -125,22 +125,22 @@ def external_memory(
     budget: BudgetConfig = None,
     slot: float = Slot.SEMANTIC_RECALL,
 ) -> MemoryLayer[ExternalHandle]:
-    """Make a layer of a memory outside of this library, such as mem0 or LangMem.
+    """Make a layer over a memory outside this library, such as mem0 or LangMem.
 
     Parameters
     ----------
     store : ExternalStore, or callable
-        ``add(messages, *, session, when)`` is called with the messages of each turn, ``search(query, *, limit)`` returns texts,
-        or records with ``text``, ``origin`` and ``id``. A function of a resource's id that makes one keeps people apart; a store
-        by itself is shared by all.
+        ``add(messages, *, session, when)`` is called with the messages of each turn, ``search(query, *, limit)``
+        returns texts, or records with ``text``, ``origin`` and ``id``. A function from a resource id to a store keeps
+        users apart; a single store is shared by all.
     limit : int
-        How many memories are asked for.
+        The number of memories to request.
 
     Returns
     -------
     MemoryLayer
-        With function ``search``, and ``update`` and ``delete`` where the store has them. Turns that a store fails to take in are
-        kept, and tried again with the next.
+        With function ``search``, and ``update`` and ``delete`` if the store has them. Turns that a store fails to add
+        are kept and tried again with the next one.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def external_memory(
     return MemoryLayer(
         id=id,
         slot=slot,
-        placement="suffix",  # it changes with every question
+        placement="suffix",  # it changes with every query
         foreign=True,
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
@@ -255,12 +255,12 @@ class _Memory:
 
     @property
     def line(self) -> str:
-        """How it is shown in a request."""
+        """The text of the memory in a request."""
         return f"- {self.text} (from {self.origin})" if self.origin else f"- {self.text}"
 
     @property
     def named(self) -> str:
-        """How it is shown to a model that may change it."""
+        """The text of the memory for a model that may change it."""
         return f"[{self.id}] {self.text}" if self.id else self.text
 
 
@@ -280,7 +280,7 @@ def _memory(given: Any) -> _Memory:
 
 
 def _with_authors(block: Item, origins: Sequence[str], lines: Sequence[str]) -> Item:
-    """Return a block in which each line that names its author is a part of its own, with the author."""
+    """Return a block in which each line that names its author is a separate part with that author."""
     if not any(origins):
         return block
     texts = [(f"<{TAG}>", ""), *zip(lines, origins, strict=True), (f"</{TAG}>", "")]
@@ -293,7 +293,7 @@ def _with_authors(block: Item, origins: Sequence[str], lines: Sequence[str]) -> 
 
 
 def _messages(log: Sequence[Item]) -> list[dict[str, str]]:
-    """Return the messages of people and agents since the last message of the user, with it."""
+    """Return the messages of users and agents from the last user message on."""
     found: list[dict[str, str]] = []
     for item in reversed(log):
         role = item.get("role")

@@ -1,4 +1,4 @@
-"""Hybrid recall: messages that share rare words with the query, or are near to it, are brought back."""
+"""Hybrid recall: retrieve messages that share rare words with the query, or are similar to it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from noetic_nb.memory._layer_functions import built_in
 
 T = TypeVar("T", bound=Hashable)
 
-# How little the very first ranks count above those behind them. Cormack et al. found 60 in a pilot study, and little
-# difference to other values.
+# Damps the advantage of the first ranks. Cormack et al. found 60 in a pilot study, with little difference to other
+# values.
 K: Final = 60
 
 
 def fused(rankings: Sequence[Sequence[T]]) -> list[T]:
     """Return the members of several rankings, by the sum of ``1 / (60 + rank)`` [1]_, rank from 1.
 
-    Of two with the same sum, the one that a ranking names first stands first, and of the rankings the first.
+    Ties go to the member with the better rank, then to the earlier ranking.
 
     References
     ----------
@@ -61,24 +61,24 @@ def hybrid_recall(
     budget: BudgetConfig = None,
     slot: float = Slot.SEMANTIC_RECALL,
 ) -> MemoryLayer[SemanticHandle]:
-    """Make a layer that brings back messages by keywords and by nearness, the two rankings joined.
+    """Make a layer that retrieves messages by keywords and by similarity, in one joint ranking.
 
     Parameters
     ----------
     embedder : Embedder or callable, optional
-        As of `semantic_recall`. Where it fails, keywords alone find what is stored, and the failure is reported. False leaves
-        vectors out: keywords alone rank, which is better than with hashed words where there is no embedder that knows meanings.
+        As for `semantic_recall`. If it fails, only keywords are used, and the failure is reported. False disables
+        vectors: without an embedder that knows meanings, keywords alone are better than hashed words.
     top_k : int, optional
-        How many messages are brought back at most; None brings back as many as the budget of the layer holds.
+        The maximum number of messages to retrieve; None retrieves as many as the layer's budget holds.
     min_score : float
-        Cosine from which on a message counts as near, from -1 to 1; one that shares a word with the query needs none.
+        The cosine from which a message counts as similar, -1 to 1; not needed if it shares a word with the query.
     roots : bool
         Whether words are compared without their English endings.
     spread : float
-        Share of the keyword score of a message that the messages before and after it are given as well, from 0 to 1: an answer
-        seldom repeats the words of the question it follows.
+        The share of a message's keyword score that its neighbours receive as well, from 0 to 1: an answer seldom
+        repeats the words of its question.
     neighbours, skip_recent, max_entries : int
-        As of `semantic_recall`.
+        As for `semantic_recall`.
 
     Returns
     -------
@@ -103,19 +103,19 @@ def hybrid_recall(
 
 
 def _none(texts: Sequence[str]) -> list[list[float]]:
-    """Return vectors that are near to nothing."""
+    """Return vectors that are similar to nothing."""
     return [[0.0] for _ in texts]
 
 
 @dataclass
 class HybridRecall(MessageRecall):
-    """The hooks of a layer that looks for words as well."""
+    """The hooks of a layer that also searches for words."""
 
     roots: bool = False
     spread: float = 0.0
 
     async def ranked(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
-        """Return the positions of messages that share words with a query or are near to it, best first."""
+        """Return the positions of messages that share words with a query or are similar to it, best first."""
         try:
             near = await super().ranked(index, query, hidden, ctx)
         except NoeticError as exc:
@@ -135,16 +135,16 @@ class HybridRecall(MessageRecall):
                 for near_by in (position - 1, position + 1):
                     if 0 <= near_by < len(index.messages) and index.messages[near_by].id not in hidden:
                         scores[near_by] = scores.get(near_by, 0.0) + self.spread * score
-        # The newer one first of two that are as good.
+        # Of two equally good ones, the newer comes first.
         index.worded = sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)
         return fused([near, index.worded])
 
     def report(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> None:
-        """Report the candidates with their cosine: in the joint order, then those that are not near enough, nearest first."""
+        """Report the candidates with their cosine: in the joint order, then those below the threshold, best first."""
         consider(self.layer_id, self.tag, lambda: self.all_hits(index, order, hidden), top_k=self.top_k)
 
     def all_hits(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> list[Hit]:
-        """Return every message that could be recalled; one that is not near enough has the rank it would have if it were."""
+        """Return every message that could be recalled; one below the threshold has the rank it would have above it."""
         nearest = sorted(index.scored, reverse=True)
         hits = {at: self.hit(index, at, hidden, score) for score, at in nearest}
         hits |= {at: self.hit(index, at, hidden, None) for at in order if at not in hits}

@@ -1,4 +1,4 @@
-"""Observational memory: the conversation is gathered, and once there is enough of it, distilled into observations."""
+"""Observational memory: the conversation is buffered, and distilled into observations once there is enough of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
 Observer = Callable[[Sequence[str]], "Sequence[str] | Awaitable[Sequence[str]]"]
-"""Reads texts of the conversation, oldest first, and returns what is worth keeping."""
+"""Reads texts of the conversation, oldest first, and returns the observations to keep."""
 
 DEFAULT_BUDGET: Final = {"min": 500, "max": 2500}
 TAG: Final = "observations"
@@ -61,18 +61,18 @@ def observational_memory(
     observer : callable, optional
         ``observer(texts)`` returns the observations, sync or async.
     model : str, optional
-        Asked to observe where there is no observer. With neither, the texts themselves are kept.
+        The model that observes if there is no observer. With neither, the texts themselves are kept.
     buffer_threshold : int, tokens
-        How much must have been gathered before it is distilled.
+        The size of the buffer at which it is distilled.
     max_observations : int
-        The newest so many are kept.
+        The number of newest observations to keep.
     budget : optional
         Tokens; 500 to 2 500 by default.
 
     Returns
     -------
     MemoryLayer
-        An observer that fails loses nothing: its texts stay in the buffer and are tried again.
+        A failing observer loses nothing: its texts stay in the buffer and are tried again.
 
     References
     ----------
@@ -97,13 +97,13 @@ def observational_memory(
         return kept(state, found)
 
     def keep_texts(state: dict[str, Any], ctx: ExecutionContext) -> dict[str, Any]:
-        # What no observer could shorten is kept as it is rather than lost.
+        # If no observer could distil the texts, they are kept unchanged rather than lost.
         return emptied(state | kept(state, state["buffer"]))
 
     def recall(p: params.RecallParams) -> str | None:
         newest_first = [f"- {text}" for text in reversed((p.state or _EMPTY)["observations"])]
         consider(id, TAG, lambda: plain_hits(newest_first))
-        # Chosen from the newest, shown in the order in which they were made.
+        # Selected from the newest, shown in chronological order.
         lines = fitting_lines(TAG, newest_first, p.budget, p.ctx.tokenize)
         return tagged(TAG, "\n".join(reversed(lines))) if lines else None
 
@@ -128,9 +128,9 @@ async def _observe(
     elif model is not None:
         message = input_message("\n".join(texts), ids=ctx.ids)
         answer = await model_text(ctx, model, [message], purpose="observe", instructions=_INSTRUCTIONS)
-        # Models make a list of it, asked or not.
+        # Models write a list, even if not asked to.
         found = [line.strip().removeprefix("- ") for line in answer.splitlines()]
-    # A text is a sequence of texts as well: each of its letters would be an observation.
+    # A string is a sequence of strings too: each of its letters would be an observation.
     if isinstance(found, str) or not all(isinstance(text, str) for text in found):
         raise TypeError(f"An observer must return a list of texts, not {found!r:.80}.")
     return [text.strip() for text in found if text.strip()]

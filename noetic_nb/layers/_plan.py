@@ -1,4 +1,4 @@
-"""Plan memory: think first, then do; while a plan is being made only tools that change nothing may be called."""
+"""Plan memory: plan before acting; while a plan is being made, only read-only tools may be called."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from noetic_nb.memory import (
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
-# Parts that are deeper or longer belong into a named workflow, so that a plan stays readable in a prompt.
+# Deeper or longer parts belong in a named workflow, so that a plan stays readable in a prompt.
 MAX_DEPTH: Final = 5
 MAX_CHARS: Final = 20_000
 _SLUG: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -35,11 +35,11 @@ _SLUG_CHARS: Final = 64
 
 
 class PlanProblem(ValueError):
-    """A plan cannot be kept; the message gives the model the reason."""
+    """A plan cannot be stored; the message tells the model why."""
 
 
 def slug_problem(name: str) -> str | None:
-    """Return the fault of the name of a workflow, or None if there is none."""
+    """Return the problem with a workflow's name, or None if there is none."""
     if len(name) <= _SLUG_CHARS and _SLUG.fullmatch(name):
         return None
     return (
@@ -48,7 +48,7 @@ def slug_problem(name: str) -> str | None:
 
 
 def read_document(document: Any, *, limit_chars: bool = True) -> dict[str, Any]:
-    """Return a document, object or JSON text, checked; raises `PlanProblem` where it could not be loaded."""
+    """Return a validated document from an object or JSON text; raises `PlanProblem` if it could not be loaded."""
     if isinstance(document, str):
         try:
             document = json.loads(document)
@@ -56,18 +56,18 @@ def read_document(document: Any, *, limit_chars: bool = True) -> dict[str, Any]:
             raise PlanProblem(f"The document is not JSON: {exc}.") from exc
     if not isinstance(document, Mapping):
         raise PlanProblem(f"A document must be an object with version and root, not {type(document).__name__}.")
-    # A bare node is taken, too: models often leave out the frame around it.
+    # A bare node is accepted as well, because models often omit the enclosing object.
     if "root" not in document and "kind" in document:
         document = {"version": 1, "root": document}
     try:
-        # Through JSON, so that the kept document shares nothing with the arguments and is plain data.
+        # A JSON round trip, so that the stored document is plain data and independent of the arguments.
         text = json.dumps({"version": 1, **document}, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as exc:
         raise PlanProblem(f"The document is not JSON: {exc}.") from exc
     if limit_chars and len(text) > MAX_CHARS:
         raise PlanProblem(f"The document has {len(text)} characters; at most {MAX_CHARS} are kept.")
     found: dict[str, Any] = json.loads(text)
-    # Loaded with the first plan: most agents make none.
+    # Imported with the first plan, because most agents make none.
     from noetic_nb.steps._json.workflow import check_workflow, workflow_depth
 
     try:
@@ -100,7 +100,7 @@ def references(document: Mapping[str, Any]) -> list[str]:
 def cycle_in(
     start: Mapping[str, Any], workflows: Mapping[str, Mapping[str, Any]], *, clear: set[str] | None = None
 ) -> list[str] | None:
-    """Return names that refer to each other in a circle, or None if there is none; names in `clear` lead into none."""
+    """Return names that refer to each other in a cycle, or None if there is none; names in `clear` lead to no cycle."""
     clear = set() if clear is None else clear
 
     def walk(document: Mapping[str, Any], path: list[str]) -> list[str] | None:
@@ -118,7 +118,7 @@ def cycle_in(
 
 
 def summary_of(name: str, document: Mapping[str, Any]) -> str:
-    """Return one line about a workflow: its name, how many nodes it has and of which kinds."""
+    """Return one line about a workflow: its name, and the number and kinds of its nodes."""
     kinds = Counter(str(node["kind"]) for node in _nodes(document["root"]))
     count = kinds.total()
     counted = ", ".join(f"{kind} x{number}" for kind, number in sorted(kinds.items()))
@@ -126,14 +126,14 @@ def summary_of(name: str, document: Mapping[str, Any]) -> str:
 
 
 Approve = Callable[[dict[str, Any]], "bool | str | Awaitable[bool | str]"]
-"""Returns whether a plan may be carried out: True, False, or a text with the reason why not."""
+"""Returns whether a plan may be executed: True, False, or the reason for a refusal."""
 
 SLOT: Final = 240
 DEFAULT_BUDGET: Final = {"min": 100, "max": 3000}
 MAX_PRD_CHARS: Final = 50_000
 MAX_WORKFLOWS: Final = 20
 MAX_LOG: Final = 10
-# Names such tools usually have: what a tool does cannot be seen from outside.
+# The usual names of such tools; the effect of a tool cannot be determined from outside.
 READ_ONLY_TOOLS: Final = frozenset({"read", "read_file", "list_files", "list", "glob", "grep", "search", "web_search"})
 
 
@@ -210,9 +210,9 @@ def plan_memory(
     Parameters
     ----------
     additional_allowed_tools : iterable of str
-        Tools that may be called while planning, beside those that only read and this layer's own.
+        Tools that may be called while planning, besides read-only ones and this layer's own.
     approve : callable, optional
-        Called before a plan is executed: ``approve(state)`` returns True, False, or the reason why not; may be async.
+        Called before a plan is executed: ``approve(state)`` returns True, False, or the reason of a refusal; maybe async.
 
     Returns
     -------
@@ -232,7 +232,7 @@ def plan_memory(
     allowed = READ_ONLY_TOOLS | set(additional_allowed_tools)
 
     def before_tool_call(p: params.BeforeToolCallParams) -> SteeringDecision | None:
-        # Canonical names: the layer's own functions are `<id>/...`, whatever a provider calls them.
+        # Canonical names: the layer's own functions are `<id>/...`, even if a provider renames them.
         if (p.state or _EMPTY)["phase"] != "planning" or p.tool_name in allowed or p.tool_name.startswith(f"{id}/"):
             return None
         text = f"A plan is being made: {p.tool_name} may change something. Finish with {id}/exit_plan_mode first."
@@ -272,7 +272,7 @@ def _recall(p: params.RecallParams) -> str | None:
 
 
 def _on_complete(p: params.CompleteParams) -> dict[str, Any] | None:
-    # A plan may be made over several turns; only one that is being carried out has an outcome.
+    # Making a plan may take several turns; only one that is being executed has an outcome.
     if (p.state or _EMPTY)["phase"] != "executing":
         return None
     phase = "completed" if p.outcome == "success" else "failed"
@@ -287,9 +287,9 @@ async def _exit(args: _Exit, state: Any, approve: Approve | None) -> dict[str, A
         return {"result": "The plan is dropped.", "state": copy.deepcopy(_EMPTY)}
     problem = _not_ready(state)
     if problem is None and approve is not None:
-        # A copy, as the function is the user's and may write into it.
+        # A copy, because the user's function may modify it.
         answer = await awaited(approve(copy.deepcopy(state)))
-        # Nothing else that is truthy: a text is the reason against it.
+        # Only True approves: a text is the reason for a refusal.
         if answer is not True:
             reason = answer if isinstance(answer, str) and answer else "it was not approved"
             problem = f"Not done: {reason}. The plan can still be changed."
@@ -313,7 +313,7 @@ def _enter(args: _Enter, state: Any, ctx: object) -> dict[str, Any]:
     state = state or _EMPTY
     if state["phase"] in ("planning", "executing"):
         return {"result": f"Not done: a plan is {state['phase']} already."}
-    # The version goes on counting, so that two plans of one thread are never taken for one.
+    # The version keeps counting, so that two plans of one thread are never confused.
     fresh = copy.deepcopy(_EMPTY) | {
         "phase": "planning",
         "prd": f"# {args.goal.strip()}\n" if args.goal and args.goal.strip() else None,
@@ -341,7 +341,7 @@ def _set_plan_tree(args: _Tree, state: Any, ctx: object) -> dict[str, Any]:
         document = read_document(args.document, limit_chars=False)
     except PlanProblem as exc:
         return {"result": f"Not done: {exc}"}
-    # Allowed while planning: a plan is usually written from the top down.
+    # Allowed while planning, because a plan is usually written top-down.
     missing = [name for name in references(document) if name not in state["workflows"]]
     notice = f" Still to be written: {', '.join(missing)}." if missing else ""
     return {"result": f"The plan is kept.{notice}", "state": {**state, "planTree": document}}
@@ -385,7 +385,7 @@ def _unknown(name: str, state: dict[str, Any]) -> str:
 
 
 def _not_ready(state: dict[str, Any]) -> str | None:
-    """Return why a plan cannot be carried out yet, or None if it can."""
+    """Return why a plan cannot be executed yet, or None if it can."""
     if not state["prd"]:
         return "Not done: the requirements are missing; write them with update_prd."
     if state["planTree"] is None:
@@ -404,7 +404,7 @@ def _not_ready(state: dict[str, Any]) -> str | None:
 
 
 def _shown(state: dict[str, Any]) -> tuple[str, str]:
-    """Return the tag and the text that show a plan to the model; no text when idle."""
+    """Return the tag and text that show a plan to the model; no text when idle."""
     phase = state["phase"]
     if phase == "idle":
         return "", ""

@@ -1,4 +1,4 @@
-"""Procedural memory: how things are done, learned once and shown when the same kind of task comes up."""
+"""Procedural memory: procedures that the agent learns once and sees again for similar tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from noetic_nb.memory._layer_functions import built_in
 
 DEFAULT_BUDGET: Final = {"min": 0, "max": 1500}
 TAG: Final = "procedures"
-MAX_STEPS: Final = 30  # a longer procedure is several
+MAX_STEPS: Final = 30  # a longer procedure should be several
 
 
 class _Procedure(StoredState):
@@ -68,19 +68,19 @@ def procedural_memory(
     budget: BudgetConfig = None,
     slot: float = Slot.PROCEDURAL,
 ) -> MemoryLayer[ProceduresHandle]:
-    """Make a layer in which the agent keeps how things are done.
+    """Make a layer in which the agent keeps procedures.
 
     Parameters
     ----------
     embedder : Embedder or callable, optional
-        A function of a list of texts, sync or async, or an object whose ``embed`` is one. Tried once with two words.
-        Says which procedures are near to the query; `HashingEmbedder` by default.
+        A function of a list of texts, sync or async, or an object with such a method ``embed``. It is tested once with
+        two words. It selects the procedures similar to the query; `HashingEmbedder` by default.
     top_k : int
-        So many procedures are shown at most.
+        The maximum number of procedures to show.
     min_score : float
-        Cosine from which on a procedure counts as near.
+        The cosine from which a procedure counts as similar.
     max_procedures : int
-        Those learned last are kept.
+        The number of most recently learned procedures to keep.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def procedural_memory(
         known: dict[str, dict[str, Any]] = (p.state or _EMPTY)["procedures"]
         if not known or not p.query.strip():
             return None
-        # The query and all procedures in one call: an embedder is often a service.
+        # The query and all procedures in one call, because an embedder is often a service.
         wanted, *vectors = await embed(nearness, [p.query, *(f"{name} {known[name]['when']}" for name in known)])
         scores = dict(zip(known, [cosine(wanted, vector) for vector in vectors], strict=True))
         nearest = sorted(known, key=lambda name: -scores[name])
@@ -121,7 +121,7 @@ def procedural_memory(
     return MemoryLayer(
         id=id,
         slot=slot,
-        placement="suffix",  # it changes with every question, or with time
+        placement="suffix",  # it changes with the query, or with time
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(init=init_hook(_State, _EMPTY, layer_id=id), recall=recall, on_spawn=copy_to_child),
@@ -137,13 +137,13 @@ def procedural_memory(
 
 def _learn(args: _Learn, state: Any, now_ms: float, max_procedures: int) -> dict[str, Any]:
     name, steps = _tidy(args.name), [step.strip() for step in args.steps if step.strip()]
-    # In the result rather than as an error: the model reads it and can correct itself.
+    # A result rather than an error, so that the model reads it and can correct itself.
     if not name or not steps:
         return {"result": "Not learned: a procedure needs a name and at least one step."}
     if len(steps) > MAX_STEPS:
         return {"result": f"Not learned: {len(steps)} steps are more than {MAX_STEPS}; split it."}
     procedures = dict((state or _EMPTY)["procedures"])
-    procedures.pop(name, None)  # learned anew, it is the newest
+    procedures.pop(name, None)  # a procedure that is learned again becomes the newest
     procedures[name] = {"when": args.when.strip(), "steps": steps, "learned": now_ms}
     kept = dict(list(procedures.items())[-max_procedures:])
     return {"result": f"{name} is learned.", "state": {"procedures": kept}}
@@ -157,7 +157,7 @@ def _unlearn(args: _Unlearn, state: Any, ctx: object) -> dict[str, Any]:
 
 
 def _tidy(name: str) -> str:
-    # Models vary the blanks in a name, and would learn the same thing twice, or not find it again.
+    # Models vary the spaces in a name, and would otherwise learn a procedure twice, or not find it again.
     return " ".join(name.split())
 
 

@@ -1,8 +1,8 @@
-"""The layer that feeds the lifecycle of an agent to a regulator as events, and turns circuit breaks into stops.
+"""The layer that feeds the events of an agent to a regulator, and turns circuit breaks into stops.
 
-What a regulator counts belongs to a task, that is a thread; what it learns belongs to a person, that is a resource. The
-regulator that is passed in is a template: it is forked for each thread and never changes itself. What a user taught it stays
-that user's: under a resource of another id it is refused.
+A regulator's counts belong to a task, that is, a thread; its learned state belongs to a person, that is, a resource.
+The regulator that is passed in is a template: it is forked for each thread and never changes. The memory of a user
+stays with that user: for a resource with another id it is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from noetic_nb.regulator.events import accepted_text
 from noetic_nb.sync import awaited
 
 LAYER_ID: Final = "regulation"
-SLOT: Final = 1_000  # last at every hook: it must see only what all other layers let pass
+SLOT: Final = 1_000  # last in every hook, so that it only sees data that all other layers let pass
 BUDGET: Final = {"min": 0, "max": 600}  # the prelude is a header and at most three corrections
 
 
@@ -75,27 +75,27 @@ def regulation(
     Parameters
     ----------
     regulator : Regulator or callable
-        The template of one user, or ``factory(resource_id)``, which makes one for each: `Regulator.for_user` is such a function.
-        It is called once for a resource, with the thread's id where a thread has none. The settings of a template count, and
-        its memory is where its user begins.
+        The template of one user, or ``factory(resource_id)``, which makes one for each, such as `Regulator.for_user`.
+        The factory is called once per resource, with the thread's id if there is none. A template provides the settings
+        and the initial memory of its user.
     grader : callable, optional
-        ``grader(reply)`` grades a final response from 0 to 1; sync or async. Without one, quality comes from
+        ``grader(reply)`` grades a final response from 0 to 1; sync or async. Without it, quality comes from
         ``harness.feedback``.
 
     Returns
     -------
     MemoryLayer
         The first recall of an execution is its ``TurnStart``; each model call a ``Cost`` and its ``Token`` events; each
-        allowed tool call a ``ToolCall`` and a ``ToolResult``; the final response a ``TurnComplete``. Calls of models and
-        tools by children count as the turn's own. Corrections of the
-        person on the topic at hand are recalled before the model answers. A circuit break stops the turn with its
-        suggestion, and every later turn of the thread before its model call, until ``harness.reset_task``.
+        allowed tool call a ``ToolCall`` and a ``ToolResult``; the final response a ``TurnComplete``. Model and tool
+        calls of children count for the turn. The person's corrections about the current topic are recalled before the
+        model answers. A circuit break stops the turn with its suggestion, and every later turn of the thread before its
+        model call, until ``harness.reset_task``.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_REGULATION``. As a turn begins, ``REGULATOR_OF_ANOTHER``: the thread has a ``resource_id``, and the regulator,
-        or what is stored for the resource, has another ``user_id``.
+        ``INVALID_REGULATION``. At the start of a turn, ``REGULATOR_OF_ANOTHER``: the thread has a ``resource_id``, and
+        the regulator, or the stored state of the resource, has another ``user_id``.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def is_regulation(layer: MemoryLayer) -> bool:
 
 
 def regulator_of(layer: MemoryLayer) -> Regulator | None:
-    """Return the template of a layer of `regulation`, of a factory one for a user ``replay``; None for any other layer."""
+    """Return the template of a `regulation` layer, or for a factory one for the user ``replay``; None for other layers."""
     owner = getattr(layer.hooks.recall, "__self__", None)
     if not isinstance(owner, _Regulation):
         return None
@@ -151,7 +151,7 @@ def factory_of(layer: MemoryLayer) -> RegulatorFactory | None:
 
 @dataclass(frozen=True, slots=True)
 class _ForEach:
-    """A factory whose regulators have the settings of a template; what its user taught it goes to no other user."""
+    """A factory whose regulators have a template's settings; the memory of the template's user goes to no other user."""
 
     template: Regulator
 
@@ -161,7 +161,7 @@ class _ForEach:
 
 
 def for_each(template: Regulator) -> RegulatorFactory:
-    """Return a factory that makes a template everybody's: for replays, which ask how its settings would have done."""
+    """Return a factory that uses a template for every user: for replays, which evaluate its settings."""
     return _ForEach(template)
 
 
@@ -178,7 +178,7 @@ def _made(factory: RegulatorFactory, resource_id: str) -> Regulator:
 
 @dataclass(slots=True)
 class _Execution:
-    """The state of the execution that is a thread's turn while it runs."""
+    """The state of an execution that is a thread's current turn."""
 
     id: str
     started: bool = False
@@ -187,9 +187,9 @@ class _Execution:
 
 @dataclass(slots=True)
 class _Home:
-    """The live regulators of one storage: one per thread, people shared between the threads of a resource."""
+    """The live regulators of one storage: one per thread; the threads of a resource share a person."""
 
-    storage: object  # held where it cannot say that it is gone, so that no other one gets its identity
+    storage: object  # a strong reference if it allows no weak one, so that its id is not reused
     templates: dict[str, Regulator] = field(default_factory=dict)
     tasks: dict[tuple[str, str], Regulator] = field(default_factory=dict)
     people: dict[str, Person] = field(default_factory=dict)
@@ -199,7 +199,7 @@ class _Home:
 
 @dataclass(slots=True)
 class _Regulation:
-    """The hooks, and what lives between them: a list of layers may be shared by agents whose threads have the same names."""
+    """The hooks and their shared state: agents with equal thread names may share a list of layers."""
 
     given: Regulator | RegulatorFactory
     grader: Grader | None
@@ -208,25 +208,25 @@ class _Regulation:
     known_thresholds: tuple[Settings, FrozenDict] | None = None
 
     def home(self, ctx: ExecutionContext) -> _Home:
-        """Return the data that lives with the storage of an execution."""
+        """Return the data that lives as long as an execution's storage."""
         key = id(ctx.home)
         found = self.homes.get(key)
         if found is None:
             found = self.homes[key] = _Home(None)
             try:
                 weakref.finalize(ctx.home, self.homes.pop, key, None)
-            except TypeError:  # it cannot be watched
+            except TypeError:  # it allows no weak reference
                 found.storage = ctx.home
         return found
 
     def thresholds(self, regulator: Regulator) -> FrozenDict:
-        """Return the numbers in force, one object for as long as nothing changes: there is an event per decision."""
+        """Return the numbers in force, as one object until they change, because there is an event per decision."""
         if self.known_thresholds is None or self.known_thresholds[0] is not regulator.settings:
             self.known_thresholds = regulator.settings, freeze(regulator.thresholds)
         return self.known_thresholds[1]
 
     def template(self, ctx: ExecutionContext) -> Regulator:
-        """Return where the regulators of a resource begin; an error where it is another user's."""
+        """Return the initial regulator of a resource; raises an error if it is another user's."""
         if isinstance(self.given, Regulator):
             self.check_owner(ctx, self.given.user_id(), "This regulator")
             return self.given
@@ -237,13 +237,13 @@ class _Regulation:
                 found = self.given.template.fork()
             else:
                 found = _made(self.given, key)
-        # Each time: a thread without a resource may have had the name of this one.
+        # Checked each time, because a thread without a resource may have had this name.
         self.check_owner(ctx, found.user_id(), "The regulator that the function made")
         self.home(ctx).templates[key] = found
         return found
 
     def check_owner(self, ctx: ExecutionContext, user_id: str, subject: str) -> None:
-        """Refuse another user's memory; a thread without a resource is of nobody else."""
+        """Refuse another user's memory; a thread without a resource accepts any."""
         if ctx.resource_id is None or ctx.resource_id == user_id:
             return
         raise NoeticConfigError(
@@ -256,12 +256,12 @@ class _Regulation:
 
     def task(self, ctx: ExecutionContext) -> Regulator:
         """Return the regulator of a thread, forked from the template if there is none yet."""
-        # By thread: what is counted belongs to a task, and a task is a thread, of one person.
+        # By thread: counts belong to a task, and a task is a thread of one person.
         key = resolve_scope_key("resource", ctx)
         found = self.home(ctx).tasks.get((ctx.thread_id, key))
         if found is None:
             known = self.home(ctx).people.get(key)
-            if known is not None:  # of a thread without a resource whose name is this one's
+            if known is not None:  # from a thread without a resource that has this name
                 self.check_owner(ctx, known.user_id, "What is known here")
             found = self.template(ctx).fork(person=known)
             # The first thread of a person makes the record that all later ones share.
@@ -270,14 +270,14 @@ class _Regulation:
         return found
 
     async def load_person(self, ctx: ExecutionContext, stored: Any) -> None:
-        """Load the knowledge about a person, once per process."""
+        """Load the memory of a person, once per process."""
         key = resolve_scope_key("resource", ctx)
         if key in self.home(ctx).people or stored is None:
             return
         self.home(ctx).people[key] = self.read_person(ctx, stored)
 
     def read_person(self, ctx: ExecutionContext, stored: Any) -> Person:
-        """Return the person of a stored state; an error where it is another user's."""
+        """Return the person of a stored state; raises an error if it is another user's."""
         person = Regulator.from_json(compact_json(stored)).person
         self.check_owner(ctx, person.user_id, "What is stored")
         return person
@@ -291,12 +291,12 @@ class _Regulation:
         run = self.home(p.ctx).executions.setdefault(p.ctx.thread_id, _Execution(p.ctx.execution_id))
         regulator = self.task(p.ctx)
         stop = None
-        # Later recalls of a turn, be they of a child, follow its rounds of tools: they begin no turn.
+        # Later recalls in a turn, also by a child, follow rounds of tools and do not begin a turn.
         if not run.started:
             run.started, run.query = True, p.query
             self.feed(p.ctx, regulator, events.TurnStart(accepted_text(p.query)))
             stop = self.decide(p.ctx, regulator, "turn_start", held=self.home(p.ctx).latched.get(p.ctx.thread_id))
-        # Corrections are of the person, to whom a child does not speak.
+        # Corrections come from the person, who does not talk to a child.
         prelude = regulator.corrections_prelude() if run.id == p.ctx.execution_id else None
         if prelude is None:
             return None if stop is None else {"items": [], "stop": stop}
@@ -304,17 +304,17 @@ class _Regulation:
 
     def on_model_outcome(self, p: params.ModelOutcome) -> None:
         regulator = self.task(p.ctx)
-        # In the order in which it happened: tokens arrive before the call is paid for.
+        # In chronological order: tokens arrive before the cost of the call.
         for index, token in enumerate(p.logprobs):
             self.feed(p.ctx, regulator, events.Token(accepted_text(token.token), token.logprob, index), record=False)
         usage = p.usage
         cost = events.Cost(
-            # The counts of the regulator are 32 bits wide.
+            # The regulator's counters have 32 bits.
             min(usage.input_tokens, 2**32 - 1),
             min(usage.output_tokens, 2**32 - 1),
             max(0, round(p.duration_ms)),
             p.model,
-            # None where nobody knows the price; a client of one's own may say anything.
+            # None if the price is unknown; a custom client may return any value.
             p.cost if p.cost is not None and 0 <= p.cost < math.inf else None,
         )
         self.feed(p.ctx, regulator, cost)
@@ -339,7 +339,7 @@ class _Regulation:
 
     async def store(self, p: params.StoreParams) -> Mapping[str, Any] | None:
         run = self.home(p.ctx).executions.setdefault(p.ctx.thread_id, _Execution(p.ctx.execution_id))
-        # Not final: there will be another model call, or the parent of this child goes on.
+        # Not final: another model call follows, or the parent of this child continues.
         if run.id != p.ctx.execution_id or any(item["type"] == "function_call" for item in p.new_items):
             return None
         regulator = self.task(p.ctx)
@@ -351,7 +351,7 @@ class _Regulation:
                 grade = _checked(
                     await awaited(self.grader(RegulatedReply(text, p.response, p.ctx.thread_id, run.query)))
                 )
-            except Exception as exc:  # a reply without a grade; the decision above stands all the same
+            except Exception as exc:  # the reply has no grade; the decision above still holds
                 p.ctx.diagnostic(self.layer_id, "grader", exc)
                 grade = None
             if grade is not None:
@@ -373,22 +373,22 @@ class _Regulation:
         else:
             self.feed(p.ctx, regulator, events.UserCorrection(accepted_text(p.value), True))
         self.decide(p.ctx, regulator, p.kind, between_turns=True)
-        await p.storage.set("state", _snapshot(regulator))  # no execution may be live that would write it later
+        await p.storage.set("state", _snapshot(regulator))  # no live execution may write it later
 
     def on_edit(self, ctx: ExecutionContext, state: Any) -> Callable[[], None]:
-        """Replace the knowledge of a person's regulators, in every thread, by an edited state."""
+        """Replace the memory of a person's regulators, in every thread, by an edited state."""
         edited = None if state is None else self.read_person(ctx, state)
         known = self.home(ctx).people.get(resolve_scope_key("resource", ctx))
 
         def take_over() -> None:
-            if known is not None:  # else the first turn will load what was written
-                # In place, as the regulators of all threads of the person hold this object.
+            if known is not None:  # otherwise the first turn loads the new state
+                # In place, because the regulators of all threads of the person hold this object.
                 known.replace(self.template(ctx).fork(person=edited).person)
 
         return take_over
 
     def on_spawn(self, p: params.SpawnParams) -> Mapping[str, Any]:
-        # A child's layer may have a regulator of its own, and its `init` is not called where the parent has one of this id.
+        # A child's layer may have its own regulator, and its `init` is not called if the parent has a layer with this id.
         self.template(p.child_ctx)
         return {"child_state": p.parent_state}
 
@@ -401,7 +401,7 @@ class _Regulation:
             del self.home(p.ctx).executions[p.ctx.thread_id]
 
     def feed(self, ctx: ExecutionContext, regulator: Regulator, event: events.Event, *, record: bool = True) -> None:
-        """Feed one event; tokens are not recorded one by one, the model call has them."""
+        """Feed one event; tokens are not recorded individually, because the model call has them."""
         regulator.on_event(event)
         if ctx.sink is not None and record:
             ctx.sink.emit(RegulatorSaw(ctx.where, ctx.clock.now_ms(), self.layer_id, events.to_dict(event)))
@@ -441,7 +441,7 @@ class _Regulation:
 
 
 def _checked(grade: Any) -> float | None:
-    """Return a grade as a number; raises `TypeError` for text, be it that of a number."""
+    """Return a grade as a number; raises `TypeError` for text, even that of a number."""
     if grade is None:
         return None
     if isinstance(grade, bool) or not isinstance(grade, Real) or not math.isfinite(grade):
@@ -452,5 +452,5 @@ def _checked(grade: Any) -> float | None:
 
 
 def _snapshot(regulator: Regulator) -> Any:
-    """Return the knowledge about the person, as JSON data."""
+    """Return the memory of the person as JSON data."""
     return json.loads(regulator.export_json())

@@ -1,7 +1,7 @@
-"""Tool result clearing: the outputs of old calls are sent as one line each, once the history has grown long.
+"""Tool result clearing: outputs of old calls are replaced by one line each, once the history has grown long.
 
-What is cleared follows from the items of the log alone, each looked at once and in order. So what was cleared stays cleared,
-in the next turn and in another process, and between two clearings the beginning of every request is the same.
+Clearing depends only on the items of the log, each examined once and in order. So a cleared result stays cleared, in
+the next turn and in another process, and between two clearings all requests have the same prefix.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from noetic_nb.memory._execution_context import Compacted, compacted
 from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.tokens import Tokenizer
 
-# Before the history window, so that it counts what is in the log and not what a window leaves of it.
+# Before the history window, so that it counts the whole log and not only the window.
 SLOT: Final = 270
 DEFAULT_BUDGET: Final = {"min": 0, "max": 500}
-# Threads whose cleared results are known to be in the run; those of older ones would be told again.
+# The number of threads whose recorded clearings are remembered; those of older threads would be recorded again.
 MAX_TOLD: Final = 1_000
 TAG: Final = "cleared_results"
 THRESHOLD: Final = 30_000
 CLEAR_AT_LEAST: Final = 5_000
 KEEP: Final = 3
-LONGEST_READ: Final = 20_000  # characters of a cleared result that one call brings back
+LONGEST_READ: Final = 20_000  # characters of a cleared result that one call shows
 # Characters of a call's arguments in the index: enough to tell two calls of one tool apart.
 CUT: Final = 80
 
@@ -60,14 +60,14 @@ class _Result(NamedTuple):
 
 @dataclass(slots=True)
 class _Walk:
-    """The result of clearing a log, item by item."""
+    """The state of clearing a log, item by item."""
 
     seen: list[Item] = field(default_factory=list)
     shown: int = 0  # tokens of the items as they are sent
     outputs: int = 0
     calls: dict[str, tuple[str, str]] = field(default_factory=dict)
     newest: deque[_Result] = field(default_factory=deque)  # results that are sent whole for now
-    due: list[_Result] = field(default_factory=list)  # results that will be cleared once they are enough
+    due: list[_Result] = field(default_factory=list)  # results to be cleared once they are enough
     due_tokens: int = 0
     cleared: list[_Result] = field(default_factory=list)
 
@@ -84,25 +84,25 @@ def tool_result_clearing(
     slot: float = SLOT,
     budget: BudgetConfig = None,
 ) -> MemoryLayer[ResultsHandle]:
-    """Make a layer that no longer sends the results of old tool calls once the history is long. The log keeps everything.
+    """Make a layer that omits the results of old tool calls once the history is long. The log keeps everything.
 
     Parameters
     ----------
     threshold : int, tokens
-        Nothing is cleared before the history, as it is sent, has more than this.
+        Results are cleared only if the history, as it is sent, is larger than this.
     clear_at_least : int, tokens
-        Nothing is cleared before this much can be cleared at once: every clearing changes the beginning of the request, which
-        a provider's cache then no longer knows.
+        Results are cleared only if this much can be cleared at once: every clearing changes the prefix of the request,
+        which invalidates a provider's cache.
     keep : int
-        So many of the newest results are always sent whole, and those that the model has not answered to yet.
+        This many of the newest results are always sent whole, as are those that the model has not answered yet.
     exclude : iterable of str
         Tools whose results are never cleared.
 
     Returns
     -------
     MemoryLayer
-        With function ``read_result``. In place of a result stands one line with its number; calls stay as they are. What was
-        cleared is listed in ``<cleared_results>``, newest first, as far as the budget goes.
+        With function ``read_result``. One line with its number replaces a result; calls are unchanged. Cleared results
+        are listed in ``<cleared_results>``, newest first, within the budget.
 
     References
     ----------
@@ -134,7 +134,7 @@ def tool_result_clearing(
 
 @dataclass(slots=True)
 class _ResultClearing:
-    """The hooks of one layer, and how far each live execution's log was looked through."""
+    """The hooks of one layer, and the position reached in each live execution's log."""
 
     layer_id: str
     threshold: int
@@ -143,10 +143,10 @@ class _ResultClearing:
     exclude: frozenset[str]
     live: dict[str, _Walk] = field(default_factory=dict)
     told: dict[str, int] = field(default_factory=dict)
-    """How many cleared results the run has as compactions, by thread, the one looked at last at the end."""
+    """The number of cleared results recorded as compactions, by thread, the most recently used last."""
 
     def walked(self, items: Sequence[Item], ctx: ExecutionContext) -> _Walk:
-        """Return the result of clearing a log; of one that has only grown, only new items are looked at."""
+        """Return the state of clearing a log; if the log has only grown, only new items are examined."""
         walk = self.live.get(ctx.execution_id)
         size = 0 if walk is None else len(walk.seen)
         if walk is None or size > len(items) or (size and walk.seen[-1] is not items[size - 1]):
@@ -156,7 +156,7 @@ class _ResultClearing:
         return walk
 
     def take(self, walk: _Walk, position: int, item: Item, tokenize: Tokenizer) -> None:
-        """Look at one more item, and clear where that is due."""
+        """Examine one more item, and clear results if due."""
         walk.seen.append(item)
         tokens = item_tokens(item, tokenize)
         walk.shown += tokens
@@ -178,7 +178,7 @@ class _ResultClearing:
             walk.due, walk.due_tokens = [], 0
 
     def age(self, walk: _Walk) -> None:
-        """Let all but the newest results be due, now that the model has written something behind them."""
+        """Mark all but the newest results as due, now that the model has answered after them."""
         while len(walk.newest) > self.keep:
             result = walk.newest.popleft()
             if result.freed > 0 and skeleton(result.name) not in self.exclude:
@@ -188,7 +188,7 @@ class _ResultClearing:
     def stub(self, item: Item, number: int, name: str, size: int) -> Item:
         """Return the item sent in place of a result: the same item, so that its call has its output."""
         own = f"{self.layer_id}/read_result"
-        # What was read again is read once more under its first number. Short: there is one for each result that was cleared.
+        # A repeated result is read under its first number. Short, because there is one line per cleared result.
         again = "" if skeleton(name) == skeleton(own) else f" {own} shows it again."
         return parse_item({**item, "output": f"[Result {number} was cleared: {size} tokens.{again}]"})
 

@@ -1,7 +1,7 @@
-"""Semantic recall: every message is kept, and those near to the query are brought back.
+"""Semantic recall: every message is stored, and those similar to the query are retrieved.
 
-Messages are kept in storage one by one, not in the layer's state, which holds a count: neither a turn nor a run grows
-with what is remembered.
+Messages are stored one by one, not in the layer's state, which only holds a count: neither turns nor runs grow with the
+number of stored messages.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from noetic_nb.storage import ScopedStorage
 
 DEFAULT_BUDGET: Final = {"min": 0, "max": 4000}
 TAG: Final = "semantic_recall"
-PREFIX: Final = "said/"  # under this key in storage, followed by a number that keeps the order of the messages
-# Characters kept of one message; a longer one is more than a prompt can use.
+PREFIX: Final = "said/"  # the storage key prefix; a number follows that keeps the order of the messages
+# Characters kept per message; a longer one is more than a prompt can use.
 LONGEST: Final = 8_000
-# Scopes whose index is kept in memory between executions.
+# The number of scopes whose index is kept in memory between executions.
 MAX_INDEXES: Final = 64
 _DIGITS: Final = 10
-# Messages that a search finds where recall has no limit but its budget.
+# The number of messages that a search finds if recall is limited only by its budget.
 SEARCHED: Final = 10
 
 
@@ -58,7 +58,7 @@ class _Search(Arguments):
 
 
 class OtherVectors(Warning):
-    """Stored messages cannot be compared: their vectors were made by another embedder."""
+    """Stored messages cannot be compared because another embedder made their vectors."""
 
     def __init__(self, count: int, total: int) -> None:
         super().__init__(
@@ -87,16 +87,16 @@ class MessageIndex:
     storage: ScopedStorage | None
     messages: list[_Message] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
-    # Storage keys of messages that are on their way into storage.
+    # Storage keys of messages that are being written to storage.
     writing: set[str] = field(default_factory=set)
     words: KeywordIndex | None = None
-    """Their words, where a layer looks for those; brought up to date with each look."""
-    # Of the last query: all that could be compared with it, with their cosines.
+    """Their words, for layers that search for words; updated at each search."""
+    # For the last query: all comparable messages, with their cosines.
     scored: list[tuple[float, int]] = field(default_factory=list)
-    # Of the last query: what shares words with it, best first, where a layer looks for words.
+    # For the last query: messages that share words with it, best first, for layers that search for words.
     worded: list[int] = field(default_factory=list)
     other: int = 0
-    """How many of them could not be compared with the last query, as their vectors are of another length."""
+    """The number of messages that the last query could not be compared with, because their vectors differ in length."""
 
     def lines(self, positions: Sequence[int]) -> list[str]:
         return [f"{self.messages[n].role}: {self.messages[n].text}" for n in positions]
@@ -117,23 +117,23 @@ def semantic_recall(
     budget: BudgetConfig = None,
     slot: float = Slot.SEMANTIC_RECALL,
 ) -> MemoryLayer[SemanticHandle]:
-    """Make a layer that brings back messages near to the query.
+    """Make a layer that retrieves messages similar to the query.
 
     Parameters
     ----------
     embedder : Embedder or callable, optional
-        A function of a list of texts, sync or async, or an object whose ``embed`` is one. Tried once with two words.
-        Makes the vectors; `HashingEmbedder`, which needs no network, by default.
+        A function of a list of texts, sync or async, or an object with such a method ``embed``. It is tested once with
+        two words. By default `HashingEmbedder`, which needs no network.
     top_k : int, optional
-        How many messages are brought back at most; None brings back as many as the budget of the layer holds.
+        The maximum number of messages to retrieve; None retrieves as many as the layer's budget holds.
     min_score : float
-        Cosine from which on a message counts as near, from -1 to 1.
+        The cosine from which a message counts as similar, from -1 to 1.
     neighbours : int
-        So many messages before and after each hit come along.
+        The number of messages before and after each hit to include.
     skip_recent : int
-        The newest messages of the conversation are not brought back: they are in the history anyway.
+        The number of newest messages to skip, because the history contains them.
     max_entries : int
-        The newest so many messages are kept.
+        The number of newest messages to keep.
 
     Returns
     -------
@@ -155,14 +155,14 @@ def semantic_recall(
 
 
 def recalling(layer: MessageRecall, budget: BudgetConfig, slot: float) -> MemoryLayer[SemanticHandle]:
-    """Make a layer of its hooks, once their options are checked."""
+    """Make a layer from its hooks, after checking their options."""
     check_whole(max_entries=layer.max_entries, **({} if layer.top_k is None else {"top_k": layer.top_k}))
     check_whole(0, neighbours=layer.neighbours, skip_recent=layer.skip_recent)
     check_score(layer.min_score)
     return MemoryLayer(
         id=layer.layer_id,
         slot=slot,
-        placement="suffix",  # it changes with every question, or with time
+        placement="suffix",  # it changes with the query, or with time
         scope=layer.scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(init=layer.init, recall=layer.recall, store=layer.store, dispose=layer.dispose),
@@ -176,7 +176,7 @@ def recalling(layer: MessageRecall, budget: BudgetConfig, slot: float) -> Memory
 
 
 def _unknown(log: Sequence[Item], index: MessageIndex, thread_id: str) -> list[Item]:
-    """Return the end of a log that is not indexed yet; an indexed item ends the search, so this is O(new items)."""
+    """Return the unindexed end of a log; the first indexed item ends the search, so this is O(new items)."""
     found: list[Item] = []
     for position in range(len(log) - 1, -1, -1):
         if any(key in index.ids for key, _, _ in _messages(log[position : position + 1], thread_id)):
@@ -186,7 +186,7 @@ def _unknown(log: Sequence[Item], index: MessageIndex, thread_id: str) -> list[I
 
 
 def _messages(items: Sequence[Item], thread_id: str) -> Iterator[tuple[str, str, str]]:
-    """Yield key, role and text of messages; the key has a checksum, as ids repeat from thread to thread."""
+    """Return key, role and text of messages; the key has a checksum because ids repeat between threads."""
     for item in items:
         role = str(item.get("role") or "")
         if item["type"] != "message" or role not in ("user", "assistant"):
@@ -198,13 +198,13 @@ def _messages(items: Sequence[Item], thread_id: str) -> Iterator[tuple[str, str,
 
 
 def _key_behind(index: MessageIndex, item_key: str) -> str:
-    """Return a storage key behind all others; its checksum keeps two processes from writing over each other."""
+    """Return a storage key after all others; its checksum prevents two processes from overwriting each other."""
     number = int(index.messages[-1].key.removeprefix(PREFIX)[:_DIGITS]) + 1 if index.messages else 0
     return f"{PREFIX}{number:0{_DIGITS}}-{zlib.crc32(item_key.encode('utf-8', 'surrogatepass')):08x}"
 
 
 def _read(layer_id: str, key: str, entry: Any) -> _Message:
-    """Return a stored message; raises `NoeticError` ``storage_failed`` where it is damaged."""
+    """Return a stored message; raises `NoeticError` ``storage_failed`` if it is damaged."""
     try:
         vector = [float(x) for x in entry["vector"]]
         return _Message(key, str(entry["id"]), str(entry["role"]), str(entry["text"]), vector)
@@ -221,7 +221,7 @@ def _read(layer_id: str, key: str, entry: Any) -> _Message:
 
 @dataclass(slots=True)
 class MessageRecall:
-    """The hooks of one layer, and its indexes: one per scope, shared by the executions that are live on it."""
+    """The hooks of one layer, and its indexes: one per scope, shared by the scope's live executions."""
 
     layer_id: str
     tag: str
@@ -233,7 +233,7 @@ class MessageRecall:
     skip_recent: int
     max_entries: int
     live: dict[str, MessageIndex] = field(default_factory=dict)
-    # Indexes of scopes that were used before: at the next execution only what others have written since is read.
+    # Indexes of recently used scopes: the next execution only reads messages that others have added since.
     known: OrderedDict[tuple[int, str], MessageIndex] = field(default_factory=OrderedDict)
 
     async def init(self, p: params.InitParams) -> dict[str, Any]:
@@ -246,7 +246,7 @@ class MessageRecall:
             return None
         recent: Sequence[Item] = ()
         if self.skip_recent:
-            # Calls and outputs stand between messages; four items to a message is more than enough to look through.
+            # Calls and outputs lie between messages; four items per message are enough to examine.
             recent = [item for item in p.log[-4 * self.skip_recent :] if item["type"] == "message"]
         hidden = {key for key, _, _ in _messages(recent[-self.skip_recent :], p.ctx.thread_id)}
         order = await self.ranked(index, p.query, hidden, p.ctx)
@@ -255,7 +255,7 @@ class MessageRecall:
         if index.other:
             p.ctx.diagnostic(self.layer_id, "recall", OtherVectors(index.other, len(index.messages)))
         lines = index.lines(hits)
-        # Chosen by nearness, shown in the order in which they were said.
+        # Selected by similarity, shown in chronological order.
         chosen = sorted(hits[: len(fitting_lines(self.tag, lines, p.budget, p.ctx.tokenize))])
         return tagged(self.tag, "\n".join(index.lines(chosen))) if chosen else None
 
@@ -272,21 +272,21 @@ class MessageRecall:
     async def search(self, args: _Search, state: Any, ctx: Any) -> dict[str, Any]:
         index = self.live.get(ctx.execution_id)
         order = [] if index is None else await self.ranked(index, args.query, set(), ctx)
-        # Nothing but `top_k` says how much a model wants.
+        # Only `top_k` limits the number of results for the model.
         found = [] if index is None else self.chosen(index, order[: self.top_k or SEARCHED], set())
         return {"result": [] if index is None else index.lines(sorted(found))}
 
     async def open(self, p: params.InitParams) -> int:
-        """Bring the index of a scope up to the stored state; returns its length."""
+        """Update the index of a scope to the stored state; return its length."""
         if self.scope == "execution":
             self.live[p.ctx.execution_id] = MessageIndex(None)
             return 0
-        place = (id(p.storage.storage), p.storage.prefix)  # the index holds the storage, so its identity stays its own
+        place = (id(p.storage.storage), p.storage.prefix)  # the index holds the storage, so its id is not reused
         index = self.known.setdefault(place, MessageIndex(p.storage))
         self.known.move_to_end(place)
         while len(self.known) > MAX_INDEXES:
             self.known.popitem(last=False)
-        # Of these, what storage does not list was deleted by another process; what is added while we read it was not.
+        # Messages missing in storage were deleted by another process, except those that are being written.
         stored = {message.key for message in index.messages} - index.writing
         keys = await p.storage.list(PREFIX)
         if keys != [message.key for message in index.messages]:
@@ -295,23 +295,23 @@ class MessageRecall:
             fresh = {key: _read(self.layer_id, key, entry) for key, entry in found.items()}
             gone = stored.difference(keys)
             kept = {message.key: message for message in index.messages if message.key not in gone}
-            index.messages = [message for _, message in sorted((fresh | kept).items())]  # the order of storage
+            index.messages = [message for _, message in sorted((fresh | kept).items())]  # in the order of storage
             index.ids = {message.id for message in index.messages}
         self.live[p.ctx.execution_id] = index
         return len(index.messages)
 
     async def add(self, index: MessageIndex, items: Sequence[Item], thread_id: str) -> int:
-        """Index the messages among some items that are not known yet; returns how many there were."""
+        """Index the new messages among some items; return their number."""
         fresh: dict[str, tuple[str, str]] = {}
         for key, role, text in _messages(items, thread_id):
             if key not in index.ids:
                 fresh[key] = (role, text)
         vectors = await embed(self.embedder, [text for _, text in fresh.values()])
         for (key, (role, text)), vector in zip(fresh.items(), vectors, strict=True):
-            # Another execution that is live on the same scope may have indexed it while we were waiting.
+            # Another live execution of the scope may have indexed it meanwhile.
             if key in index.ids:
                 continue
-            # Six digits are more than a cosine needs, and less than half the text in storage.
+            # Six digits are enough for a cosine, and less than half the text in storage.
             rounded = [round(x, 6) for x in vector]
             message = _Message(_key_behind(index, key), key, role, text, rounded)
             index.messages.append(message)
@@ -330,17 +330,17 @@ class MessageRecall:
         return len(fresh)
 
     def chosen(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> list[int]:
-        """Return the first of a ranking, each followed by its neighbours."""
+        """Return the first positions of a ranking, each followed by its neighbours."""
         return self.along(index, order[: self.top_k], hidden)
 
     def along(self, index: MessageIndex, hits: Sequence[int], hidden: set[str]) -> list[int]:
-        """Return the positions of hits, each followed by its neighbours, nearest first."""
+        """Return the positions of hits, each followed by its neighbours, most similar first."""
         steps = [0, *[step for distance in range(1, self.neighbours + 1) for step in (-distance, distance)]]
         around, messages = dict.fromkeys([hit + step for hit in hits for step in steps]), index.messages
         return [near for near in around if 0 <= near < len(messages) and messages[near].id not in hidden]
 
     def hit(self, index: MessageIndex, position: int, hidden: set[str], score: float | None) -> Hit:
-        """Return a hit as a listener of candidates gets it."""
+        """Return a hit in the form for listeners of candidates."""
         at = self.along(index, [position], hidden)
         return Hit(tuple(zip(at, index.lines(at), strict=True)), score)
 
@@ -357,9 +357,9 @@ class MessageRecall:
         )
 
     async def ranked(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
-        """Return positions of the messages near a query, nearest first."""
+        """Return the positions of messages similar to a query, best first."""
         (wanted,) = await embed(self.embedder, [query])
-        # Hashed words leave most places empty, so only those of the query are looked at: thousands of messages in a few
+        # Hashed vectors are sparse, so only the query's dimensions are used: thousands of messages take a few
         # milliseconds, without a numerical library.
         places = [place for place, x in enumerate(wanted) if x]
         own = [wanted[place] for place in places]
@@ -367,12 +367,12 @@ class MessageRecall:
         if not size:
             index.scored = []
             return []
-        # Of a single place a getter returns no tuple; the one more is not looked at.
+        # A getter of one place returns no tuple; the additional place is ignored.
         at_places = itemgetter(*places, places[0])
         scored = index.scored = [
             (sum(map(mul, own, at_places(message.vector))) / (size * message.length), position)
             for position, message in enumerate(index.messages)
-            # Vectors of an embedder that was used before may have another length: they are passed over, not lost.
+            # Vectors of a previous embedder may have another length: they are skipped, not deleted.
             if message.id not in hidden and message.length and len(message.vector) == len(wanted)
         ]
         index.other = 0

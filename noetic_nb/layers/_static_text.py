@@ -1,4 +1,4 @@
-"""Static content: a text the agent always has before it, such as a policy or a persona."""
+"""Static content: a text that the agent always sees, such as a policy or a persona."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def static_content(
     tag : str
         Name of the block around it.
     budget : optional
-        Tokens; what does not fit is cut at the end, with the closing tag kept.
+        Tokens; text beyond it is cut at the end, before the closing tag.
 
     Examples
     --------
     >>> static_content("Be kind.").id
     'static-content'
     """
-    if not isinstance(content, str):  # None, too, is neither a text nor a function
+    if not isinstance(content, str):  # also refuses None
         check_function(object() if content is None else content, "content", "nothing", 0)
     if not tag.isidentifier():
         raise NoeticConfigError(
@@ -52,7 +52,7 @@ def static_content(
         )
 
     async def init(p: InitParams) -> dict[str, Any]:
-        # At `init` rather than at each recall: the text may come from a file or a service.
+        # At `init` rather than at each recall, because the text may come from a file or a service.
         text = await awaited(content() if callable(content) else content)
         if not isinstance(text, str):
             raise TypeError(f"Static content must be text, not {type(text).__name__}: {text!r:.80}.")

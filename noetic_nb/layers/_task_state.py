@@ -1,4 +1,4 @@
-"""Durable task state: how far a long task has come, which files it made, and data it wants to find again."""
+"""Durable task state: the progress of a long task, the files it made, and data to find again later."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _State(schemas.StoredState):
     data: dict[str, Any]
 
 
-# Neither empty nor blank: what has no name cannot be found again.
+# Neither empty nor blank, because an entry is found by its name.
 _Name: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"\S")]
 
 
@@ -67,9 +67,9 @@ def durable_task_state(
     Parameters
     ----------
     merge_data : {"shallow", "namespace"}
-        Whether a child's data overwrite the parent's key by key, or are put under the child's execution id.
+        Whether a child's data overwrites the parent's key by key, or is stored under the child's execution id.
     budget : optional
-        Tokens; 100 to 800 by default. What is too much loses its oldest checkpoints first.
+        Tokens; 100 to 800 by default. If the state is larger, the oldest checkpoints are omitted first.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def _merged(p: params.ReturnParams, merge_data: str) -> dict[str, Any]:
     """Return the parent's state with the additions of a child to its own."""
     parent, child = p.parent_state or _EMPTY, p.child_state
     data = child["data"] if merge_data == "shallow" else {p.child_ctx.execution_id: child["data"]}
-    # What the child inherited comes back with it; only what is new counts.
+    # The child returns inherited entries as well; only new ones count.
     fresh = [point for point in child["checkpoints"] if point not in parent["checkpoints"]]
     return {
         "checkpoints": [*parent["checkpoints"], *fresh][-MAX_CHECKPOINTS:],
@@ -158,7 +158,7 @@ def _record_artifact(args: _Artifact, state: Any, ctx: object) -> dict[str, Any]
 
 
 def _set_task_data(args: _Entry, state: Any, ctx: object) -> dict[str, Any]:
-    # The layer writes it when the execution ends; a value of the model's would be lost then.
+    # The layer sets this key when the execution ends, which would overwrite the model's value.
     if args.key == OUTCOME_KEY:
         return {"result": f"The key {OUTCOME_KEY} is reserved; choose another."}
     state = state or _EMPTY
@@ -166,7 +166,7 @@ def _set_task_data(args: _Entry, state: Any, ctx: object) -> dict[str, Any]:
 
 
 def _shown(state: dict[str, Any], budget: float, tokenize: Tokenizer) -> str | None:
-    """Return the state as indented JSON, without its oldest checkpoints where they are too much."""
+    """Return the state as indented JSON, without its oldest checkpoints if it is too large."""
     points = state["checkpoints"]
     while True:
         text = json.dumps({**state, "checkpoints": points}, indent=2, ensure_ascii=False)
@@ -175,5 +175,5 @@ def _shown(state: dict[str, Any], budget: float, tokenize: Tokenizer) -> str | N
             return whole
         if not points:
             return cut_block(TAG, text, budget, tokenize)
-        # By halves: each try formats the whole state.
+        # Halved each time, because each attempt formats the whole state.
         points = points[len(points) // 2 + 1 :] if len(points) > 1 else []

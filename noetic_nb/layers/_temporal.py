@@ -1,4 +1,4 @@
-"""Temporal memory: the current date, and facts that hold at a time."""
+"""Temporal memory: the current date, and facts that are valid at a time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from noetic_nb.sync import awaited
 Facts = Mapping[str, Sequence[str]]
 
 Extract = Callable[[Sequence[str], datetime], "Facts | Awaitable[Facts]"]
-"""Reads texts and the time they were written at, and returns facts by the ISO time they hold at."""
+"""Reads texts and the time when they were written, and returns facts by the ISO time at which they are valid."""
 
 SearchFacts = Callable[[str, Facts], "Facts | Awaitable[Facts]"]
-"""Returns those of the facts that answer a query."""
+"""Returns the facts that answer a query."""
 
 BUDGET: Final = {"min": 0, "max": 200}
 LEDGER_BUDGET: Final = {"min": 0, "max": 800}
@@ -64,23 +64,23 @@ def temporal_memory(
     budget: BudgetConfig = None,
     slot: float = Slot.REMINDER,
 ) -> MemoryLayer[TemporalHandle]:
-    """Make a layer that recalls the time, and facts with the time they hold at.
+    """Make a layer that recalls the time, and facts with the time at which they are valid.
 
     Parameters
     ----------
     now : callable, optional
         The local time; the execution's clock in the machine's time zone by default.
     extract : callable, optional
-        ``extract(texts, now)`` returns facts by ISO time, sync or async. Without it nothing is gathered.
+        ``extract(texts, now)`` returns facts by ISO time, sync or async. Without it no facts are collected.
     search : callable, optional
         ``search(query, facts)``; without it the function ``search_memory`` returns facts that share a word with the query, or
         all of them.
     buffer_threshold : int, tokens
-        How much must have been gathered before it is searched for facts.
+        The size of the buffer from which facts are extracted.
     max_facts : int
-        The newest so many are kept.
+        The number of newest facts to keep.
     ground_date_time, inject_ledger : bool
-        Recall the time; recall the facts.
+        Whether to recall the time, and the facts.
 
     References
     ----------
@@ -117,16 +117,16 @@ def temporal_memory(
         if search is None:
             lines = _lines(facts)
             words = set(args.query.casefold().split())
-            # All rather than none: a model that finds nothing concludes that there is nothing.
+            # All rather than none, because a model that finds nothing concludes that there is nothing.
             return {"result": [line for line in lines if words & set(line.casefold().split())] or lines}
         return {"result": _lines(await awaited(search(args.query, copy.deepcopy(facts))))}
 
-    # The moment alone takes a few lines; facts beside it need room of their own.
+    # The time alone takes a few lines; facts need more space.
     default = LEDGER_BUDGET if inject_ledger else BUDGET
     return MemoryLayer(
         id=id,
         slot=slot,
-        placement="suffix",  # it changes with every question, or with time
+        placement="suffix",  # it changes with the query, or with time
         scope=scope,
         budget=default if budget is None else budget,
         timeouts=GATHERING_TIMEOUTS_MS,
@@ -141,12 +141,12 @@ def temporal_memory(
 
 
 def _shown(layer_id: str, p: params.RecallParams, now: datetime | None, *, inject_ledger: bool) -> str | None:
-    """Return the time, where there is one to show, and as many facts as fit beside it."""
+    """Return the time, if any, and as many facts as fit beside it."""
     parts: list[str] = []
     left = p.budget
     block = ""
     if now is not None:
-        # One token in hand: the pieces are counted apart and rounded up, their sum may be one more.
+        # One token is reserved: the parts are counted separately and rounded, so their sum may be one more.
         block = tagged(NOW_TAG, f"Now: {now:%Y/%m/%d} ({_DAYS[now.weekday()]}) {now:%H:%M}\n{_ADVICE}")
         if p.ctx.tokenize(block) <= left:
             parts.append(block)
@@ -163,7 +163,7 @@ def _shown(layer_id: str, p: params.RecallParams, now: datetime | None, *, injec
 
 
 def _without_older_half(state: dict[str, Any], ctx: ExecutionContext) -> dict[str, Any]:
-    """Return a state whose buffer lost its older half: texts are no facts, so they are not kept in their place."""
+    """Return a state without the older half of its buffer: texts are not facts, so they are not kept as such."""
     texts = state["buffer"][len(state["buffer"]) // 2 + 1 :]
     return {**state, "buffer": texts, "bufferTokens": sum(ctx.tokenize(text) for text in texts)}
 
@@ -174,23 +174,23 @@ def _lines(facts: Facts) -> list[str]:
 
 
 def _merged(old: Mapping[str, list[str]], found: Any, max_facts: int) -> dict[str, list[str]]:
-    """Return old and new facts without repeats, the newest by time; raises `TypeError` for facts of any other form."""
+    """Return old and new facts without repeats, the newest by time; raises `TypeError` for malformed facts."""
     if not isinstance(found, Mapping):
         raise TypeError(
             f"An extractor must return a mapping of ISO times to texts, not {type(found).__name__}: {found!r:.80}."
         )
     merged = {when: list(facts) for when, facts in old.items()}
     for when, facts in found.items():
-        # A text is a sequence of texts as well: each of its letters would be a fact.
+        # A string is a sequence of strings too: each of its letters would be a fact.
         if not isinstance(when, str) or isinstance(facts, str) or not all(isinstance(fact, str) for fact in facts):
             raise TypeError(
                 f"An extractor must return a mapping of ISO times to lists of texts, not {when!r}: {facts!r:.80}."
             )
         merged[when] = list(dict.fromkeys([*merged.get(when, []), *facts]))
-    # ISO times sort as text, also where facts hold at a day and not at a moment.
+    # ISO times sort as text, even if facts are valid on a day and not at a moment.
     newest = [(when, fact) for when in sorted(merged, reverse=True) for fact in merged[when]][:max_facts]
     kept: dict[str, list[str]] = {}
     for when, fact in reversed(newest):
-        # This goes backwards through the facts of a moment, so each is put before those that follow it.
+        # The loop goes backwards through the facts of a time, so each is inserted before the later ones.
         kept.setdefault(when, []).insert(0, fact)
     return kept

@@ -1,4 +1,4 @@
-"""Tool memory: state that tools of one id share within an execution, and that the model is shown."""
+"""Tool memory: state that tools with one id share within an execution, and that the model sees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from noetic_nb.memory._layer_functions import built_in
 from noetic_nb.sync import awaited
 
 SLOT: Final = 110
-# What is stored of a state that was set to None: without it the next execution would begin with `initial` again.
+# Stored for a state that was set to None; without it the next execution would begin with `initial` again.
 NOTHING: Final = {"__none__": True}
 
 
@@ -35,16 +35,16 @@ def tool_memory(
     budget: BudgetConfig = "auto",
     slot: float = SLOT,
 ) -> MemoryLayer[ToolStateHandle]:
-    """Make the layer that tools reach by ``ctx.memory[id]``.
+    """Make the layer whose state tools access by ``ctx.memory[id]``.
 
     Parameters
     ----------
     id : str
         Tools that name the same id share the state.
     initial : object or callable, optional
-        The first state, or a function that makes it, sync or async.
+        The initial state, or a function that makes it, sync or async.
     show : callable, optional
-        From the state to what the model reads of it; None shows nothing.
+        Makes the text for the model from the state; None shows nothing.
     scope : {"execution", "thread", "resource", "global"}
         How long the state lives.
 
@@ -67,11 +67,11 @@ def tool_memory(
     check_function(show, "show", "the state")
 
     async def init(p: params.InitParams) -> dict[str, Any]:
-        # State of an execution is never written, so looking for it would only cost a read.
+        # State of an execution is never written, so a lookup would only cost a read.
         stored = None if scope == "execution" else await p.storage.get("state")
         if stored is not None:
             return {"state": stored}
-        # A copy: each execution begins with what was passed, not with what the ones before made of it.
+        # A copy, so that no execution sees the changes of another.
         first = initial() if callable(initial) else copy.deepcopy(initial)
         return {"state": await awaited(first)}
 
@@ -96,7 +96,7 @@ def tool_memory(
                 input=_Set,
                 output=None,
                 execute=set_value,
-                # The state belongs to the tools; a model that wrote it would break what they rely on.
+                # The state belongs to the tools; a model that wrote it could invalidate it.
                 for_model=False,
             ),
         },

@@ -1,4 +1,4 @@
-"""History window: at most so many items of the conversation are sent, however much room there is."""
+"""History window: only a limited number of items of the conversation is sent, whatever the budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from noetic_nb.memory._layer_functions import built_in
 SLOT: Final = 275
 SMALLEST: Final = 2
 LARGEST: Final = 10_000
-# A window grows to include a whole exchange, but never beyond this multiple.
+# A window grows to include a whole exchange, up to this multiple.
 MAX_GROWTH: Final = 4
 # A system message among the first items belongs to the conversation as a whole.
 HEAD: Final = 4
@@ -26,11 +26,11 @@ def _is(item: Item, role: str) -> bool:
 
 
 def window_of(items: Sequence[Item], max_items: int) -> list[Item]:
-    """Return the newest items without torn pairs, and the first system message; up to four times `max_items` if need be."""
+    """Return the newest items, without unpaired calls, and the first system message; up to four times `max_items`."""
     size = len(items)
     if size <= max_items:
         return list(items)
-    # A long tool loop has no user message for a long way back; the window must not become the whole log.
+    # A long tool loop may have no user message nearby; the window must not become the whole log.
     lowest = max(0, size - MAX_GROWTH * max_items)
     start = size - max_items
     missing = {"user", "assistant"} - {str(item.get("role")) for item in items[start:] if item["type"] == "message"}
@@ -41,7 +41,7 @@ def window_of(items: Sequence[Item], max_items: int) -> list[Item]:
     head = next((item for item in items[: min(HEAD, start)] if _is(item, "system")), None)
     if head is not None:
         kept.insert(0, head)
-    # Cutting at a number may part a call from its output, which providers refuse.
+    # The cut may separate a call from its output, which providers refuse.
     return [item for item in strip_unresolved(kept) if isinstance(item, Item)]
 
 
@@ -50,7 +50,7 @@ def window_of(items: Sequence[Item], max_items: int) -> list[Item]:
 def history_window(
     max_items: int = 40, *, id: str = "history-window", slot: float = SLOT, budget: BudgetConfig = 0
 ) -> MemoryLayer[NothingProvided]:
-    """Make a layer that sends at most the newest `max_items` items of history. The log keeps everything.
+    """Make a layer that sends only the newest `max_items` items of history. The log keeps everything.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Working memory: a small record the agent keeps about the conversation and rewrites itself."""
+"""Working memory: a short record about the conversation that the agent writes itself."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from noetic_nb.memory._layer_functions import built_in
 
 DEFAULT_BUDGET: Final = {"min": 200, "max": 1500}
 MAX_MERGE_DEPTH: Final = 32
-REJECTED_KEY: Final = "rejected"  # where notes go that no longer fit the schema
-# What earlier prompts taught models to call: still understood, no longer offered.
+REJECTED_KEY: Final = "rejected"  # the key for notes that no longer fit the schema
+# A function name from earlier prompts: still understood, no longer offered.
 LEGACY_CALL: Final = "updateWorkingMemory"
 # Keys that would reach into objects of other languages when a state is shared.
 FORBIDDEN_KEYS: Final = frozenset({"__proto__", "constructor"})
 
 
-Check: TypeAlias = Callable[[Any], object]  # raises `ValueError` for notes that do not fit
+Check: TypeAlias = Callable[[Any], object]  # raises `ValueError` for invalid notes
 
 
 @runtime_checkable
@@ -35,12 +35,12 @@ class Schema(Protocol):
     """A validator of values that is not a type."""
 
     def check(self, value: Any) -> object:
-        """Return a value that fits; raises `ValueError`."""
+        """Return a valid value; raises `ValueError` otherwise."""
         ...
 
 
 def deep_merge(old: Mapping[str, Any], new: Mapping[str, Any], *, depth: int = 0) -> dict[str, Any]:
-    """Merge two records: objects merge, lists and scalars replace; raises ``tool_failed`` below 32 levels."""
+    """Merge two records: objects are merged, lists and scalars replaced; raises ``tool_failed`` below 32 levels."""
     if depth > MAX_MERGE_DEPTH:
         raise NoeticError(
             "tool_failed", f"working memory is nested more than {MAX_MERGE_DEPTH} deep", hint="Keep it flat."
@@ -51,8 +51,8 @@ def deep_merge(old: Mapping[str, Any], new: Mapping[str, Any], *, depth: int = 0
             continue
         before = merged.get(key)
         if isinstance(value, Mapping):
-            # Merged into nothing rather than copied, so that forbidden keys and the depth are looked at all the way
-            # down.
+            # Merged into an empty record rather than copied, so that forbidden keys and depth are checked at every
+            # level.
             merged[key] = deep_merge(before if isinstance(before, Mapping) else {}, value, depth=depth + 1)
         else:
             merged[key] = copy.deepcopy(value)
@@ -78,12 +78,12 @@ def working_memory(
     scope : {"thread", "resource", "execution", "global"}
         How long the notes live.
     schema : pydantic model or object with ``check``, optional
-        What the notes must look like after every update; an update that does not fit changes nothing. ``check(notes)`` raises
+        The form of the notes after every update; an invalid update changes nothing. ``check(notes)`` raises
         `ValueError`, as that of `noetic_nb.steps._schema.OutputSchema` does.
     read_only : bool, default False
-        Show the notes without giving the agent a way to change them.
+        Show the notes without letting the agent change them.
     initial : str or mapping, optional
-        The first notes.
+        The initial notes.
     budget : optional
         Tokens; 200 to 1 500 by default.
 
@@ -112,11 +112,11 @@ def working_memory(
 
     async def init(p: params.InitParams) -> dict[str, Any]:
         stored = await p.storage.get("state")
-        # A copy, because every execution that begins anew is given this object.
+        # A copy, because every new execution receives this object.
         if stored is None:
             return {"state": copy.deepcopy(first)}
         if not _fits(stored, check):
-            # Never silently empty: the old notes stay in storage beside the new ones, and the diagnostic reports it.
+            # Never silently emptied: the old notes stay in storage under another key, and the diagnostic reports it.
             await p.storage.set(REJECTED_KEY, stored)
             p.ctx.diagnostic(id, "init", _rejected(id, stored, p.storage.prefix))
             return {"state": {}}
@@ -157,7 +157,7 @@ def working_memory(
 
 
 def _updated(args: Mapping[str, Any], state: Any, check: Check | None) -> dict[str, Any]:
-    """Return the notes with an update merged in; raises ``tool_failed`` where they would not fit the schema."""
+    """Return the notes with an update merged in; raises ``tool_failed`` if they would not fit the schema."""
     # Text cannot be merged with an object, and must not be lost.
     if isinstance(state, str):
         state = {"_previous": state} if state else {}
@@ -176,7 +176,7 @@ def _updated(args: Mapping[str, Any], state: Any, check: Check | None) -> dict[s
 
 
 def _legacy_update(items: Iterable[Item]) -> dict[str, Any] | None:
-    """Return the arguments of the first call of the legacy function that has an object for them."""
+    """Return the arguments of the first call of the legacy function that passes an object."""
     for item in items:
         if item["type"] == "function_call" and item.get("name") == LEGACY_CALL:
             try:
@@ -189,7 +189,7 @@ def _legacy_update(items: Iterable[Item]) -> dict[str, Any] | None:
 
 
 def _fits(stored: Any, check: Check | None) -> bool:
-    """Tell whether stored notes fit the schema; raises ``storage_failed`` for neither text nor an object."""
+    """Tell whether stored notes fit the schema; raises ``storage_failed`` if they are neither text nor an object."""
     if not isinstance(stored, str | dict):
         raise NoeticError(
             "storage_failed",
@@ -207,7 +207,7 @@ def _fits(stored: Any, check: Check | None) -> bool:
 
 
 def _problem(error: ValueError) -> str:
-    """Return where notes do not fit, and why."""
+    """Return where notes are invalid, and why."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors()[0]

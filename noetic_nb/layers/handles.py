@@ -1,6 +1,6 @@
-"""The handles of built-in layers for code, as types: ``ctx.memory[notes].update(...)`` is completed and checked by editors.
+"""The types of built-in layers' handles: ``ctx.memory[notes].update(...)`` is completed and checked by editors.
 
-Data is an attribute, a copy at each look; a function is an async method that passes the same rules as a call of the model.
+Data is an attribute, copied on each access. A function is an async method that obeys the same rules as a model's call.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ __all__ = [
 
 
 class NothingProvided(Protocol):
-    """Of a layer that provides nothing to code."""
+    """The handle of a layer that provides nothing to code."""
 
 
 class WorkingMemoryHandle(Protocol):
-    """Of `working_memory`."""
+    """The handle of `working_memory`."""
 
     @property
     def snapshot(self) -> Any:
         """The notes."""
 
     async def update(self, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
-        """Merge changes into the notes; a layer that is read-only has no such function."""
+        """Merge changes into the notes; read-only layers do not have this function."""
 
 
 class TaskStateHandle(Protocol):
-    """Of `durable_task_state`."""
+    """The handle of `durable_task_state`."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -52,47 +52,47 @@ class TaskStateHandle(Protocol):
         """Values kept for later steps."""
 
     async def record_artifact(self, *, path: str) -> str:
-        """Note a file that the task made or changed."""
+        """Record a file that the task made or changed."""
 
     async def set_task_data(self, *, key: str, value: Any) -> str:
         """Keep a value for later steps."""
 
 
 class EntityHandle(Protocol):
-    """Of `entity_memory`."""
+    """The handle of `entity_memory`."""
 
     @property
     def entities(self) -> dict[str, Any]:
-        """Facts by the name of their subject."""
+        """Facts by the name of their entity."""
 
     @property
     def superseded(self) -> dict[str, Any]:
-        """Facts that others took the place of, with when and by what, by name."""
+        """Replaced facts, with the time and the new fact, by name."""
 
     async def remember(self, *, name: str, fact: str, about: str | None = None) -> None:
         """Remember a fact."""
 
     async def forget(self, *, name: str) -> str:
-        """Forget all that is known of one name."""
+        """Forget all facts about one name."""
 
 
 class ExternalHandle(Protocol):
-    """Of `external_memory`; stores with ``update`` and ``delete`` have these as well."""
+    """The handle of `external_memory`; stores with ``update`` and ``delete`` have these as well."""
 
     async def search(self, *, query: str) -> list[str]:
         """Search the memory."""
 
 
 class FilesHandle(Protocol):
-    """Of `file_reference`."""
+    """The handle of `file_reference`."""
 
     @property
     def files(self) -> Any:
-        """The files that are referred to."""
+        """The referenced files."""
 
 
 class NotesHandle(Protocol):
-    """Of `file_memory`."""
+    """The handle of `file_memory`."""
 
     @property
     def files(self) -> dict[str, str]:
@@ -108,17 +108,17 @@ class NotesHandle(Protocol):
         """Replace a piece of text that occurs once."""
 
     async def insert(self, *, path: str, line: int, text: str) -> str:
-        """Put new lines behind a line, 0 for the beginning."""
+        """Insert new lines after a line, 0 for the beginning."""
 
     async def delete(self, *, path: str) -> str:
-        """Delete a file, or a folder with all in it."""
+        """Delete a file, or a folder with its contents."""
 
     async def rename(self, *, path: str, new_path: str) -> str:
         """Rename or move a file or a folder."""
 
 
 class PlanHandle(Protocol):
-    """Of `plan_memory`."""
+    """The handle of `plan_memory`."""
 
     @property
     def status(self) -> dict[str, Any]:
@@ -143,54 +143,54 @@ class PlanHandle(Protocol):
         """Return a named part as JSON text."""
 
     async def exit_plan_mode(self, *, action: Literal["execute", "cancel"]) -> str:
-        """Carry the plan out, or drop it."""
+        """Execute the plan, or drop it."""
 
 
 class ProceduresHandle(Protocol):
-    """Of `procedural_memory`."""
+    """The handle of `procedural_memory`."""
 
     @property
     def procedures(self) -> Any:
         """The learned procedures."""
 
     async def learn(self, *, name: str, when: str, steps: Sequence[str]) -> str:
-        """Keep how something is done."""
+        """Store a procedure."""
 
     async def unlearn(self, *, name: str) -> str:
         """Forget a procedure."""
 
 
 class ResultsHandle(Protocol):
-    """Of `tool_result_clearing`."""
+    """The handle of `tool_result_clearing`."""
 
     async def read_result(self, *, number: int, offset: int = 0) -> str:
         """Read a cleared result again."""
 
 
 class SemanticHandle(Protocol):
-    """Of `semantic_recall` and `hybrid_recall`."""
+    """The handle of `semantic_recall` and `hybrid_recall`."""
 
     @property
     def count(self) -> int:
-        """How many messages are indexed."""
+        """The number of indexed messages."""
 
     async def search(self, *, query: str) -> list[str]:
-        """Return the messages nearest to a query."""
+        """Return the messages most similar to a query."""
 
 
 class TemporalHandle(Protocol):
-    """Of `temporal_memory`."""
+    """The handle of `temporal_memory`."""
 
     @property
     def facts(self) -> Any:
-        """Remembered facts, with the time they hold at."""
+        """Remembered facts, with the time at which they are valid."""
 
     async def search_memory(self, *, query: str) -> list[str]:
-        """Look for remembered facts."""
+        """Search the remembered facts."""
 
 
 class ToolStateHandle(Protocol):
-    """Of `tool_memory`."""
+    """The handle of `tool_memory`."""
 
     @property
     def value(self) -> Any:

@@ -1,4 +1,4 @@
-"""Exercises of the lessons: checks that a notebook asks, and a table of a class for its teacher."""
+"""Exercises of the lessons: checks that a notebook calls, and a grading table for teachers."""
 
 from noetic_nb.lessons._exercise import Exercise, Verdict
 from noetic_nb.lessons._grading import EXERCISES, check, grade

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 PAGE: Final = 88
-"""Characters of a line that a page 900 pixels wide shows whole, as code in the lessons has."""
+"""The line width, in characters, that a page of 900 pixels shows whole, as for code in the lessons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,12 @@ class Exercise:
     id : str
         Lesson and number, such as ``"3.1"``.
     answer : str
-        The name that the answer has in the notebook; a class is graded by it.
+        The name of the answer in the notebook, by which classes are graded.
     examine : callable
-        Takes the answer and returns what is wrong with it in one or two sentences, or None if it is right. It tries cases that
-        the notebook does not show, and may be async.
+        Takes the answer and returns its fault in one or two sentences, or None if it is right. It tries cases that the
+        notebook does not show, and may be async.
     hints : tuple of str
-        Told one more with each try that is wrong, from the second on.
+        One more is shown with each wrong attempt, from the second on.
 
     Examples
     --------
@@ -41,18 +41,18 @@ class Exercise:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict of `check` on an answer; true where it is right.
+    """The verdict of `check` on an answer; true if it is right.
 
     Parameters
     ----------
     exercise : str
         Its id.
     is_right : bool
-        Whether every case came out as it must.
+        Whether every case gave the right result.
     why : str
-        What is wrong, or empty if nothing is.
+        The fault, or empty if there is none.
     hints : tuple of str
-        Those told so far.
+        Those shown so far.
 
     Examples
     --------

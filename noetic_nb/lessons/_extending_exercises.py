@@ -1,4 +1,4 @@
-"""Exercises on parts of one's own: a layer that remembers promises, a rule form, and the reading of a view."""
+"""Exercises on custom parts: a layer that remembers promises, a rule form, and a reader for a view."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from noetic_nb.steering import RuleBook
 from noetic_nb.steps import react
 
 MOST_PROMISES: Final = 3
-"""How many promises the layer of exercise 8.1 offers."""
+"""The number of promises that the layer of exercise 8.1 offers."""
 
-# A thread, and what the user says; the agent answers with what follows "Say: ".
+# A thread and the user's message; the agent answers with the text after "Say: ".
 _TALKS: Final[tuple[tuple[tuple[str, str], ...], ...]] = (
     (("t1", "Say: I will call Bob."), ("t1", "What now?"), ("t1", "Say: I will bring cake."), ("t1", "What now?")),
     (("t1", "I will not pay."), ("t1", "What now?"), ("t1", "Say: Perhaps I will."), ("t1", "What now?")),
@@ -59,7 +59,7 @@ async def _promised(answer: Any) -> str | None:
     return None
 
 
-# The tool, its arguments, and whether it must run. Nothing can be sent to Nowhere: that call fails.
+# The tool, its arguments, and whether it must run. Shipping to Nowhere fails.
 _ORDERS: Final[tuple[tuple[tuple[str, dict[str, Any], bool], ...], ...]] = (
     (("ship", {"country": "Peru"}, True), ("ship", {"country": "Peru"}, False), ("ship", {"country": "Oman"}, True)),
     (("ship", {"country": "Peru"}, True), ("ship", {"country": "Peru", "parcels": 2}, False)),
@@ -111,7 +111,7 @@ def _once(answer: Any) -> str | None:
         for name, args, runs in orders:
             made.append(f"{name}({', '.join(f'{key}={value!r}' for key, value in args.items())})")
             before = len(ran)
-            with suppress(LookupError):  # the tool's own
+            with suppress(LookupError):  # raised by the tool
                 guarded[name](**args)
             if (len(ran) > before) != runs:
                 return (
@@ -134,7 +134,7 @@ _HISTORIES: Final[tuple[tuple[tuple[str, str], ...], ...]] = (
 
 
 class _Place(NamedTuple):
-    """Where an event stands, as views are told."""
+    """The position of an event, as views receive it."""
 
     seq: int
     call: int | None = None
@@ -143,7 +143,7 @@ class _Place(NamedTuple):
 def _events(calls: tuple[tuple[str, str], ...]) -> list[RunEvent]:
     found: list[RunEvent] = [ModelCalled(_WHERE, 0.0, 0, "m", "agent", 0.0, "ok", ())]
     for at, (name, status) in enumerate(calls):
-        # Two layers may judge one call, and what comes after a denial is one refusal all the same.
+        # Two layers may judge one call, and events after a denial belong to the same refusal.
         action: Any = {"denied": "deny", "guided": "guide"}.get(status, "allow")
         decided = SteeringDecided(_WHERE, 0.0, "steering", "before_tool_call", name, {}, action, None, (), 0.0)
         found += [decided, decided, ToolCalled(_WHERE, 0.0, name, f"c{at}", {}, "", 0.0, status)]  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
-"""`check`: one answer against the cases of its exercise; and a table of a class, whose notebooks are run again.
+"""`check` compares one answer with the cases of its exercise; `grade` runs a class's notebooks and makes a table.
 
-The answers are looked up by name after the notebook has run and are checked once more, so a saved output or a `check` of the
-notebook's own counts for nothing. A notebook is a program all the same, and runs with the rights of whoever grades: grade the
-work of strangers in a container.
+Answers are looked up by name after the notebook has run and are checked again, so a saved output or the notebook's own
+`check` has no effect. A notebook is still a program and runs with the grader's rights: grade untrusted work in a
+container.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _tries: Final[Counter[str]] = Counter()
 async def _examined(exercise: Exercise, answer: Any) -> str | None:
     try:
         why: str | None = await awaited(exercise.examine(answer))
-    except Exception as error:  # an answer may do anything: what it raises is what is wrong with it
+    except Exception as error:  # an answer may raise anything, which is then its fault
         if isinstance(error, TypeError) and not callable(answer):
             how = f"Pass the function itself: check({exercise.id!r}, {exercise.answer})."
             return f"Your answer is a {type(answer).__name__}, which cannot be called. {how}"
@@ -57,29 +57,29 @@ async def _examined(exercise: Exercise, answer: Any) -> str | None:
 
 
 def examined(exercise: Exercise, answer: Any) -> str | None:
-    """Return the fault of an answer, or None if it is right; counts no try."""
+    """Return the fault of an answer, or None if it is right; does not count as an attempt."""
     return run_sync(_examined(exercise, answer))
 
 
 def check(exercise: str, answer: Any) -> Verdict:
-    """Tell whether an answer is right, and if it is not, its fault; each further try gives one more hint.
+    """Tell whether an answer is right, or else its fault; each further attempt gives one more hint.
 
     Parameters
     ----------
     exercise : str
-        The id of an exercise, as it stands in the lesson.
+        The id of an exercise, as in the lesson.
     answer : object
-        What the exercise asks for, most often a function.
+        The answer to the exercise, usually a function.
 
     Returns
     -------
     Verdict
-        True if the answer is right. An error of the answer is said there and not raised.
+        True if the answer is right. It reports an error of the answer instead of raising it.
 
     Raises
     ------
     ArgumentError
-        For an exercise that does not exist.
+        If the exercise does not exist.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def check(exercise: str, answer: Any) -> Verdict:
 
 
 TIMEOUT_S: Final = 120
-"""For one cell. A whole lesson takes less than a minute; what takes longer hangs."""
+"""Per cell. A whole lesson takes less than a minute; a slower cell hangs."""
 
 _ASKED: Final = re.compile(r"\bcheck\(\s*[\"'](\d+\.\d+)[\"']")
 _MIME: Final = "application/json"
@@ -129,30 +129,30 @@ def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S, progress: Progres
     Parameters
     ----------
     folder : str or path
-        With one notebook (``.ipynb``) for each submission. Nothing is written there.
+        With one notebook (``.ipynb``) per submission. No file there is changed.
     timeout_s : float, seconds
-        For one cell; one that takes longer is interrupted, and the notebook goes on.
+        Per cell; a slower cell is interrupted, and the notebook continues.
     progress : bool or callable
-        Called with how many notebooks are graded, of how many; by default a line of text in a terminal or notebook. False shows
-        nothing.
+        Called with the numbers of graded and of all notebooks; by default a line of text in a terminal or notebook.
+        False shows nothing.
 
     Returns
     -------
     pandas.DataFrame
-        A row for each notebook, by the name of its file: a column for each exercise that any of them asks, with ``"right"``,
-        ``"not yet"`` or ``"missing"``; how many are ``right``; and the ``error`` of a notebook that cannot be read or run to
-        its end, or has a cell that is no Python, or empty if there is none. Cells that raise do not end a notebook.
-        ``attrs["stopped"]`` says why rows are missing, or is None.
+        A row per notebook, by the name of its file: a column for each exercise in any of them, with ``"right"``, ``"not
+        yet"`` or ``"missing"``; ``right``, the number of right answers; and ``error``, for a notebook that cannot be
+        read or run to its end, or has a cell that is not Python (otherwise empty). Cells that raise do not end a
+        notebook. ``attrs["stopped"]`` is the reason why rows are missing, or None.
 
     Raises
     ------
     NoeticConfigError
-        ``NO_SUBMISSIONS`` for a folder without notebooks, ``MISSING_PACKAGE`` where notebooks cannot be run.
+        ``NO_SUBMISSIONS`` for a folder without notebooks, ``MISSING_PACKAGE`` if notebooks cannot be run.
 
     Warns
     -----
     Interrupted
-        If it is interrupted: the table has the notebooks that were graded.
+        If it is interrupted: the table has the notebooks graded so far.
     """
     import pandas
 
@@ -183,7 +183,7 @@ def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S, progress: Progres
 
 
 def asked_in(path: Path) -> set[str]:
-    """Return the ids of the exercises that a notebook asks."""
+    """Return the ids of the exercises in a notebook."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -201,7 +201,7 @@ def _answers(path: Path, exercises: Sequence[str], timeout_s: float) -> tuple[di
     try:
         notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
         nbformat.validate(notebook)
-    except Exception as error:  # whatever was handed in under that name
+    except Exception as error:  # the submitted file may be anything
         return missing, f"not a notebook: {type(error).__name__}"
     last = nbformat.v4.new_code_cell(  # type: ignore[no-untyped-call]
         "from noetic_nb.lessons._grading import graded as _graded\nfrom IPython.display import display as _display\n"
@@ -214,7 +214,7 @@ def _answers(path: Path, exercises: Sequence[str], timeout_s: float) -> tuple[di
             store_widget_state=False, resources={"metadata": {"path": place}},
         )  # fmt: skip
         try:
-            # It would print that others on this machine may listen, once a notebook, and how it was interrupted.
+            # It would print security warnings and interruptions once per notebook.
             with client.setup_kernel(stderr=subprocess.DEVNULL):
                 for index, cell in enumerate(notebook.cells):
                     if cell.cell_type == "code":
@@ -222,7 +222,7 @@ def _answers(path: Path, exercises: Sequence[str], timeout_s: float) -> tuple[di
                         raised = {output.get("ename"): output.get("evalue") for output in cell.outputs}
                         if "KeyboardInterrupt" in raised:
                             wrong = f"a cell took longer than {timeout_s:g} s"
-                        for kind in _NO_PYTHON & raised.keys():  # the answer in it is missing, and this is why
+                        for kind in _NO_PYTHON & raised.keys():  # the reason why the answer in that cell is missing
                             what = re.sub(r"\(\d+\.py, (line \d+)\)", r"(\1)", str(raised[kind]))
                             wrong = wrong or f"cell {index + 1} is no Python: {what}"
                 notebook.cells.append(last)

@@ -1,4 +1,4 @@
-"""Exercises on measuring memory: evidence in a request, words in common, and a summary that forgets on request."""
+"""Exercises on measuring memory: evidence in a request, shared words, and a summary that forgets on request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from noetic_nb.lessons._exercise import Exercise
 
 MOST_WORDS: Final = 45
-"""Words that a summary of exercise 9.3 may have: four facts of seven words need 28."""
+"""The word limit for a summary in exercise 9.3: four facts of seven words need 28."""
 
 _SEED: Final = 9
 _NAMES: Final = ("Ann", "Joanna", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hal", "Ida", "Marianne", "Leo")
@@ -29,9 +29,9 @@ def _words(text: str) -> list[str]:
 
 
 def is_told(sent: Sequence[str], owner: str, others: Collection[str], value: str) -> bool:
-    """Tell whether a sentence of the sent texts has the value and its owner, and names nobody else.
+    """Tell whether a sentence of the sent texts contains the value and its owner, and no other name.
 
-    It is the rung `owned` of docs/behaviour/lab.md, "A bench without a judge", without its words for the attribute.
+    This is the rung `owned` of docs/behaviour/lab.md, "A bench without a judge", without its attribute words.
     """
     for text in sent:
         for sentence in re.split(r"[.!?;](?=\s|$)", text):
@@ -43,7 +43,7 @@ def is_told(sent: Sequence[str], owner: str, others: Collection[str], value: str
 
 
 def shared_words(question: str, message: str, stop: Collection[str]) -> float:
-    """Return the share of the different content words of a question that a message has."""
+    """Return the share of a question's distinct content words that a message contains."""
     asked = set(_words(question)) - set(stop)
     return len(asked & set(_words(message))) / len(asked) if asked else 0.0
 
@@ -111,7 +111,7 @@ def _overlapping(answer: Any) -> str | None:
 
 
 def said_things(seed: int) -> tuple[list[str], dict[tuple[str, str], str], set[str]]:
-    """Return a drawn conversation, the facts that hold at its end by thing and owner, and the values that no longer do."""
+    """Return a random conversation, its final facts by thing and owner, and the values that no longer hold."""
     draw = random.Random(seed)
     people, things = draw.sample(_NAMES, 4), draw.sample(_THINGS, 3)
     (one, two, three, four), (first, second, third) = people, things

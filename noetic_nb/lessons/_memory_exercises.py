@@ -1,4 +1,4 @@
-"""Exercises on memory and budgets: which items are sent, and a layer that keeps a fact in little room."""
+"""Exercises on memory and budgets: which items are sent, and a layer that keeps a fact in few tokens."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from noetic_nb.runs import record
 from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steps import react
 
-# Sizes of items, oldest first, and the room for them. Sizes differ: with equal ones a wrong rule can be right. Exact fits, an old
-# item that is small enough although a newer one is not, nothing, and all.
+# Sizes of items, oldest first, and the budget. Sizes differ, because equal ones can hide a wrong rule. Exact fits, an
+# old item that fits although a newer one does not, nothing, and all.
 _WINDOWS: Final[tuple[tuple[tuple[int, ...], int], ...]] = (
     ((40, 10, 30, 20), 60), ((40, 10, 30, 20), 59), ((5, 50, 10, 10), 30), ((10, 10, 10), 30), ((10, 10, 10), 9),
     ((7, 90, 3), 200), ((), 50), ((12, 12, 12, 12, 12), 37),
 )  # fmt: skip
 
 LIMIT: Final = 60
-"""Tokens that the layers of exercise 1.2 may be allocated together."""
+"""The total tokens that the layers of exercise 1.2 may be allocated."""
 
 _TRIPS: Final = ("Oslo", "Lima", "Rome", "Kyoto", "Cairo", "Quito", "Perth", "Delhi", "Tunis")
 _SEATS: Final = (
@@ -40,14 +40,14 @@ _SEATS: Final = (
     "lounge",
     "outer",
 )
-# The cases of exercise 1.2 are drawn with it: seats, the order of the trips, and when the seat is named.
+# The seed of the cases of exercise 1.2: seats, the order of the trips, and the time when the seat is named.
 _SEED: Final = 12
 
 
 def sent_positions(sizes: Sequence[int], room: int) -> list[int]:
-    """Return the positions that are sent where the oldest items (sizes in tokens) are dropped until the rest fits the room.
+    """Return the positions that are sent if the oldest items (sizes in tokens) are dropped until the rest fits.
 
-    It is `truncate` of docs/behaviour/memory.md, "Projection".
+    This is `truncate` of docs/behaviour/memory.md, "Projection".
     """
     first = 0
     while sum(sizes[first:]) > room:
@@ -73,7 +73,7 @@ def _clerk(request: Any) -> str:
 
 
 def _seat_talks(seed: int) -> list[tuple[str, list[str]]]:
-    """Return drawn conversations: the seat, and the user's messages, in which the seat is not named first."""
+    """Return random conversations: the seat, and the user's messages, in which the seat is not named first."""
     draw, talks = random.Random(seed), []
     for seat in draw.sample(_SEATS, 3):
         texts = [f"My trip to {city} was long and expensive." for city in draw.sample(_TRIPS, len(_TRIPS))]
@@ -84,7 +84,7 @@ def _seat_talks(seed: int) -> list[tuple[str, list[str]]]:
 
 
 async def _conversation(memory: Any, texts: Sequence[str]) -> tuple[str, float]:
-    """Return the last answer, and the most that the layers were allocated together in one call."""
+    """Return the last answer, and the largest total allocation of the layers in one call."""
     config = AgentConfig(
         name="clerk",
         step=react(model="scripted"),

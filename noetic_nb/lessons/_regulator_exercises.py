@@ -1,4 +1,4 @@
-"""Exercises on the regulator: answers that get worse, a threshold from recorded runs, and the value of a stop."""
+"""Exercises on the regulator: deteriorating answers, a threshold from recorded runs, and the value of a stop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MARKS: Final[tuple[tuple[float, ...], ...]] = (
     (0.5, 0.0, 0.45),  # the lowest is not the newest
 )
 
-# Runs by the number of their calls; ties, overlap, nothing that can be told apart, and one good run at the top.
+# Runs by their number of calls: ties, overlap, inseparable runs, and one good run at the top.
 _COUNTS: Final[tuple[tuple[tuple[int, ...], tuple[int, ...], float], ...]] = (
     ((3, 4, 5, 6, 7, 8, 9, 10, 11, 30), (5, 9, 12, 20, 25), 0.1),
     ((3, 4, 5, 6, 12, 12, 12, 12, 12, 12), (12, 12, 15, 20), 0.1),
@@ -52,13 +52,13 @@ def _worse(answer: Any) -> str | None:
 
 
 def best_threshold(good: Sequence[int], failed: Sequence[int], allowed: float) -> int | None:
-    """Return the threshold that stops most failed runs and at most the allowed share of the good ones.
+    """Return the threshold that stops most failed runs and at most the allowed share of good ones.
 
-    Runs are given as their numbers of calls; one is stopped where it reaches the threshold, one of the numbers of `failed`.
-    None if every threshold that stops a failed run stops too many good ones. It is the "split" of
+    Runs are given as numbers of calls. A run is stopped if it reaches the threshold, which is one of the numbers in
+    `failed`. Returns None if every threshold that stops a failed run stops too many good ones. This is the "split" of
     docs/behaviour/lab.md, "Thresholds from outcomes".
     """
-    # Each candidate is a failed run, so a lower one stops more of them: the lowest that is legal is the best.
+    # Each candidate is a failed run, so a lower one stops more of them: the lowest allowed one is the best.
     return min((each for each in failed if sum(count >= each for count in good) <= allowed * len(good)), default=None)
 
 
@@ -79,10 +79,10 @@ def _threshold(answer: Any) -> str | None:
 
 
 def worth(runs: Sequence[tuple[bool, Sequence[int]]], threshold: int) -> tuple[int, int]:
-    """Return the tokens that failed runs would not have spent, and how many good runs would have been lost.
+    """Return the tokens saved in failed runs, and the number of lost good runs.
 
-    A run is whether it was good, and the tokens of each of its calls. It is stopped where it reaches as many calls as the
-    threshold; the call at which that happens is paid for. (docs/behaviour/lab.md, "What stopping is worth".)
+    A run is a pair: whether it was good, and the tokens of each call. It is stopped when its number of calls reaches
+    the threshold; that last call is still paid for. (docs/behaviour/lab.md, "What stopping is worth".)
     """
     saved = sum(sum(tokens[threshold:]) for good, tokens in runs if not good)
     return saved, sum(good and len(tokens) >= threshold for good, tokens in runs)

@@ -1,4 +1,4 @@
-"""Exercises on steps: a loop that ends for sure, a jury side by side, and a payment that is made once."""
+"""Exercises on steps: a loop that surely ends, a parallel jury, and a payment that is made once."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ async def _output(agent: Step, said: str = "Begin.") -> Any:
     return (await AgentHarness(AgentConfig(name="learner", step=agent)).execute(said)).output
 
 
-# Which outputs are accepted, and how many rounds are allowed: accepted at once, on the way, in the last round, too late, never,
-# and again after a refusal.
+# The accepted outputs, and the allowed rounds: accepted at once, on the way, in the last round, too late, never, and
+# again after a refusal.
 _LOOPS: Final[tuple[tuple[frozenset[int], int], ...]] = (
     (frozenset({1}), 4), (frozenset({3}), 5), (frozenset({4}), 4), (frozenset(), 3), (frozenset({2, 4}), 6),
     (frozenset({5}), 2), (frozenset(), 1), (frozenset({2, 3, 4, 5, 6, 7, 8}), 8),
@@ -50,18 +50,18 @@ async def _loop(answer: Any) -> str | None:
     return None
 
 
-# What jurors say, None where one fails, and after how many turns of the loop each ends.
+# The jurors' votes, None for a failed one, and the number of loop iterations after which each ends.
 _JURIES: Final[tuple[tuple[tuple[str | None, ...], tuple[int, ...]], ...]] = (
     (("pay", "refuse", "pay"), (0, 0, 0)),
     (("refuse", "pay", "pay"), (0, 0, 0)),
     (("pay", "refuse", "refuse", None, "wait"), (0, 3, 1, 0, 0)),
     ((None, None, "wait"), (0, 0, 2)),
-    # As many votes: the first in the order of the jurors, not the first that is there, and not the first by the alphabet.
+    # A tie: the first in the order of jurors wins, not the first to answer or the first by the alphabet.
     (("wait", "pay"), (5, 0)),
     (("refuse", "pay", "pay", "refuse", "wait"), (9, 0, 0, 1, 0)),
     (("pay", "wait", "wait", None, None, "pay"), (0, 4, 0, 0, 0, 0)),
     (("b", "a", "c", "c", "a", "b"), (2, 0, 1, 0, 0, 4)),
-    # Failures are no vote, however many.
+    # Failures are not votes, however many there are.
     (("pay", None, None, None), (0, 0, 0, 0)),
     (("z", "y", "x", "w", "v", "u"), (0, 0, 0, 0, 0, 0)),
 )
@@ -80,7 +80,7 @@ def _juror(number: int, word: str | None, late: int, asked: list[int]) -> Step:
 
 
 def majority(words: Sequence[str | None]) -> str:
-    """Return the word that most say, None left aside; of equals the first."""
+    """Return the most frequent word, ignoring None; the first one in a tie."""
     votes = [word for word in words if word is not None]
     return max(votes, key=votes.count)
 
@@ -105,14 +105,14 @@ _Bank = list[tuple[Any, float]]
 
 
 class _Cut:
-    """The state that is left when the power fails: the storage, and the bank's records."""
+    """The state after a power cut: the storage, and the bank's records."""
 
     def __init__(self, storage: dict[str, Any], bank: _Bank) -> None:
         self.storage, self.bank = storage, bank
 
 
 async def _paid(answer: Any, amounts: Sequence[float], turns: int, cuts: list[_Cut], cut: _Cut | None) -> _Bank:
-    """Pay in some turns, or go on after a cut; return the bank's records, and note each moment of the way in `cuts`."""
+    """Pay in some turns, or continue after a cut; return the bank's records, and add every possible cut to `cuts`."""
     storage, bank = InMemoryStorage(), list(cut.bank) if cut else []
     for key, value in (cut.storage if cut else {}).items():
         await storage.set(key, value)
@@ -148,7 +148,7 @@ _PAYMENTS: Final[tuple[tuple[tuple[float, ...], int], ...]] = (
     ((80.0,), 1),
     ((20.0, 30.0), 1),
     ((25.0, 25.0, 25.0), 1),  # the same amount three times is three payments
-    ((10.0,), 2),  # and in the next turn, too
+    ((10.0,), 2),  # and in the next turn as well
 )
 
 

@@ -1,4 +1,4 @@
-"""Exercises on the cost of tokens: the bill of a conversation, cached parts of a request, and an order that keeps the cache."""
+"""Exercises on token costs: the bill of a conversation, cached parts of a request, and an order that keeps the cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from noetic_nb.models import ScriptedModel
 from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steps import react
 
-# Turns that differ, so that no mean stands for the sum; an answer of nothing; one turn; none.
+# Different turns, so that a mean cannot replace the sum; an empty answer; one turn; none.
 _BILLS: Final[tuple[tuple[int, tuple[tuple[int, int], ...]], ...]] = (
     (100, ((10, 20), (30, 40))),
     (0, ((5, 700), (9, 2), (1, 1))),
@@ -26,7 +26,7 @@ _BILLS: Final[tuple[tuple[int, tuple[tuple[int, int], ...]], ...]] = (
 
 
 def input_tokens(instructions: int, turns: Sequence[tuple[int, int]]) -> int:
-    """Return the input tokens of all calls of a conversation together, each a turn (tokens of the question, of its answer)."""
+    """Return the input tokens of all calls of a conversation; a turn is (tokens of the question, of the answer)."""
     before = [instructions + sum(map(sum, turns[:number])) for number in range(len(turns))]
     return sum(before) + sum(question for question, _ in turns)
 
@@ -44,8 +44,8 @@ def _bill(answer: Any) -> str | None:
 
 _Parts = tuple[tuple[str, int], ...]
 _RULES, _HELLO, _WHERE, _WHEN = ("rules", 1_000), ("hello", 24), ("where", 128), ("when", 200)
-# Just long enough and just too short; whole steps and what is over; a step that does not divide the least size; the same parts in
-# another place; other texts of the same size and the same text of another size; a request that is shorter than the one before.
+# Just long enough and just too short; whole steps and a remainder; a step that does not divide the minimum; the same
+# parts elsewhere; other texts of equal size and the same text of another size; a request shorter than the previous one.
 _REQUESTS: Final[tuple[tuple[_Parts, _Parts, int, int], ...]] = (
     ((_RULES, _HELLO), (_RULES, _HELLO, _WHERE), 1_024, 128),
     ((_RULES, ("hi", 23)), (_RULES, ("hi", 23), _WHERE), 1_024, 128),
@@ -62,9 +62,9 @@ _REQUESTS: Final[tuple[tuple[_Parts, _Parts, int, int], ...]] = (
 
 
 def cached_tokens(before: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]], least: int, step: int) -> int:
-    """Return how much of a request, parts of (text, tokens), is cached where another one was sent before it.
+    """Return the cached tokens of a request, given as parts of (text, tokens), after another request.
 
-    `least` is the shortest beginning that is cached, in tokens, and `step` by how much longer ones grow; see
+    `least` is the shortest prefix that is cached, in tokens, and `step` the increment by which longer ones grow; see
     docs/behaviour/models.md, "Caching of prompts".
     """
     same = 0
@@ -101,7 +101,7 @@ _QUESTIONS: Final = (
 )  # fmt: skip
 
 
-# What each layer says in a turn, and its slot.
+# The text of each layer in a turn, and its slot.
 _STEADY: Final[dict[str, tuple[Callable[[int], str], int]]] = {
     "house-rules": (lambda turn: "Dogs travel free of charge in the last coach. " * 6, 90),
     "menu": (lambda turn: "Coffee and tea are served from seven to nine. " * 6, 120),
@@ -121,7 +121,7 @@ def _layers(said: dict[str, tuple[Callable[[int], str], int]]) -> list[MemoryLay
 
 
 async def _sent_with(answer: Any, steady: list[MemoryLayer], changing: list[MemoryLayer]) -> tuple[str | None, int]:
-    """Return a text that a request did not have, and how many characters all requests share with the one before each."""
+    """Return a text missing from a request, and the number of characters that all requests share with their predecessor."""
     says = [(_STEADY | _CHANGING)[layer.id][0] for layer in (*steady, *changing)]
     given = answer(list(steady), list(changing))
     if not isinstance(given, dict) or not set(given) <= {"memory", "projection"}:

@@ -1,4 +1,4 @@
-"""Exercises on your own agents: the effect of a rule, tools behind rules, and the calls that are counted together."""
+"""Exercises on your own agents: the effect of a rule, tools behind rules, and the calls that count together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from noetic_nb.lessons._exercise import Exercise
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook
 
-# What was decided on each call: tool, amount, action, and whether it was acted on.
+# The decision on each call: tool, amount, action, and whether it was enforced.
 _LEDGERS: Final[tuple[tuple[tuple[str, float, str, bool], ...], ...]] = (
     (("refund", 500.0, "deny", False),),
     (("refund", 500.0, "allow", False), ("refund", 40.0, "deny", False), ("refund", 2.5, "deny", False)),
@@ -53,7 +53,7 @@ def _harm(answer: Any) -> str | None:
 
 _KNOWN: Final = {"A17": "paid 80 euros", "B7": "paid 900 euros, lost", "C3": "paid 20 euros"}
 
-# What is called in turn, and whether it must run.
+# The calls in order, and whether each must run.
 _CALLS: Final[tuple[tuple[tuple[str, str, float, bool], ...], ...]] = (
     (("look_up", "A17", 0, True), ("refund", "A17", 50, True), ("refund", "A17", 500, False)),
     (("refund", "A17", 50, False), ("look_up", "A17", 0, True), ("refund", "A17", 50, True)),
@@ -99,7 +99,7 @@ def _protected(answer: Any) -> str | None:
     return None
 
 
-# A limit, and who asks for a refund in turn.
+# A limit, and the customers who ask for a refund, in order.
 _QUEUES: Final[tuple[tuple[int, tuple[str, ...]], ...]] = (
     (2, ("Ann", "Ann", "Bob", "Ann", "Bob", "Bob")),
     (1, ("Ann", "Bob", "Cleo", "Bob", "Ann")),
@@ -115,7 +115,7 @@ def _served(answer: Any) -> str | None:
         rules = RuleBook()
         rules.at_most(most, "refund", guidance="No more.")
         (_, refund), _ = _shop()
-        # All ask about one order: whose it is, is not what counts.
+        # All ask about one order, so that only the customer matters.
         requests = [(customer, "A17", 10.0) for customer in customers]
         expected = [customers[:at].count(customer) < most for at, customer in enumerate(customers)]
         given = answer(guard(refund, rules, on_deny="return"), requests)

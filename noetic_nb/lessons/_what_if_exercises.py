@@ -1,4 +1,4 @@
-"""Exercises on what-if questions: certainty of an open replay, differences in pairs, and the place of a fork."""
+"""Exercises on what-if questions: certainty of an open replay, paired differences, and the position of a fork."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _Denies = Callable[[str, Sequence[str]], bool]
 
 
 def certain_calls(calls: Sequence[str], denies: _Denies) -> tuple[int, int]:
-    """Return how many recorded calls happen for certain under a rule, and how many an open replay denies.
+    """Return the number of recorded calls that certainly happen under a rule, and the number that an open replay denies.
 
-    ``denies(name, before)`` gets the calls before it as they were recorded. (docs/behaviour/lab.md, "Counterfactuals".)
+    ``denies(name, before)`` receives the recorded earlier calls. (docs/behaviour/lab.md, "Counterfactuals".)
     """
     verdicts = [denies(name, list(calls[:at])) for at, name in enumerate(calls)]
     return verdicts.index(True) if True in verdicts else len(calls), sum(verdicts)
 
 
-# Each rule with what it says, for whoever is wrong. The third depends on calls that it denied itself.
+# Each rule with its description for feedback. The third depends on calls that it denied itself.
 _RULES: Final[tuple[tuple[str, _Denies], ...]] = (
     ("at most two looks", lambda name, before: name == "look" and before.count("look") >= 2),
     ("never pay", lambda name, before: name == "pay"),
@@ -49,7 +49,7 @@ def _certain(answer: Any) -> str | None:
 
 
 def paired_difference(before: Sequence[float | None], after: Sequence[float | None]) -> tuple[float | None, int]:
-    """Return the mean of after - before over the pairs of which both are known, and their number.
+    """Return the mean of after - before over the pairs with both values known, and their number.
 
     See docs/behaviour/lab.md, "Comparison".
     """
@@ -57,7 +57,7 @@ def paired_difference(before: Sequence[float | None], after: Sequence[float | No
     return (sum(b - a for a, b in pairs) / len(pairs) if pairs else None), len(pairs)
 
 
-# Values that floats hold exactly. 0 is a number and known.
+# Values that floats represent exactly. 0 is a known number.
 _PAIRS: Final[tuple[tuple[tuple[float | None, ...], tuple[float | None, ...]], ...]] = (
     ((1.0, 2.0, 3.0), (2.0, 2.0, 5.0)),
     ((4.0, None, 1.0, 0.0), (2.0, 100.0, None, 1.0)),
@@ -90,7 +90,7 @@ def refund(order: str, euros: float = 10.0) -> str:
 
 
 _LOOK, _REFUND = CallTool("look", order="A17"), CallTool("refund", order="A17")
-# What the model answers, turn by turn; a list asks for several tools at once.
+# The model's answers, turn by turn; a list calls several tools at once.
 _SCRIPTS: Final[tuple[tuple[tuple[Any, ...], ...], ...]] = (
     ((_LOOK, "It is here."), (_REFUND, "It is paid.")),
     ((_REFUND, "It is paid."), (_LOOK, _REFUND, "It is paid.")),

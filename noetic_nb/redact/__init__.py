@@ -1,10 +1,10 @@
 """The rule for secrets: text that looks like a credential never reaches a file, a repr, a trace or an exception.
 
-Two nets: a key that names a secret hides its value, and text is searched for the shapes of common credentials, also
-behind the escapes of JSON and in JSON inside JSON. Only the secret itself is replaced, never a character beside it.
+Two methods are used: a key that names a secret hides its value, and text is searched for the forms of common credentials,
+also within JSON escapes and in JSON inside JSON. Only the secret itself is replaced, without adjacent characters.
 
-From the ground up: `marks`, `secret_names`, `shapes`, `private_keys`, `assignments`, `places`, `levels`,
-`redaction`; each may know those before it.
+Modules in order of dependency: `marks`, `secret_names`, `shapes`, `private_keys`, `assignments`, `places`, `levels`,
+`redaction`; each may import earlier ones.
 
 References
 ----------

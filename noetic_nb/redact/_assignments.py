@@ -27,16 +27,16 @@ NAME_HINTS: Final = [
     "connection",
 ]
 _ASSIGNED: Final = re.compile(
-    # An option of a command line begins with dashes.
+    # A command-line option begins with dashes.
     r"(?<![A-Za-z0-9_])(?<![A-Za-z0-9_]-)(?P<name>[A-Za-z_][A-Za-z0-9_\-]*+)(?P<quote>[\"'`]?)(?:\]|\*\*)?"
     r"[ \t]{0,4}(?:=>|:=|==?|:)(?:\*\*)?\s{0,4}(?:(?i:bearer|basic|token|digest|apikey)[ \t]+(?=[^\s\"']))?"
     r"(?P<value>\"(?P<double>(?:[^\"\\\r\n]|\\.)*+)\"?|'(?P<single>(?:[^'\"\\\r\n]|\\.)*+)'?"
     r"|(?P<bare>[^\s\"'`,;&<>(){}\[\]|\\?]++)|(?P<open>[\[{]))"
 )
-# What stands between a hint and what is assigned: the rest of the name, of which no more is read, or "session id".
+# The text between a hint and the assigned value: the rest of the name, up to a limit, or "session id".
 _TAIL: Final = r"[a-z0-9_\-]{0,128}+(?: (?:string|id))?[\"'`]?(?:\]|\*\*)?[ \t]{0,4}"
 _IN_LINE: Final = re.compile(_TAIL + "(?=[:=])")
-# With the first sign of a value, which may stand in a later line.
+# With the first character of a value, which may be on a later line.
 _WITH_VALUE: Final = re.compile(_TAIL + r"(?=(?:=>|:=|==?|:)(?:\*\*)?\s{0,4}[^\s`,;&<>()}\]|\\?])")
 _NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+\-]?[0-9]+)?")
 _NUMERIC: Final = re.compile(r"[0-9.,:/+\-%TZ ]+")
@@ -48,7 +48,7 @@ _HEADERS: Final = frozenset({"authorization", "bearer"})
 
 
 def is_value(text: str, word: str, after: str, *, quoted: bool) -> bool:
-    """Tell whether a value assigned in prose or code is a secret: no word, no number and no expression."""
+    """Tell whether a value assigned in prose or code is a secret, not a word, number or expression."""
     if PLACEHOLDER.fullmatch(text) or _FILLER.fullmatch(text):
         return False
     if word in _HEADERS and len(text) >= 8:
@@ -66,13 +66,13 @@ def is_value(text: str, word: str, after: str, *, quoted: bool) -> bool:
 
 
 def _before(text: str, place: int) -> str:
-    """Return the character before a place, blanks left out."""
+    """Return the last non-blank character before a position."""
     head = text[max(0, place - 64) : place].rstrip()
     return head[-1:]
 
 
 def behind_hints(lower: str, tail: re.Pattern[str], hints: Iterable[str] = NAME_HINTS) -> Iterator[int]:
-    """Find the ends of the tails behind names with a hint, hint by hint."""
+    """Find the ends of the tails after names with a hint, hint by hint."""
     for hint in hints:
         place = lower.find(hint)
         while place >= 0:
@@ -83,33 +83,33 @@ def behind_hints(lower: str, tail: re.Pattern[str], hints: Iterable[str] = NAME_
 
 
 def may_assign(lower: str) -> bool:
-    """Tell whether a line of a text, given in lower case, may assign to a secret name; quick where none does."""
+    """Tell whether a lower-case line of text may assign to a secret name; fast if it cannot."""
     return ("=" in lower or ":" in lower) and next(behind_hints(lower, _IN_LINE), None) is not None
 
 
 def _line_start(text: str, place: int, first: int) -> int:
-    """Return where a line begins, at or before a place, into which no assignment reaches from the line before; or `first`."""
+    """Return the start of a line, at or before a position, that no assignment crosses into; or `first`."""
     start = text.rfind("\n", first, place) + 1
-    # Between a sign and its value are up to four blanks, ends of lines among them.
+    # Up to four blanks or line ends may separate a sign from its value.
     while start > first and text[max(0, start - 5) : start].rstrip().endswith((":", "=", ">", "*")):
         start = text.rfind("\n", first, start - 1) + 1
     return max(start, first)
 
 
 def assigned(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
-    """Find the values assigned to a secret name; `raw` returns the original spelling of a stretch of the text."""
-    if "=" not in text and ":" not in text:  # most texts; no letter becomes one of these in lower case
+    """Find the values assigned to a secret name; `raw` returns the original spelling of a range of the text."""
+    if "=" not in text and ":" not in text:  # most texts; lower-casing never produces one of these
         return
-    inside = 0  # what is below a secret key, up to here
+    inside = 0  # the end of the range below a secret key
     place = 0
-    # The one letter that becomes two in lower case stands in no name.
+    # The one letter whose lower case has two characters occurs in no name.
     for sign in sorted(behind_hints(text.replace("İ", " ").lower(), _WITH_VALUE)):
         place = _line_start(text, sign, place)
         while place < sign:
             if (match := _ASSIGNED.search(text, place)) is None:
                 return
             name, quote = match["name"], match["quote"]
-            # A value may itself be an assignment, as in `--header=token:…`, so the search goes on where it begins.
+            # A value may itself be an assignment, as in `--header=token:…`, so the search continues at its start.
             place = match.start("value")
             word = secret_word(name)
             if word is None and name.lower() in ("key", "keys", "string", "id"):
@@ -117,7 +117,7 @@ def assigned(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
                 word = None if head is None else secret_word(f"{head[1]} {name}")
             if word is None:
                 continue
-            opening = match.start() - 1  # an object's pair: its value is data, and hidden as in a mapping
+            opening = match.start() - 1  # a pair of an object: its value is data, and hidden as in a mapping
             pair = bool(quote) and opening >= 0 and text[opening] == quote and _before(text, opening) in _PAIR_START
             if match["open"] is not None:
                 if pair and match.start() >= inside:
@@ -166,7 +166,7 @@ def _below(text: str, start: int, raw: Callable[[int, int], str]) -> Generator[S
         elif match["number"] is not None:
             if _NUMBER.fullmatch(match["number"]) and abs(float(match["number"])) >= SMALLEST_NUMBER:
                 yield Span(*match.span(), match["number"], raw(start, start) or '"')
-        # Words stay: a list under "alternative_auth" names fields.
+        # Words are kept: a list under "alternative_auth" names fields.
         elif match["key"] is None and match["text"] and is_value(match["text"], "secret", "", quoted=True):
             yield Span(*match.span("text"), match["text"])
     return len(text)

@@ -1,4 +1,4 @@
-"""Every secret of a text, also behind the escapes of JSON and in JSON inside JSON."""
+"""Every secret of a text, also within JSON escapes and in JSON inside JSON."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def private_keys_in(text: str) -> Iterator[Span]:
         if body is not None and body.end() == end.start():
             if _PEM_RUN.search(text, match.end(), end.start()):
                 yield Span(match.start(), end.end(), text[match.start() : end.end()])
-        else:  # lines as pieces of a program or a list: each by itself
+        else:  # each line separately: pieces of a program or a list
             for run in _PEM_RUN.finditer(text, match.end(), end.start()):
                 yield Span(*run.span(1), run[1])
 
@@ -54,12 +54,12 @@ _SIGNS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 MAX_LEVELS: Final = 8
 
 
-# Letters and signs in another width or style, each of which stands for one of ASCII.
+# Letters and signs of another width or style that each correspond to one ASCII character.
 _STYLED: Final = re.compile("[\uff01-\uff5e\u3000\U0001d400-\U0001d7ff]")
 
 
 def _folded(text: str) -> str:
-    """Return a text with letters and signs of another width as those of ASCII, each in its place."""
+    """Return a text with letters and signs of another width replaced by ASCII, at the same positions."""
     if text.isascii():
         return text
     return _STYLED.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
@@ -71,7 +71,7 @@ def _read(match: re.Match[str]) -> str:
 
 
 class _Level:
-    """A text with its escapes read, and where each of its characters stands in the text before."""
+    """A text with its escapes decoded, and the position of each of its characters in the encoded text."""
 
     __slots__ = ("_before", "_places", "_sources", "text")
 
@@ -81,7 +81,7 @@ class _Level:
         self._places: array[int] | None = None
 
     def _map(self) -> array[int]:
-        """Note where the escapes stood, which only matters where something was found."""
+        """Record the positions of the escapes, which are only needed if a secret is found."""
         places, sources = array("q", [0]), array("q", [0])
         length = done = 0
         for match in _ESCAPE.finditer(self._before):
@@ -94,18 +94,18 @@ class _Level:
         return places
 
     def source(self, start: int, end: int) -> tuple[int, int]:
-        """Return the stretch of the text before."""
+        """Return the corresponding range of the encoded text."""
         places = self._places or self._map()
         sources = self._sources
         at = bisect_right(places, start) - 1
-        # A character that was an escape begins where the escape does, however long that is.
+        # A decoded character begins where its escape does, whatever the escape's length.
         first = sources[at] + start - places[at]
         at = bisect_right(places, end) - 1
         return first, sources[at] + end - places[at]
 
 
 def _flat(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
-    """Find the secrets of one level of a text; `raw` returns how a stretch of it is spelled in the text itself."""
+    """Find the secrets of one level of a text; `raw` returns the original spelling of a range."""
     yield from issued(text)
     if "PRIVATE KEY" in text:
         yield from private_keys_in(text)
@@ -116,17 +116,17 @@ def _flat(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
 
 
 def may_hold(lines: list[str]) -> bool:
-    """Tell whether some lines may hold a secret: no where the first look of `spans_of`, within each line, finds none."""
+    """Tell whether lines may hold a secret: False if the quick checks of `spans_of` find none within any line."""
     for _ in range(MAX_LEVELS + 1):
         text = _folded("\n".join(lines))
         if may_place(text.lower()):
             return True
         if is_hinted(text) or "PRIVATE KEY" in text or may_hold_cookies(text, text.lower()):
             return True
-        # A name and the sign behind it stand in one line.
+        # A name and the sign after it are on one line.
         if may_assign("\n".join([line for line in text.split("\n") if ":" in line or "=" in line]).lower()):
             return True
-        # The other lines are the same behind their escapes.
+        # The other lines do not change by decoding.
         escaped = "\n".join([line for line in lines if "\\" in line]) if "\\" in text else ""
         if not _ESCAPE.search(escaped):
             return False
@@ -135,7 +135,7 @@ def may_hold(lines: list[str]) -> bool:
 
 
 def spans_of(text: str) -> list[Span]:
-    """Find every secret of a text, as stretches of the text itself, in order and apart."""
+    """Find every secret of a text, as ranges of the text itself, in order and without overlap."""
     levels: list[_Level] = []
 
     def source(start: int, end: int) -> tuple[int, int]:
@@ -159,7 +159,7 @@ def spans_of(text: str) -> list[Span]:
         view = levels[-1].text
     if len(found) < 2:
         return found
-    # The longest of those that begin together comes first, and is the one that is kept.
+    # Of spans that begin together, the longest comes first and is kept.
     found.sort(key=lambda span: (span.start, -span.end))
     apart = [found[0]]
     for span in found[1:]:

@@ -1,4 +1,4 @@
-"""Secrets whose name stands apart: options, pairs, XML, YAML, netrc, tables, addresses, by patterns of linear time."""
+"""Secrets apart from their name: options, pairs, XML, YAML, netrc, tables, addresses; the patterns take linear time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _QUOTED: Final = r"\"(?P<double>(?:[^\"\\\r\n]|\\.){1,2048}+)\"|'(?P<single>(?:[
 _BARE: Final = r"(?P<bare>[^\s\"'`,;&<>(){}\[\]|\\]{1,2048}+)"
 _LABEL: Final = f"(?i:{'|'.join(sorted(NAME_KEYS))})"
 _VALUE_LABEL: Final = f"(?i:{'|'.join(sorted(VALUE_KEYS))})"
-# What a document of spans has around a value.
+# The wrapping of a value in a document of spans.
 _WRAP: Final = r"(?:\{\s{0,40}\"(?:string|int)_?[vV]alue\"\s{0,4}:\s{0,40})?"
 
 _OPTION: Final = re.compile(
@@ -80,7 +80,7 @@ def _head(sign: str) -> re.Pattern[str]:
     return re.compile(rf"(?:^|(?<=\")){cell}(?:{re.escape(sign)}{cell}){{1,200}}+(?=\r?$)", re.A | re.M)
 
 
-# The first line of a table, by the sign between its cells; in JSON it begins behind a quote.
+# The first line of a table, by the separator of its cells; in JSON it begins after a quote.
 _HEADS: Final = {sign: _head(sign) for sign in ",;\t|"}
 _CELLS: Final = {sign: re.compile(rf"\"(?:[^\"\n]|\"\")*+\"|[^{re.escape(sign)}\n\r\"]++") for sign in ",;\t|"}
 _NAME_LIKE: Final = re.compile(r"[a-z]+(?:[_.\-][a-z]+)*[_\-]?[0-9]{0,2}|[A-Z]+(?:[_\-][A-Z]+)*")
@@ -88,7 +88,7 @@ _SETTING: Final = re.compile(r"[a-z_]{1,24}=.*", re.S)
 
 _CLOSING: Final = re.compile(r"(?:[\"'][\"'\]}),\s]{0,60})?\Z")  # the end of the JSON around a text
 
-# What follows a name in one of these places: a quote, a sign between cells, an attribute, the end of its line.
+# The text after a name in one of these places: a quote, a cell separator, an attribute, the end of its line.
 _TAIL: Final = re.compile(
     r"[a-z0-9_.:\-]{0,128}+(?: (?:key|keys|string|id|token))?"
     r"(?:[\"'`*]|[ \t]{0,8}(?:[<>,;|:=\t]|\r?$)|[ \t]{1,8}[a-z.:\-]{1,40}=)",
@@ -100,7 +100,7 @@ _QUERY_HINT: Final = re.compile(r"[?&](?:key|sig|signature|code)=", re.A)
 
 
 def may_place(lower: str) -> bool:
-    """Tell whether a text, given in lower case, may hold a secret in one of these places."""
+    """Tell whether a lower-case text may hold a secret in one of these places."""
     if "-u" in lower and ":" in lower and _USER_HINT.search(lower):
         return True
     if "=" in lower and ("&" in lower or "?" in lower) and _QUERY_HINT.search(lower):
@@ -116,12 +116,12 @@ def may_place(lower: str) -> bool:
 
 
 def _worth(content: str, word: str) -> bool:
-    """Tell whether content of a file of settings, which is neither prose nor a number, is a secret."""
+    """Tell whether the content of a settings file is a secret, not prose or a number."""
     return not PLACEHOLDER.search(content) and is_value(content, word, "", quoted=True)
 
 
 def in_pair(name: str, value: str) -> bool:
-    """Tell whether two texts beside each other are a secret's name and a secret, rather than two names of a list."""
+    """Tell whether two adjacent texts are a secret's name and a secret, rather than two names of a list."""
     word = secret_word(name)
     if word is None or _NAME_LIKE.fullmatch(value) or secret_word(value) is not None:
         return False
@@ -151,7 +151,7 @@ def _given(match: re.Match[str]) -> tuple[str, str]:
 
 
 def placed(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
-    """Find the secrets of a text whose name stands apart; `raw` is that of `assigned`."""
+    """Find the secrets of a text that are apart from their name; `raw` is that of `assigned`."""
     lower = text.lower()
     if not may_place(lower):
         return
@@ -188,7 +188,7 @@ def _options(text: str) -> Iterator[Span]:
                 yield Span(*match.span(group), value)
     for match in _USER.finditer(text):
         value = match["value"]
-        # A command that is known to take a password here; others give a group after the colon.
+        # A command that is known to take a password here; others have a group after the colon.
         line = text[max(0, match.start() - 200) : match.start()].rpartition("\n")[2]
         is_curl = re.search(r"\b(?:curl|http|https|wget)\b", line) is not None and not value.isdigit()
         if _worth(value, "password") or (is_curl and not PLACEHOLDER.search(value) and value[0] not in "$<{%*"):
@@ -205,7 +205,7 @@ def _pairs(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
             group, value = _given(match)
             if PLACEHOLDER.fullmatch(value):
                 continue
-            is_data = bool(match["label"])  # as in a mapping, where nothing is asked of the value
+            is_data = bool(match["label"])  # as in a mapping, where any value counts
             if group != "bare":
                 if is_data or _worth(value, word):
                     yield Span(*match.span(group), value)
@@ -286,7 +286,7 @@ def _columns(text: str) -> Iterator[Span]:
 
 
 def _numbered(sign: str, text: str, place: int, end: int) -> dict[int, re.Match[str]]:
-    """Return the cells of a line that are not empty by their number."""
+    """Return the non-empty cells of a line by their number."""
     found: dict[int, re.Match[str]] = {}
     number, done = 0, place
     for cell in _CELLS[sign].finditer(text, place, end):

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from noetic_nb.redact import _secret_names as names
 
-# Longer than what any issuer gives out: a web token takes up to 8 kB, a private key of 8192 bits 6.4 kB.
+# Longer than any issued credential: a web token takes up to 8 kB, a private key of 8192 bits 6.4 kB.
 MARGIN: Final = 16_384
-"""How far behind the part that is shown a text is read, in characters."""
+"""The number of characters that are read after the shown part of a text."""
 
-# Nobody reads deeper, and hostile data is deeper than the interpreter can call.
+# Enough for readers; hostile data is deeper than the interpreter can recurse.
 _MAX_CLIPPED_DEPTH: Final = 40
 _SHORTEST_TEXT: Final = 8
-# Replacing may bring two neighbours together that look like a secret only then.
+# A replacement may join two neighbours that only then look like a secret.
 _ROUNDS: Final = 4
 _TOKEN_WORDS: Final = re.compile(r"[^\W_]+")
 _WORD_LISTS: Final = frozenset({"drift_tokens", "task_tokens", "driftTokens", "taskTokens"})
@@ -28,7 +28,7 @@ _SCHEMA_VALUES: Final = frozenset({"default", "const", "enum", "example", "examp
 
 
 def _is_schema(value: Any) -> bool:
-    """Tell whether a value describes an argument, as JSON Schema does, rather than being one."""
+    """Tell whether a value is a description of an argument, such as a JSON Schema, and not the argument."""
     if not isinstance(value, Mapping):
         return False
     kind = value.get("type")
@@ -36,9 +36,9 @@ def _is_schema(value: Any) -> bool:
 
 
 def _name_in(value: Mapping[Any, Any]) -> str | None:
-    """Return the secret's name that a mapping holds beside its value, as in ``{"name": "DB_PASSWORD", "value": ...}``."""
+    """Return the secret's name beside its value in a mapping, as in ``{"name": "DB_PASSWORD", "value": ...}``."""
     found = None
-    if "call_id" in value or "callId" in value:  # a call of a tool that is named like a secret
+    if "call_id" in value or "callId" in value:  # a call of a tool with a name like a secret's
         return None
     for key, inner in value.items():
         if (
@@ -52,13 +52,13 @@ def _name_in(value: Mapping[Any, Any]) -> str | None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether a value is a text or a number, or one as OTLP wraps it."""
+    """Tell whether a value is a text or a number, possibly in OTLP's wrapping."""
     if isinstance(value, Mapping) and len(value) == 1:
         value = next(iter(value.values()))
     return isinstance(value, str | bytes | int | float)
 
 
-# The shapes of secrets are loaded with the first text that is searched: compiling them takes a tenth of an import.
+# Imported with the first text that is searched: compiling the patterns takes a tenth of the import time.
 def _spans_of(text: str) -> list[names.Span]:
     from noetic_nb.redact._levels import spans_of
 
@@ -71,26 +71,26 @@ def _in_pair(name: str, value: str) -> bool:
     return in_pair(name, value)
 
 
-# A live view shows the same keys, names and states with every update. Of what is long only beginnings recur: a text of which no
-# more is shown stands in several views, each as HTML and as text. Each is known by all that is read of it.
+# A live view shows the same keys, names and states with every update. Of long texts only beginnings recur: a shortened
+# text is in several views, each as HTML and as text. The key is the whole text that is read.
 _short_spans: Final = lru_cache(maxsize=4_096)(_spans_of)
 _SHORT_TEXT: Final = 48
 _head_spans: Final = lru_cache(maxsize=32)(_spans_of)
 
 
 class Redaction:
-    """The rule applied to one file, table or view after the other; it remembers the words of the secrets it has found.
+    """The rule applied to several files, tables or views in turn; it remembers the words of the secrets it has found.
 
-    A list of words made from a text, as a regulator's decision holds, shows a secret in pieces that look like nothing by
-    themselves. They are hidden where the text went by before.
+    A word list made from a text, such as in a regulator's decision, splits a secret into harmless-looking pieces. They
+    are hidden if the text was seen before.
 
     Parameters
     ----------
     placeholder : callable, optional
-        Returns what stands in the place of a secret; ``[redacted]`` by default, and always of that form.
+        Returns the replacement of a secret; ``[redacted]`` by default, and always of that form.
     remembered : int
-        Characters of lines without a sign of a secret that are remembered, and not looked at again: the records of one
-        source repeat each other.
+        The number of characters of lines without signs of a secret that are remembered, and not examined again: the
+        records of one source repeat each other.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Redaction:
         self._words: set[str] = set()
 
     def _hidden(self, secret: str) -> str:
-        if len(self._words) < 100_000:  # a bound for hostile runs; an ordinary one has a few dozen
+        if len(self._words) < 100_000:  # a limit for hostile runs; an ordinary run has a few dozen
             self._words.update(_TOKEN_WORDS.findall(secret[:10_000].lower()))
         return names.REDACTED if self._placeholder is None else self._placeholder(secret)
 
@@ -136,7 +136,7 @@ class Redaction:
         return text
 
     def are_plain(self, texts: Iterable[str]) -> bool:
-        r"""Tell whether no line of some texts has a sign of a secret: then none would be changed; lines seen before are known.
+        r"""Tell whether no line of some texts has signs of a secret, so that none would be changed; results are cached.
 
         Examples
         --------
@@ -153,7 +153,7 @@ class Redaction:
                 return False
         if self._remembered:
             self._remember(new)
-            self._remember(unseen)  # whole, too: then its lines need not be looked up
+            self._remember(unseen)  # also as a whole, so that its lines need no lookup
         return True
 
     def _remember(self, clean: list[str]) -> None:
@@ -167,7 +167,7 @@ class Redaction:
         self._known.update(clean)
 
     def head(self, text: str, length: int) -> str:
-        """Return the first `length` characters of a text without its secrets, for which `MARGIN` more are read."""
+        """Return the first `length` characters of a text without its secrets; `MARGIN` more are read."""
         if len(text) <= length + MARGIN:
             return self.text(text)
         text = text[: length + MARGIN]
@@ -181,8 +181,8 @@ class Redaction:
                 hidden = f"{quote}{self._hidden(secret)}{quote}"
                 pieces += [text[done:start], hidden]
                 done = end
-                # A placeholder is shorter than what it stands for, and what follows must not move into view: a secret
-                # that is cut off at the end of what was read does not look like one.
+                # A placeholder is shorter than the secret, and later text must not move into view: a secret that is cut
+                # off at the end of the read part is not recognised.
                 if end <= kept:
                     shift += len(hidden) - (end - start)
                 elif start < kept:
@@ -194,15 +194,15 @@ class Redaction:
     def data(self, value: Any) -> Any:
         """Return JSON-like data without its secrets."""
         made: list[Any] | dict[Any, Any]
-        # No recursion: data from outside may be nested deeper than the interpreter can call.
+        # No recursion: external data may be nested deeper than the interpreter can recurse.
         work: list[tuple[Any, Any, Any, bool]] = []
         if type(value) is dict:
             made = self._mapping(value, False, work)
             if not work:  # flat, as most arguments are
                 return made
             top: list[Any] = [made]
-            # What was made of a list or mapping: one that holds itself is read once. The original is kept, so that no other
-            # object gets its id meanwhile.
+            # The results by container, so that a container that holds itself is read once. The original is kept, so
+            # that its id is not reused.
             known: dict[tuple[int, bool], tuple[Any, Any]] = {(id(value), False): (value, made)}
         else:
             top, known = [None], {}
@@ -232,7 +232,7 @@ class Redaction:
                 parent[place] = value if clean == text else clean.encode("latin-1", "replace")
             else:
                 parent[place] = value
-        for parent, place in reversed(tuples):  # inner ones first, while the outer are still lists
+        for parent, place in reversed(tuples):  # inner ones first, while the outer ones are still lists
             parent[place] = tuple(parent[place])
         return top[0]
 
@@ -258,7 +258,7 @@ class Redaction:
                 hide = hide or (self._hides(key, inner) and not (key == "token" and "logprob" in value))
                 if named is not None and not hide and key.lower() in names.VALUE_KEYS and _is_plain(inner):
                     hide = self._hides(named, inner)
-            if type(inner) is str and not hide and not later:  # secrets are found in the order in which they stand
+            if type(inner) is str and not hide and not later:  # secrets are found in their order
                 made[shown] = self.text(inner)
             else:
                 made[shown] = None
@@ -278,7 +278,7 @@ class Redaction:
         return True
 
     def _beside(self, value: list[Any] | tuple[Any, ...]) -> list[Any]:
-        """Return the elements of a list, without secrets that stand behind their names: pairs, options, columns."""
+        """Return the elements of a list, without secrets that follow their names: pairs, options, columns."""
         made = list(value)
         if len(made) == 2 and all(isinstance(each, str | bytes) for each in made):
             name, inner = (each.decode("latin-1") if isinstance(each, bytes) else each for each in made)
@@ -324,16 +324,16 @@ class Redaction:
     def _word(self, word: Any) -> Any:
         if not isinstance(word, str) or names.PLACEHOLDER.fullmatch(word):
             return word
-        # Also where the text is not known: nobody's word has twenty letters and digits mixed.
+        # Also if the text was not seen: no natural word mixes twenty letters and digits.
         if len(word) >= 20 and any(map(str.isdigit, word)) and any(map(str.isalpha, word)):
             return names.REDACTED
-        # Most runs have no secret, and a long one has a hundred thousand words.
+        # Most runs have no secret, and a long run has a hundred thousand words.
         if self._words and not self._words.isdisjoint(_TOKEN_WORDS.findall(word.lower())):
             return names.REDACTED
         return self.text(word)
 
     def _tokens(self, value: list[Any] | tuple[Any, ...]) -> list[Any] | None:
-        """Return a list of (token, log-probability) without the tokens that make up a secret; None if it is none."""
+        """Return a list of (token, log-probability) without the tokens of a secret; None for another kind of list."""
         if not value or not all(
             isinstance(pair, list | tuple) and len(pair) > 1 and isinstance(pair[0], str) and isinstance(pair[1], float)
             for pair in value
@@ -362,7 +362,7 @@ def redact_text(text: str) -> str:
     Parameters
     ----------
     text : str
-        Any text; JSON, and JSON inside JSON, is looked into.
+        Any text; JSON, and JSON inside JSON, is searched as well.
 
     Examples
     --------
@@ -377,7 +377,7 @@ def redact_text(text: str) -> str:
 
 
 def redact(value: Any) -> Any:
-    """Return JSON-like data with every secret replaced; the value itself is left alone.
+    """Return JSON-like data with every secret replaced; the value itself is not changed.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ def redact(value: Any) -> Any:
 def redact_head(text: str, length: int) -> str:
     """Return the first `length` characters of a text without its secrets, in time independent of the rest.
 
-    A text that is little longer is returned whole.
+    A slightly longer text is returned whole.
 
     Examples
     --------
@@ -406,9 +406,9 @@ def redact_head(text: str, length: int) -> str:
 
 
 def clip_data(value: Any, length: int) -> tuple[Any, bool]:
-    """Return the beginning of JSON-like data, some `length` characters of text, and whether anything was left out.
+    """Return the beginning of JSON-like data, about `length` characters of text, and whether anything was left out.
 
-    Long texts in it are without their secrets; `redact` does the rest, in time that what was left out does not add to.
+    Long texts in it are redacted; `redact` does the rest, in time independent of the omitted part.
 
     Examples
     --------
@@ -462,7 +462,7 @@ class _NoSecrets(logging.Filter):
         if record.exc_info and not record.exc_text:
             written = logging.Formatter().formatException(record.exc_info)
             record.exc_text = redact_text(written)
-            if record.exc_text != written:  # a handler that formats the exception itself would show it
+            if record.exc_text != written:  # a handler that formats the exception itself would show the secret
                 record.exc_info = None
         return True
 
@@ -471,7 +471,7 @@ _NO_SECRETS: Final = _NoSecrets()
 
 
 def safe_logger(name: str) -> logging.Logger:
-    """Return the logger of a name; its records, tracebacks included, are free of secrets.
+    """Return the logger with a name; its records and tracebacks are redacted.
 
     Examples
     --------
@@ -479,5 +479,5 @@ def safe_logger(name: str) -> logging.Logger:
     'noetic_nb'
     """
     logger = logging.getLogger(name)
-    logger.addFilter(_NO_SECRETS)  # once only: adding the same filter again does nothing
+    logger.addFilter(_NO_SECRETS)  # idempotent: adding the same filter again has no effect
     return logger

@@ -1,4 +1,4 @@
-"""Names of keys and variables whose values are secret, and the place of a secret in a text."""
+"""Names of keys and variables whose values are secret, and the range of a secret in a text."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Placeholder: TypeAlias = Callable[[str], str]
 
 
 class Span(NamedTuple):
-    """A stretch of a text that is a secret."""
+    """A range of a text that is a secret."""
 
     start: int
     end: int
     secret: str
-    quote: str = ""  # put around the placeholder, where a number of JSON becomes text
+    quote: str = ""  # put around the placeholder if it replaces a JSON number
 
 
 _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-# The last words of a name say what it is: a `reset_password_token` is a token, a `token_count` is a number.
+# The last words of a name give its meaning: a `reset_password_token` is a token, a `token_count` is a number.
 _ENDINGS: Final = keys(
     "password passwords passwd pwd pass passphrase passcode passcodes secret secrets token apikey credential"
     " credentials creds auth authorization bearer cookie cookies sessionid dsn pin otp webhook accesskey privatekey"
@@ -51,27 +51,27 @@ _MODIFIERS: Final = keys(
     " header plain plaintext raw base64 b64 pem"
 )
 _CLAIMS: Final = keys("has is are needs need requires require required use uses no without with max min num")
-# In names without a sign between their words.
+# For names without separators between their words.
 _IN_ONE_WORD: Final = (
     "password", "passwd", "passphrase", "passcode", "apikey", "secretkey", "accesskey", "privatekey", "apisecret", "apitoken",
     "authtoken", "accesstoken", "refreshtoken", "clientsecret", "sessiontoken", "connectionstring",
 )  # fmt: skip
 NAME_KEYS: Final = keys("name key header field variable var env id property parameter param option setting")
-"""What a name is called where it stands beside its value, in lower case."""
+"""The keys for a name that is beside its value, in lower case."""
 VALUE_KEYS: Final = frozenset(["value", "val", "default"])
 _ADDRESSES: Final = frozenset({"url", "uri"})
 ALWAYS: Final = frozenset({"pin", "otp", "pass"})
-# A number below it counts something; a longer one may be a code.
+# A smaller number is a count; a larger one may be a code.
 SMALLEST_NUMBER: Final = 10_000
 _LONGEST_NAME: Final = 128
 
 
 def secret_word(name: str) -> str | None:
-    """Return the word by which a name says that its value is secret."""
+    """Return the word in a name that marks its value as secret."""
     return _secret_word(name[-_LONGEST_NAME:])
 
 
-@lru_cache(maxsize=4096)  # the same few names in every event of a run
+@lru_cache(maxsize=4096)  # every event of a run has the same few names
 def _secret_word(name: str) -> str | None:
     if not name.isascii():  # full-width letters are letters, too
         name = unicodedata.normalize("NFKC", name)
@@ -87,7 +87,7 @@ def _secret_word(name: str) -> str | None:
     pair = " ".join(words[-2:])
     if pair in _PAIRS:
         return pair
-    # passWord and aPiKey are one word each, whatever their capitals say.
+    # passWord and aPiKey are one word each, despite their capitals.
     for word in (words[-1], "".join(words[-2:]), "".join(words[-3:])):
         if word in _ENDINGS or word.endswith(_IN_ONE_WORD):
             return word

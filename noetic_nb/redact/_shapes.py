@@ -1,4 +1,4 @@
-"""The shapes of credentials, as their issuers document them, and of session cookies."""
+"""The forms of credentials, as documented by their issuers, and of session cookies."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from noetic_nb.redact._secret_names import PLACEHOLDER, Span
 
 
 def longest_run(text: str) -> int:
-    """Return the length of the longest stretch of letters and digits."""
+    """Return the length of the longest run of letters and digits."""
     return max(map(len, re.split(r"[^A-Za-z0-9]+", text)))
 
 
 def is_mixed(text: str) -> bool:
-    """Tell whether letters and digits stand in turn, as in no word, number or date."""
+    """Tell whether letters and digits alternate, unlike in a word, number or date."""
     return any(len(run) >= 8 and len(_TURNS.findall(run)) >= 3 for run in _RUNS.findall(text))
 
 
 def _is_dense(text: str) -> bool:
-    """Tell whether a text with dashes is no chain of words."""
+    """Tell whether a text with dashes is not a chain of words."""
     mixed = any(c.isdigit() for c in text) and any(c.isupper() for c in text) and len(text) >= 24
     return mixed or longest_run(text) >= 16
 
@@ -66,9 +66,9 @@ def _shape(hints: str, pattern: str, holds: Callable[[str], bool] = lambda text:
 
 _B: Final = r"(?<![A-Za-z0-9])"
 _TELEGRAM: Final = _shape("", r":(?<=[0-9]{8}:)([A-Za-z0-9_\-]{34,36})(?![A-Za-z0-9_\-])", _is_token)
-# Each is documented by its issuer, and long enough that prose does not match. A pattern is looked for only where one of
-# its hints is in the text: that is what keeps ordinary text cheap. Quantifiers are possessive or end a pattern, so that
-# a near miss is never searched twice.
+# Each form is documented by its issuer, and too long to match prose. A pattern is only searched if the text contains
+# one of its hints, which keeps ordinary text cheap. Quantifiers are possessive or end a pattern, so that near misses do
+# not backtrack.
 _SHAPES: Final = (
     _shape("sk-", _B + r"(sk-[A-Za-z0-9_\-]{16,})", _is_dense),  # OpenAI, Anthropic, OpenRouter
     _shape("gho_ ghp_ ghs_ ghu_ ghr_", _B + r"(gh[opsur]_[A-Za-z0-9]{20,})"),
@@ -92,13 +92,13 @@ _SHAPES: Final = (
     _shape("AccountKey SharedAccessKey", r"(?:AccountKey|SharedAccessKey)\s?=\s?([A-Za-z0-9+/]{20,}={0,2})"),
     _shape("sig=", _B + r"sig=([A-Za-z0-9%+/_\-]{20,}=*)", _is_token),
     _TELEGRAM,
-    # Consumes the whole run also where it is no token: a run of "eyJeyJ…" is read once.
+    # Also consumes runs that are not tokens, so that "eyJeyJ…" is read once.
     _shape("eyJ", _B + r"(eyJ[A-Za-z0-9_\-]*+(?:\.[A-Za-z0-9_\-]++)*+\.?)", _is_jwt),
     _shape("earer BEARER", r"(?i:\bbearer)[ \t]++([A-Za-z0-9._~+/\-]{16,}+=*+)", _is_token),
     _shape("asic BASIC", r"(?i:\bbasic)[ \t]++([A-Za-z0-9+/]{8,}+={0,2})", _is_basic),
     _shape("://", r"://[^\s/?#@:\"'<>\\]{0,128}:([^\s/\"'<>\\]{1,256})@", _no_filler),
 )
-# What keys of these issuers begin with, as they document it.
+# The prefixes of these issuers' keys, from their documentation.
 _PREFIXES: Final = (
     "xapp- dop_v1_ doo_v1_ dor_v1_ shpat_ shpca_ shppa_ shpss_ hvs. hvb. hvr. glc_ glsa_ dp.pt. dp.st. NRAK- PMAK- pscale_tkn_ "
     "pscale_pw_ lin_api_ ntn_ ATATT3 sntrys_ sntryu_ r8_ pplx- pcsk_ tvly- lsv2_ dckr_pat_ figd_ sbp_ rubygems_ nvapi- CCIPAT_ "
@@ -108,7 +108,7 @@ _PREFIXES: Final = (
 
 @cache
 def _vendors() -> tuple[tuple[_Shape, ...], re.Pattern[str]]:
-    """Return the shapes of further vendors, and a pattern that finds a hint of any of them."""
+    """Return the forms of further vendors' credentials, and a pattern that finds a hint of any of them."""
     shapes = [
         _shape(prefix, _B + f"({re.escape(prefix)}[A-Za-z0-9_.\\-]{{16,}})", _is_vendor) for prefix in _PREFIXES.split()
     ]
@@ -124,7 +124,7 @@ def _is_vendor(text: str) -> bool:
     return is_mixed(text) or _is_dense(text)
 
 
-# Any hint at all: each pattern begins with one character that is rare and quick to find, and looks back from there.
+# Matches any hint: each pattern begins with a character that is rare and fast to find, and looks back from there.
 _ANY_HINT: Final = tuple(
     [
         re.compile(pattern)
@@ -153,13 +153,13 @@ _SESSION_NAME: Final = re.compile(
 )
 
 
-# What it is given may begin in the next line.
+# The value may begin in the next line.
 _COOKIE_NAME: Final = re.compile(r"cookie[\"']?[^\S\n]{0,3}(?::|\n|\Z)")
 
 
 def is_hinted(text: str) -> bool:
-    """Tell whether a text has a hint of an issuer's credential; no hint goes over the end of a line."""
-    # A loop takes less than what `any` needs to begin: every text of every record passes here.
+    """Tell whether a text has a hint of an issuer's credential; no hint spans lines."""
+    # A loop is faster than setting up `any`, and every text of every record passes here.
     for hint in _PLAIN_HINTS:
         if hint in text:
             return True
@@ -170,15 +170,15 @@ def is_hinted(text: str) -> bool:
 
 
 def may_hold_cookies(text: str, lower: str) -> bool:
-    """Tell whether a text, which is also given in lower case, may hold cookies, or name a session, in one of its lines."""
-    # Where case does not count, these three are letters of ASCII.
+    """Tell whether a text, also given in lower case, may hold cookies, or name a session, in one of its lines."""
+    # When case is ignored, these three are ASCII letters.
     if not text.isascii() and ("ſ" in text or "ı" in text or "İ" in text):
         return True
     return _SESSION_NAME.search(lower) is not None or ("cookie" in lower and _COOKIE_NAME.search(lower) is not None)
 
 
 def issued(text: str) -> Iterator[Span]:
-    """Find texts that have the shape of an issuer's credential."""
+    """Find texts in the form of an issuer's credential."""
     if not is_hinted(text):
         return
     yield from _of_vendors(text)
@@ -191,7 +191,7 @@ def issued(text: str) -> Iterator[Span]:
                 continue
             start = match.start(1)
             if shape is _TELEGRAM:
-                while start > 1 and text[start - 2].isdigit():  # the number before it belongs to the token
+                while start > 1 and text[start - 2].isdigit():  # a preceding number belongs to the token
                     start -= 1
                 start -= 1
                 secret = text[start : match.end(1)]
@@ -211,7 +211,7 @@ def _of_vendors(text: str) -> Iterator[Span]:
         if shape.hints and shape.hints[0] not in text:
             continue
         for match in shape.pattern.finditer(text):
-            # Some patterns take what is around it; a key of ours is all of its group.
+            # Some patterns match the context; our own keys are the whole group.
             start, end = match.span(1 if shape.hints else 0)
             while not shape.hints and text[start] in _AROUND:
                 start += 1
@@ -219,7 +219,7 @@ def _of_vendors(text: str) -> Iterator[Span]:
                 end -= 1
             before, after = text[start - 1 : start], text[end : end + 1]
             if not shape.hints and ((before.isascii() and before.isalnum()) or (after.isascii() and after.isalnum())):
-                continue  # a stretch of a longer word
+                continue  # a part of a longer word
             if shape.holds(text[start:end]):
                 yield Span(start, end, text[start:end])
 

@@ -1,4 +1,4 @@
-"""The state of a steering layer, execution by execution: its begin, its growth, its copy for a child, and its stored part."""
+"""The state of a steering layer by execution: its initialisation, growth, copies for children, and stored part."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from noetic_nb.errors import NoeticError
 
 
 def checked_ledger(stored: Any, key: str) -> list[rows.LedgerEntry]:
-    """Return the ledger of a stored state, checked; raises ``storage_failed`` with ``layer_id`` and ``key``."""
+    """Return the validated ledger of a stored state; raises ``storage_failed`` with ``layer_id`` and ``key``."""
     problem = _problem(stored)
     if problem is not None:
-        # Rules fail closed: a layer whose past cannot be read must not begin with an empty one.
+        # Rules fail closed: a layer with an unreadable past must not begin with an empty one.
         what = f"The stored state of layer 'steering' is damaged: {problem}"
         hint = f"Repair or delete the key {key!r}; nothing was changed."
         raise NoeticError("storage_failed", what, given=stored, hint=hint, layer_id="steering", key=key)
@@ -35,7 +35,7 @@ def checked_ledger(stored: Any, key: str) -> list[rows.LedgerEntry]:
     return ledger
 
 
-# What the layer reads of its records; all else in them is kept as it is.
+# The fields that the layer reads of its records; other fields are kept unchanged.
 _RECORDS: Final[dict[str, tuple[tuple[str, ...], dict[str, str]]]] = {
     "ledger": (
         (),
@@ -62,7 +62,7 @@ _WANTED: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "records": ("a list of objects", lambda value: isinstance(value, list) and all(isinstance(v, dict) for v in value)),
     "object": ("an object", lambda value: isinstance(value, dict)),
 }
-_MAX_DEPTH: Final = 200  # as deep as items and events may be nested
+_MAX_DEPTH: Final = 200  # the limit of nesting for items and events
 
 
 def _problem(stored: Any) -> str | None:
@@ -79,7 +79,7 @@ def _problem(stored: Any) -> str | None:
         if not isinstance(records, list):
             return f"{name} is not a list"
         for place, record in enumerate(records):
-            # A dict, as JSON gives it: this is done for every entry of a ledger at every turn, and a mapping is found slowly.
+            # A dict, as from JSON: every turn checks every entry of a ledger, and checking for `Mapping` is slow.
             if not isinstance(record, dict):
                 return f"{name}[{place}] is not an object"
             for key in required:
@@ -87,7 +87,7 @@ def _problem(stored: Any) -> str | None:
                     return f"{name}[{place}].{key} is missing"
             for key, value in record.items():
                 kind = known.get(key)
-                # None stands for an output or arguments that nobody knows.
+                # None stands for an unknown output or arguments.
                 if kind is None or (value is None and key not in required):
                     continue
                 wanted, holds = _WANTED[kind]
@@ -99,12 +99,12 @@ def _problem(stored: Any) -> str | None:
 def _is_number(value: Any) -> bool:
     try:
         return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
-    except OverflowError:  # a whole number that no float can hold
+    except OverflowError:  # an integer that is too large for a float
         return False
 
 
 def _depth(value: Any) -> int:
-    # No recursion: the data may be nested deeper than the interpreter can call.
+    # No recursion: the data may be nested deeper than the interpreter can recurse.
     deepest, level = 0, [value]
     while level and deepest <= _MAX_DEPTH:
         deepest += 1
@@ -117,12 +117,12 @@ def _depth(value: Any) -> int:
     return deepest
 
 
-# Threads whose states are remembered, to be found unchanged: a ledger of 100 entries takes some 100 kB.
+# The number of threads whose states are kept for reuse: a ledger of 100 entries takes about 100 kB.
 MAX_LEFT: Final = 64
 
 
 class ExecutionStates:
-    """The state of one steering layer for each execution: a ledger, the verdicts that wait, and calls in a wider scope."""
+    """The state of one steering layer per execution: a ledger, waiting verdicts, and calls of a wider scope."""
 
     def __init__(self, book: RuleBook, max_entries: int, scope: MemoryScope, late: LateVerdicts) -> None:
         self.book = book
@@ -130,14 +130,14 @@ class ExecutionStates:
         self.scope = scope
         self.late = late
         self.known_changes: dict[str, int] = {}
-        """By execution: how many changes of the rule book its ledger has."""
-        # The rules and tools that were compared last, and what the rules name that no tool has.
+        """By execution: the number of rule book changes in its ledger."""
+        # The last compared rules and tools, and the names in the rules that no tool has.
         self._compared: tuple[RuleSnapshot, int, tuple[UnknownTarget, ...]] | None = None
-        self._unchecked: set[str] = set()  # executions whose tools were not known yet when they began
-        self._left: dict[str, rows.State] = {}  # by scope, the states that executions left last
+        self._unchecked: set[str] = set()  # executions whose tools were still unknown when they began
+        self._left: dict[str, rows.State] = {}  # by scope, the last state of an execution
 
     def init(self, p: InitParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
-        """Begin an execution's state, with the stored state where the scope is wider."""
+        """Begin an execution's state, with the stored state if the scope is wider."""
         # An execution's own namespace is empty when it begins, so there is nothing to read.
         return self._begun(p, None) if self.scope == "execution" else self._read(p)
 
@@ -154,14 +154,14 @@ class ExecutionStates:
         kept = rows.Ledger(ledger[-self.max_entries :] if self.max_entries else ())
         state: dict[str, Any] = {"ledger": kept, "pendingAsync": self.late.open(p.ctx, waiting)}
         if self.scope != "execution":
-            # Calls of an execution that never came to its end count too: they may have had their effect.
+            # Calls of an execution that never ended count too, because they may have had effects.
             state["earlier"] = (
                 "" if stored is None else rows.appended(rows.earlier_calls(stored), stored.get("made", ()))
             )
         return {"state": rows.State(state)}
 
     def _unknown(self, ctx: ExecutionContext, *, is_over: bool = False) -> Sequence[rows.LedgerEntry]:
-        """Report tools and arguments that only rules name, at the first turn of a thread and after an edit; returns entries."""
+        """Report tools and arguments that only rules name, at a thread's first turn and after an edit; return entries."""
         snapshot, compared = self.book.snapshot, self._compared
         if not is_over and ctx.turn > 1 and compared is not None and compared[0] is snapshot:
             return ()
@@ -170,7 +170,7 @@ class ExecutionStates:
             self._unchecked.add(ctx.execution_id)
             return ()
         if compared is None or compared[0] is not snapshot or compared[1] != len(tools):
-            from noetic_nb.steering._evaluation.rule_reading import unknown_targets  # it reads the text of rules
+            from noetic_nb.steering._evaluation.rule_reading import unknown_targets  # it parses rules
 
             self.book.known_tools = tools
             compared = self._compared = (snapshot, len(tools), unknown_targets(snapshot, tools))
@@ -180,12 +180,12 @@ class ExecutionStates:
         return [rows.target_entry(target.rule_id, target.name, str(target), now) for target in compared[2]]
 
     def forget(self, execution_id: str) -> None:
-        """Let go of an execution that is over."""
+        """Forget an execution that has ended."""
         self.known_changes.pop(execution_id, None)
         self._unchecked.discard(execution_id)
 
     async def _stored(self, p: InitParams) -> Mapping[str, Any] | None:
-        """Return the stored state: the very object that was left where its text is found unchanged, which is so at most turns."""
+        """Return the stored state; usually its text is unchanged, and this is the object of the previous execution."""
         left = self._left.get(p.scope_key)
         if left is not None and await p.storage.get_text("state") == left.json_text():
             return {**left, "pendingAsync": [{**verdict} for verdict in left["pendingAsync"]]}
@@ -207,7 +207,7 @@ class ExecutionStates:
     def with_entry(
         self, p: Params, entry: rows.LedgerEntry, state: Any = None, *, row: Row | None = None
     ) -> dict[str, Any]:
-        """Return a state with one more entry, which is that of a row of judges, if there is one."""
+        """Return a state with one more entry, the entry of a judges' row if there is one."""
         state, ctx = p.state if state is None else state, p.ctx
         made = rows.State({"ledger": [], "pendingAsync": None} if state is None else state)
         waiting, queue = made["pendingAsync"], self.late.queues.get(ctx.execution_id)
@@ -218,7 +218,7 @@ class ExecutionStates:
         return made
 
     def longer(self, ledger: Sequence[rows.LedgerEntry], *entries: rows.LedgerEntry) -> rows.Ledger:
-        """Return a ledger with further entries, new because others may hold the one there is."""
+        """Return a ledger with further entries; a new one, because the existing one may be shared."""
         longer = rows.Ledger(
             [*ledger, *[entry if type(entry) is rows.Entry else rows.Entry(entry) for entry in entries]]
         )
@@ -238,21 +238,21 @@ class ExecutionStates:
         return [rows.change_entry(change.change, change.rule_id, change.version, now) for change in new]
 
     def on_spawn(self, p: SpawnParams) -> Mapping[str, Any]:
-        """Give a child the ledger so far, and a queue of its own."""
+        """Give a child the ledger so far, and its own queue."""
         # Deep, because parent and child may run at the same time.
         ledger = [] if p.parent_state is None else copy.deepcopy(p.parent_state["ledger"])
         self.known_changes[p.child_ctx.execution_id] = self.book.change_count
         state: dict[str, Any] = {"ledger": ledger, "pendingAsync": self.late.open(p.child_ctx, [])}
         if self.scope != "execution":
             parent = p.parent_state or {}
-            # What was called in this tree is in its history already.
+            # Calls in this tree are already in its history.
             made = [] if p.child_ctx.past_calls() else parent.get("made", [])
             state["earlier"] = rows.appended(rows.earlier_calls(parent), made)
             state["ledger"] = rows.Ledger([rows.Entry(entry) for entry in ledger])
         return {"child_state": rows.State(state)}
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
-        """Enter how an execution ended, and keep the state with which the next one of a wider scope goes on."""
+        """Record the outcome of an execution, and keep the state for the next one in a wider scope."""
         now = p.ctx.clock.now_ms()
         if p.ctx.execution_id in self._unchecked and (entries := self._unknown(p.ctx, is_over=True)):
             ledger = rows.Ledger([*(p.state or {"ledger": ()})["ledger"], *entries])
@@ -262,7 +262,7 @@ class ExecutionStates:
         entry = {"kind": "custom", "timestamp": now, "custom": {"outcome": p.outcome}}
         state = p.state or {"ledger": [], "pendingAsync": self.late.pending(p.ctx)}
         if self.scope != "execution":
-            # Before the queue is closed: what is saved must not be carried over as well.
+            # Before the queue is closed, so that saved entries are not carried over as well.
             self.late.saved(p.ctx)
             made = rows.rows_of(p.ctx.past_calls()) or state.get("made", ())
             state = {key: value for key, value in state.items() if key != "calls"}

@@ -27,7 +27,7 @@ OUTSIDE: Final = Where("", "", 0)  # rules belong to the agent, not to one of it
 
 
 class SteeringHooks:
-    """The hooks of one steering layer. The state of an execution is in its layer state or in its queue of late verdicts."""
+    """The hooks of one steering layer. Executions keep their state in the layer state or the queue of late verdicts."""
 
     def __init__(self, book: RuleBook, max_entries: int, policy: Policy, scope: MemoryScope) -> None:
         self.book = book
@@ -35,10 +35,10 @@ class SteeringHooks:
         self.judging = Judging(policy)
         self.late = self.judging.late
         self.states = ExecutionStates(book, max_entries, scope, self.late)
-        self._cancelled: dict[str, Row] = {}  # by execution, evaluations that were cancelled
+        self._cancelled: dict[str, Row] = {}  # by execution, cancelled evaluations
 
     def memory_hooks(self) -> MemoryHooks:
-        """Return the hooks as a layer has them; those about states alone are called without a step between."""
+        """Return the hooks of the layer; those that only concern states are called directly."""
         states = self.states
         return MemoryHooks(
             init=states.init,
@@ -49,21 +49,21 @@ class SteeringHooks:
             on_complete=states.on_complete,
             dispose=self.dispose,
             on_hook_failure=self.on_hook_failure,
-            # Only a layer whose state outlives the execution has to remember what was called in it.
+            # Only a layer whose state outlives the execution has to remember its calls.
             on_tool_outcome=None if states.scope == "execution" else states.on_tool_outcome,
             delivered=self.late.delivered,
             on_record=self.on_record,
         )
 
     def recall(self, p: params.RecallParams) -> Mapping[str, Any] | None:
-        """Deliver verdicts that came late, as far as there is room for them."""
+        """Deliver late verdicts, as far as there is space."""
         waiting = self.late.pending(p.ctx, None if p.state is None else p.state["pendingAsync"])
         if not waiting:
             return None
         message = self.late.take(p.ctx, p.budget, p.ctx.tokenize)
         if message is None:
             return None
-        # The state is returned so that a durable queue is written without what was taken.
+        # The state is returned so that a durable queue is written without the taken entries.
         return {"items": [message], "state": State({"ledger": [], **(p.state or {}), "pendingAsync": waiting})}
 
     def before_tool_call(self, p: params.BeforeToolCallParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
@@ -75,7 +75,7 @@ class SteeringHooks:
         return self._decide("after_model_call", p)
 
     def _decide(self, point: Point, p: Params) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
-        # Fail closed: no state means that nothing is known of the ledger, the queue or the calls so far.
+        # Fail closed: without a state, the ledger, queue and earlier calls are unknown.
         ctx, state = p.ctx, p.state
         name = p.tool_name if isinstance(p, params.BeforeToolCallParams) else None
         if state is None or state.get("uninitialised"):
@@ -87,10 +87,10 @@ class SteeringHooks:
         if prepared.rules:
             if isinstance(p.history, CallsSoFar):
                 calls_now = p.history.now
-            # Of the thread, or wherever the scope reaches; of an execution there is nothing beside ledger and queue.
+            # Earlier calls of the scope; a state limited to the execution only has the ledger and queue.
             if len(state) > 2 and (text := earlier_calls(state)):
                 p, calls_now = _with_earlier(text, p, calls_now)
-            # Rules may read the state; what they write into it changes nothing.
+            # Rules may read the state; their changes to it have no effect.
             p = p._replace(state=state.snapshot() if type(state) is State else state)
             return self._evaluated(snapshot, point, p, state, start, calls_now)
         duration = clock.monotonic_ms() - start
@@ -106,7 +106,7 @@ class SteeringHooks:
         start: float,
         calls_now: Callable[[], Sequence[params.PastCall]] | None,
     ) -> Mapping[str, Any]:
-        """Go on with an evaluation; nothing is in the ledger yet when this raises."""
+        """Continue an evaluation; if this raises, the ledger has no entry yet."""
         row = Row()
         try:
             await evaluate(
@@ -120,11 +120,11 @@ class SteeringHooks:
                 history=calls_now,
             )
         except BaseException:
-            # Kept for `on_hook_failure`, which names the rule that took too long, or that ended the program.
+            # Kept for `on_hook_failure`, which names the rule that took too long or ended the program.
             self._cancelled[p.ctx.execution_id] = row
             raise
         duration = p.ctx.clock.monotonic_ms() - start
-        # Reported in full to people; the model only reads the fixed guidance.
+        # Reported in full to users; the model only reads the fixed guidance.
         for fault in row.faults:
             if fault.error is not None:
                 p.ctx.diagnostic(LAYER_ID, point, fault.error)
@@ -145,14 +145,14 @@ class SteeringHooks:
         return result
 
     def on_hook_failure(self, p: params.HookFailure) -> Mapping[str, Any]:
-        """Enter the outcome that stands for a failed or late evaluation."""
+        """Record the outcome of a failed or late evaluation."""
         row = self._cancelled.pop(p.params.ctx.execution_id, None) or Row()
         named = () if row.waiting_for is None else (row.waiting_for,)
         decision = SteeringDecision(p.decision.action, p.decision.guidance, named)
         entry = decision_entry(p.params, decision, p.duration_ms) | {"failure": p.reason}
         state = self.states.with_entry(p.params, entry, p.state, row=row)
         if p.reason in ("uninitialised", "disabled"):
-            # The state that carries this entry must not pass for that of a layer that is ready.
+            # The state with this entry must not look like that of an initialised layer.
             state["uninitialised"] = True
         if p.reason == "timeout" and named and self.book.snapshot.isolated(named[0]) == "thread":
             p.params.ctx.diagnostic(LAYER_ID, p.hook, ThreadLeftBehind(named[0]))
@@ -165,7 +165,7 @@ class SteeringHooks:
         self.late.close(p.ctx)
 
     def on_record(self, sink: EventSink, clock: Clock) -> Callable[[], None]:
-        """Record every edit of the rules from now on, whether or not a turn is running."""
+        """Record every later edit of the rules, whether or not a turn is running."""
 
         def changed(change: RuleChange) -> None:
             old = None if change.old is None else rule_text(change.old)
@@ -178,17 +178,17 @@ class SteeringHooks:
 def _with_earlier(
     text: str, p: Params, now: Callable[[], Sequence[params.PastCall]] | None
 ) -> tuple[Params, Callable[[], Sequence[params.PastCall]] | None]:
-    """Let the history begin with the calls of earlier turns, which a layer of a wider scope remembers."""
+    """Prepend the calls of earlier turns to the history, as a layer of a wider scope remembers them."""
     history = ThreadHistory(text, p.history)
     return p._replace(history=history), None if now is None else lambda: ThreadHistory(text, now())
 
 
 class SteeringNotReady(RuntimeError):
-    """The layer was called before it was initialised: an error of the run, which the policy turns into a deny."""
+    """The layer was called before it was initialised: a run error, which the policy turns into a deny."""
 
 
 class ThreadLeftBehind(RuntimeError):
-    """A rule that ran in a thread took too long; Python cannot stop a thread, so it runs until it ends by itself."""
+    """A rule in a thread took too long; Python cannot stop a thread, so it keeps running until it ends."""
 
     def __init__(self, rule_id: str) -> None:
         super().__init__(
@@ -197,7 +197,7 @@ class ThreadLeftBehind(RuntimeError):
         )
 
 
-# Recall only delivers late verdicts, so little is enough.
+# Recall only delivers late verdicts, so few tokens are enough.
 RECALL_BUDGET: Final = {"min": 0, "max": 500}
 TIMEOUTS_MS: Final = {"before_tool_call": 5_000, "after_model_call": 10_000}
 
@@ -220,25 +220,25 @@ def steering(
     Parameters
     ----------
     rulebook : RuleBook or iterable of rules, optional
-        A rule book is read anew at each evaluation, so edits take effect at the next one.
+        A rule book is read again at each evaluation, so edits apply from the next one on.
     rules : iterable of SteeringRule or mapping, optional
-        Fixed rules, instead.
+        Fixed rules instead of a rule book.
     max_ledger_entries : int
-        How many entries the ledger keeps; 0 keeps none.
+        The number of entries that the ledger keeps; 0 keeps none.
     max_retries : int
-        How often a judge is called again after an answer that cannot be read.
+        How often a judge is called again after an unreadable answer.
     scope : {"execution", "thread", "resource", "global"}
-        How long the ledger lives, and how far back `call.history` goes: to the beginning of the execution tree (a turn), of
-        the thread, or further.
+        How long the ledger lives, and how far back `call.history` goes: to the beginning of the execution tree (a
+        turn), of the thread, or further.
     on_error : {"deny", "allow", "raise"}
-        What a rule means that raises, hangs or returns nonsense.
+        How to treat a rule that raises, hangs or returns an invalid decision.
     on_unparseable : {"allow", "deny"}
-        What a judge means whose answer cannot be read.
+        How to treat an unreadable answer of a judge.
     timeouts : mapping of str to float, optional
         Milliseconds for ``before_tool_call`` (5 000) and ``after_model_call`` (10 000).
     late_verdicts : bool, default True
-        Let asynchronous judges answer later. Without, they are waited for like the others: where no prompt will deliver
-        what they say.
+        Let asynchronous judges answer later. With False they are awaited like the others, for when no later prompt can
+        deliver their verdicts.
 
     Returns
     -------
@@ -275,7 +275,7 @@ def steering(
         budget=RECALL_BUDGET,
         hooks=SteeringHooks(book, max_ledger_entries, policy, scope).memory_hooks(),
         timeouts=limits,
-        # Without this a layer that cannot be initialised would be left out, and nothing would be enforced.
+        # Otherwise a layer that cannot be initialised would be left out, and no rule would be enforced.
         enforces=True,
         reviews_responses=lambda: any(rule.enabled and "after_model_call" in rule.applies_to for rule in book.snapshot),
         on_steering_error=on_error,
@@ -283,13 +283,13 @@ def steering(
 
 
 def rulebook_of(layer: MemoryLayer) -> RuleBook | None:
-    """Return the rule book that a layer evaluates; None for a layer that is not of `steering`."""
+    """Return the rule book that a layer evaluates; None for a layer that is not from `steering`."""
     owner = getattr(layer.hooks.before_tool_call, "__self__", None)
     return owner.book if isinstance(owner, SteeringHooks) else None
 
 
 def policy_of(layer: MemoryLayer) -> Policy | None:
-    """Return the meaning of failures for a layer of `steering`; None for any other layer."""
+    """Return the policy for failures of a layer of `steering`; None for any other layer."""
     owner = getattr(layer.hooks.before_tool_call, "__self__", None)
     return owner.policy if isinstance(owner, SteeringHooks) else None
 

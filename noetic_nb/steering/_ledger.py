@@ -1,7 +1,7 @@
-"""The ledger: each decision, its rules, and the failures on the way; and the tool calls of earlier turns.
+"""The ledger: each decision, its rules, and failures during evaluation; and the tool calls of earlier turns.
 
-An entry is plain data with wire keys. The ledger knows nothing of rules or of their evaluation; the layer passes it the facts.
-Calls of earlier turns are text, one call a line: a turn loads and saves them and most rules never look.
+An entry is plain data with wire keys. The ledger does not depend on rules or their evaluation; the layer passes it the
+Calls of earlier turns are text, one call per line: every turn loads and saves them, but most rules never read them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from noetic_nb.storage._in_memory import encode
 
 LedgerEntry: TypeAlias = dict[str, Any]
 
-MAX_TEXTS: Final = 32  # keys, and the calls of as many threads as take their turns at the same time
-# A synchronous predicate blocks the loop and cannot be timed out; longer than this is marked.
+MAX_TEXTS: Final = 32  # keys, and the calls of this many concurrent threads
+# A synchronous predicate blocks the loop and cannot be timed out; slower ones are marked.
 SLOW_MS: Final = 50.0
-_ENTRY_BYTES: Final = 900  # an entry of usual facts, beside the arguments of its call
+_ENTRY_BYTES: Final = 900  # an entry with the usual facts, besides the arguments of its call
 
 
 class Ledger(list[LedgerEntry]):
-    """Entries that stay as they were written, but for late faults: snapshots share them, a copy is one all the way down."""
+    """Entries that do not change except for late faults; snapshots share them, a copy copies them deeply."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ def _changing(name: str) -> Any:
 
 
 class Entry(dict[str, Any]):
-    """An entry that is encoded and frozen once: its values do not change in place, its own keys may."""
+    """An entry that is encoded and frozen once: its values do not change in place, but its own keys may."""
 
     __slots__ = ("_frozen", "text")
 
@@ -80,14 +80,14 @@ class Entry(dict[str, Any]):
         return self.text
 
     def frozen(self) -> FrozenDict:
-        """Return the entry as data that cannot change."""
+        """Return the entry as immutable data."""
         if self._frozen is None:
             self._frozen = frozen_data(dict(self))
         return self._frozen
 
 
 class State(dict[str, Any]):
-    """The state of a layer, whose text is put together from those of its parts; snapshots share the entries."""
+    """The state of a layer, whose text is joined from its parts' texts; snapshots share the entries."""
 
     __slots__ = ()
 
@@ -95,14 +95,14 @@ class State(dict[str, Any]):
         return copy.deepcopy(dict(self), memo)
 
     def snapshot(self) -> State:
-        """Return a copy that shares the entries, which stay as they were written but for faults that are known later."""
+        """Return a copy that shares the entries, which do not change except for faults that become known later."""
         made = State(self)
         for key, value in self.items():
             made[key] = Ledger(value) if type(value) is Ledger else deep_copy(value)
         return made
 
     def bytes_held(self, size_of: Callable[[Any], int]) -> int:
-        """Return about how many bytes it takes, with the arguments that entries are about: they may outlive the log."""
+        """Return the approximate size in bytes, including the arguments in entries, which may outlive the log."""
         size = 0
         for value in self.values():
             if type(value) is Ledger:
@@ -130,7 +130,7 @@ class State(dict[str, Any]):
         """Return the state as JSON text, identical to an encoder's text."""
         parts = []
         for key, value in self.items():
-            if type(key) is not str:  # somebody else's, which JSON turns into text
+            if type(key) is not str:  # another program's, which JSON turns into text
                 return encode(self)
             if type(value) is Ledger:
                 rows = [(entry.text or entry.json_text()) if type(entry) is Entry else encode(entry) for entry in value]
@@ -140,7 +140,7 @@ class State(dict[str, Any]):
         return f"{{{','.join(parts)}}}"
 
 
-# The calls of earlier turns are one text, which stands in several states before a call is added.
+# Calls of earlier turns are one text, which several states share until a call is added.
 _text_of: Final = lru_cache(maxsize=MAX_TEXTS)(encode)
 
 
@@ -156,7 +156,7 @@ def decision_entry(
     now, action = params.ctx.clock.now_ms(), decision.action._value_
     entry: LedgerEntry
     if isinstance(params, BeforeToolCallParams):
-        # Itself: each look at `tool_args` would be one more copy.
+        # Used directly: each access to `tool_args` would make another copy.
         entry = {
             "timestamp": now,
             "kind": "tool_call",
@@ -172,23 +172,23 @@ def decision_entry(
             "tokenUsage": {"input": usage.input_tokens, "output": usage.output_tokens},
             "action": action,
         }
-    if decision is not ALLOW:  # which has neither, as most decisions
+    if decision is not ALLOW:  # `ALLOW`, the usual decision, has neither
         if decision.guidance is not None:
             entry["guidance"] = decision.guidance
         if decision.rule_ids:
-            # One id for readers of the wire form, all of them for those who look closer.
+            # One id for readers of the wire form, all of them for detailed use.
             entry["ruleId"] = decision.rule_ids[0]
             entry["ruleIds"] = list(decision.rule_ids)
     entry["durationMs"] = duration_ms
     if faults:
         entry["faults"] = [{"ruleId": rule_id, "reason": reason} for rule_id, reason in faults]
     if blocked and duration_ms > SLOW_MS:
-        entry["slow"] = True  # no timeout could have stopped it either
+        entry["slow"] = True  # a timeout could not have stopped it
     return entry
 
 
 def mark_late_fault(entry: LedgerEntry, rule_id: str, reason: str) -> None:
-    """Note in an entry that a judge failed after the decision; the decision stays as it is."""
+    """Record in an entry that a judge failed after the decision, which stays unchanged."""
     entry["fault"] = reason
     entry["faults"] = [*entry.get("faults", []), {"ruleId": rule_id, "reason": reason}]
     if rule_id not in entry.get("ruleIds", []):
@@ -197,9 +197,9 @@ def mark_late_fault(entry: LedgerEntry, rule_id: str, reason: str) -> None:
 
 
 def _copied(args: Any) -> Any:
-    """Return arguments that later changes do not reach, as plain data; a value that is no JSON data is kept as text."""
+    """Return an independent copy of arguments as plain data; values that are not JSON data become text."""
     kind = type(args)
-    if kind is FrozenDict:  # as the runtime gives them: nothing in them needs to be checked
+    if kind is FrozenDict:  # as from the runtime: its contents need no validation
         return {key: inner if type(inner) in FLAT else _copied(inner) for key, inner in args.items()}
     if kind is tuple:
         return [inner if type(inner) in FLAT else _copied(inner) for inner in args]
@@ -221,16 +221,16 @@ def change_entry(change: str, rule_id: str, version: int, now_ms: float) -> Ledg
     return {"kind": "custom", "timestamp": now_ms, "custom": facts}
 
 
-# A sequence rule over a thread looks this far back; of all but the latest `MAX_HISTORY` names and ends only, some 60 KB.
+# A sequence rule over a thread looks this far back. Beyond `MAX_HISTORY` only names and ends are kept: 60 KB.
 MAX_CALLS: Final = 1_000
-# Characters of what a call of an earlier turn returned: enough to know it by.
+# Characters of the result of an earlier turn's call: enough to identify it.
 MAX_SAVED_OUTPUT: Final = 200
 _FIELDS: Final = ("callId", "executionId", "args", "output")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./-]+")
 
 
 def rows_of(calls: Sequence[PastCall]) -> Ledger:
-    """Return calls that have ended as they are saved."""
+    """Return completed calls in the form in which they are saved."""
     return Ledger(
         [
             {
@@ -248,20 +248,20 @@ def rows_of(calls: Sequence[PastCall]) -> Ledger:
 
 
 def earlier_calls(state: Mapping[str, Any] | None) -> str:
-    """Return the calls of earlier turns out of a state, whichever version wrote it."""
+    """Return the calls of earlier turns from a state of any version."""
     if state is None:
         return ""
-    # A list, until it became too long to be copied at every write.
+    # Older versions saved a list, which was slow to copy at every write.
     text: str = state["earlier"] if "earlier" in state else "\n".join(map(_line, state.get("calls", ())))
     return text
 
 
 def appended(text: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the calls with some more: the newest `MAX_CALLS`, the older of them by name and end only."""
+    """Return the calls with additional ones: the newest `MAX_CALLS`, older ones only by name and end."""
     if not rows:
         return text
     lines = [*without(text, rows).splitlines(), *map(_line, rows)][-MAX_CALLS:]
-    # Those further back are short already: only what this has pushed behind the border is read.
+    # Older calls are already short: only those that now cross the border are read.
     border = max(0, len(lines) - MAX_HISTORY)
     for at in range(max(0, border - len(rows)), border):
         call = _call(lines[at])
@@ -270,25 +270,25 @@ def appended(text: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def without(text: str, calls: Sequence[Any]) -> str:
-    """Leave out the calls of executions that some others are of: a child may have saved them before."""
+    """Leave out calls whose executions are also in `calls`: a child may have saved them before."""
     ids = {call.execution_id if isinstance(call, PastCall) else call.get("executionId") for call in calls} - {"", None}
-    # Looked for in the text as a whole, as there are none but after a child.
+    # A search of the whole text first, because only a child leaves such calls.
     if not any(json.dumps(execution_id) in text for execution_id in ids):
         return text
     return "\n".join([line for line in text.splitlines() if _call(line).execution_id not in ids])
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    """Return a call as a line without needless quotes, each of which is escaped when the state is saved."""
+    """Return a call as a line without unnecessary quotes, which would be escaped when the state is saved."""
     short = [row["name"], row["status"]]
     if len(row) > len(short):
         return json.dumps([*short, *[row.get(key) for key in _FIELDS]], separators=(",", ":"))
     return " ".join(short) if _PLAIN.fullmatch(short[0]) else json.dumps(short)
 
 
-@lru_cache(maxsize=4 * MAX_CALLS)  # the calls of a few threads, of which a turn adds one or two
+@lru_cache(maxsize=4 * MAX_CALLS)  # the calls of a few threads, to which a turn adds one or two
 def _call(line: str) -> PastCall:
-    """Return the call of a line; raises `TypeError` where the line is damaged."""
+    """Return the call of a line; raises `TypeError` if the line is damaged."""
     try:
         row: Any = json.loads(line) if line.startswith("[") else line.split(" ")
         name, status, call_id, execution_id, args, output = row if len(row) > 2 else (*row, "", "", {}, None)
@@ -298,7 +298,7 @@ def _call(line: str) -> PastCall:
 
 
 class ThreadHistory(Sequence[PastCall]):
-    """The calls of earlier turns and those of this one, read when a rule looks."""
+    """The calls of earlier turns and of this one, parsed on access."""
 
     __slots__ = ("_all", "_now", "_text")
 

@@ -1,4 +1,4 @@
-"""For tests: a clock, ids and a loop under control, a simulated provider, contract tests for your own parts.
+"""Test tools: a controlled clock, ids and event loop, a simulated provider, and contract tests for your own parts.
 
 A scripted model is in `noetic_nb.models`.
 """

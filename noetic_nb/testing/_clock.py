@@ -1,7 +1,7 @@
-"""Time and identity under a test's control: a clock, ids, and a loop whose time passes only when nothing else is left to do.
+"""Controlled time and identity: a clock, ids, and an event loop whose time only passes when nothing else is left to do.
 
-Timers of that loop fire in order at once, so a test of a ten-second timeout takes no time and never depends on the machine.
-Threads are the exception: while one works, virtual time may run ahead of it.
+Timers of the loop fire in order immediately, so a test of a ten-second timeout takes no time and never depends on the
+machine. Threads are the exception: while one works, virtual time may run ahead of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class FakeClock:
     start_ms : float
         First reading, milliseconds since the epoch.
     step_ms : float
-        How far each reading moves it, milliseconds.
+        The step by which each reading moves it, milliseconds.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class FakeClock:
         self._step = float(step_ms)
 
     def advance(self, ms: float) -> None:
-        """Move on by so many milliseconds; a clock never goes back."""
+        """Move forward by some milliseconds; a clock never goes back."""
         if ms < 0:
             raise ValueError(f"A clock cannot be set back by {-ms} ms.")
         self._elapsed += ms
@@ -54,7 +54,7 @@ class FakeClock:
 
 
 class SeededIds:
-    """Ids that are the same in every run: the kind, the seed and a count.
+    """Ids that are the same in every run, made of kind, seed and count.
 
     Examples
     --------
@@ -77,23 +77,23 @@ T = TypeVar("T")
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Polls for real events; where there are none, moves the loop's clock instead of waiting."""
+    """Polls for real events; if there are none, moves the loop's clock instead of waiting."""
 
     loop: VirtualTimeLoop
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        # Real events first: a thread that is done must not lose against a timer that merely could fire.
+        # Real events first: a finished thread must not lose to a timer that is merely due.
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
         if timeout is None:
-            return super().select(None)  # only a thread or a socket can wake us
+            return super().select(None)  # only a thread or a socket can wake the loop
         self.loop.pass_time(timeout)
         return ready
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop with its own clock. The tools of agents run on it, also those that run in a thread elsewhere."""
+    """An event loop with its own clock. Agents' tools run on it, including those that otherwise run in a thread."""
 
     runs_inline = True
     """Read by `noetic_nb._core.worker_threads.leaves_loop`."""
@@ -145,7 +145,7 @@ def drive_loop(coroutine: Coroutine[Any, Any, T], *, cancel_at: int | None = Non
     Parameters
     ----------
     coroutine : coroutine
-        What to run.
+        The coroutine to run.
     cancel_at : int, optional
         Raise `asyncio.CancelledError` into it at this suspension, counted from 1; a coroutine with fewer suspensions
         runs to its end.
@@ -153,12 +153,12 @@ def drive_loop(coroutine: Coroutine[Any, Any, T], *, cancel_at: int | None = Non
     Returns
     -------
     object
-        What the coroutine returns. Tasks it left behind are cancelled.
+        The result of the coroutine. Tasks that it left behind are cancelled.
 
     Raises
     ------
     BaseException
-        What the coroutine raises.
+        The exception of the coroutine.
 
     Examples
     --------

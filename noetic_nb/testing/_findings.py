@@ -1,4 +1,4 @@
-"""The findings of a contract test, and how it waits: inside a loop by `await`, in a script or a cell by being looked at."""
+"""The findings of a contract test, which runs when it is awaited or, in a script or cell, when its findings are read."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Final, NamedTuple, overload
 
 from noetic_nb.sync import run_sync
 
-# A loop that stands still longer than this is felt by every other execution; the same limit as for a predicate of a rule.
+# Blocking the loop for longer affects every other execution; the same limit as for a rule's predicate.
 BLOCKS_MS: Final = 50.0
-# A busy machine stops a process for a moment now and then, but not three times in the same place.
+# A busy machine may suspend a process briefly, but not three times at the same place.
 TRIES: Final = 3
 
 
 class Finding(NamedTuple):
-    """One thing that is broken: `code` for programs, `text` for people."""
+    """One fault: `code` for programs, `text` for people."""
 
     code: str
     text: str
@@ -26,10 +26,10 @@ class Finding(NamedTuple):
 
 
 class ContractCheck(Sequence[Finding]):
-    """The findings of a contract test; empty is good.
+    """The findings of a contract test; empty means success.
 
-    ``await`` runs the test on the running loop and gives a tuple. Looked at without ``await`` - printed, counted, iterated -
-    it runs then, to its end; in a notebook on a loop of its own, beside that of the kernel.
+    ``await`` runs the test on the running loop and gives a tuple. If the findings are read without ``await`` (printed,
+    counted, iterated), the test runs to its end then; in a notebook on a separate loop beside the kernel's.
 
     Examples
     --------
@@ -54,12 +54,12 @@ class ContractCheck(Sequence[Finding]):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings; runs the test where it has not run."""
+        """The findings; runs the test if it has not run."""
         return run_sync(self._findings()) if self._found is None else self._found
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """Their codes, each once."""
+        """Their distinct codes."""
         return tuple(dict.fromkeys(finding.code for finding in self.findings))
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class ContractCheck(Sequence[Finding]):
 
 
 class Notes:
-    """Findings as they come up, each text once."""
+    """Collected findings, without repeats."""
 
     def __init__(self) -> None:
         self._found: dict[Finding, None] = {}
@@ -104,13 +104,13 @@ class Notes:
 
 
 class Stopwatch:
-    """Measures how long code holds the loop between two waits, by the name of the callback."""
+    """Measures how long code holds the loop between two awaits, by the name of the callback."""
 
     def __init__(self) -> None:
         self.longest: dict[str, float] = {}
 
     def note(self, name: str, since: float) -> None:
-        """Note a stretch without a wait that began at `since`, seconds of ``time.perf_counter``."""
+        """Record a period without an await that began at `since`, seconds of ``time.perf_counter``."""
         ms = (time.perf_counter() - since) * 1000
         self.longest[name] = max(ms, self.longest.get(name, 0.0))
 
@@ -124,12 +124,12 @@ class Stopwatch:
         return await _Timed(self, name, result) if hasattr(result, "__await__") else result
 
     def blocking(self) -> dict[str, float]:
-        """Return the code that held the loop too long."""
+        """Return the code that blocked the loop too long."""
         return {name: ms for name, ms in self.longest.items() if ms > BLOCKS_MS}
 
 
 class _Timed:
-    """Drives an awaitable step by step, so that only the code between two of its waits is measured."""
+    """Drives an awaitable step by step, so that only the code between two awaits is measured."""
 
     def __init__(self, watch: Stopwatch, name: str, awaitable: Awaitable[Any]) -> None:
         self._watch, self._name, self._awaitable = watch, name, awaitable
@@ -145,7 +145,7 @@ class _Timed:
                     waiting = steps.throw(error)
                 elif hasattr(steps, "send"):
                     waiting = steps.send(sent)
-                else:  # an iterator of someone's own
+                else:  # a custom iterator
                     waiting = next(steps)
             except StopIteration as done:
                 return done.value
@@ -161,7 +161,7 @@ class _Timed:
 async def not_blocking(
     notes: Notes, measure: Callable[[], Awaitable[Stopwatch]], name_of: Callable[[str], str]
 ) -> None:
-    """Measure up to three times and note the code that holds the loop every time."""
+    """Measure up to three times and note code that blocks the loop every time."""
     slow = (await measure()).blocking()
     for _ in range(TRIES - 1):
         if not slow:
@@ -182,6 +182,6 @@ def first_line(error: BaseException) -> str:
 
 
 async def limited(awaitable: Awaitable[Any], seconds: float) -> Any:
-    """Wait for something, at most so long; raises `TimeoutError`."""
+    """Await something with a time limit; raises `TimeoutError`."""
     async with asyncio.timeout(seconds):
         return await awaitable

@@ -1,4 +1,4 @@
-"""The contract of a layer, tried in conversations of its own: no model, no storage of yours, no time that passes."""
+"""The contract of a layer, tested in separate conversations: without a model, your storage, or real time."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from noetic_nb.testing._clock import FakeClock, SeededIds
 from noetic_nb.testing._findings import ContractCheck, Finding, Notes, Stopwatch, first_line, not_blocking
 
 TURNS: Final = 3
-# A hook that waits for ever must not hold the test for its half minute.
+# A hook that waits for ever must not delay the test for the default half minute.
 LIMIT_MS: Final = 2_000.0
-# The smallest allocation that is tried where a layer asks for less: a sentence fits.
+# The smallest allocation to test if a layer asks for less; a sentence fits.
 SMALL_BUDGET: Final = 32.0
 LARGE_BUDGET: Final = 4_000.0
-# After which a layer in the prefix is asked again: most caches of providers are still warm.
+# The time after which a prefix layer is called again: most provider caches are still warm then.
 LATER_MS: Final = 60_000.0
-# Long enough that a layer which keeps what it reads has more to offer than a small budget holds.
+# Long enough that a layer that keeps what it reads exceeds a small budget.
 _WORDS: Final = "The order was packed in Lyon, sent by train and came with a note about the broken blue cup. " * 6
 _MARK: Final = "zebra-7741"
 _STATE_FIELDS: Final = ("state", "parent_state", "child_state")
@@ -43,7 +43,7 @@ _IN_PLACE: Final = re.compile(
     r"Items never change|does not support item (assignment|deletion)|cannot assign to field|can't set attribute|"
     r"has no attribute '(append|extend|insert|pop|remove|clear|sort|reverse|update|setdefault)'"
 )
-# Called plainly, with arguments of their own, outside of the life of a turn.
+# Called directly, with their own arguments, outside a turn.
 _PLAIN_HOOKS: Final = frozenset({"delivered", "on_edit", "on_record"})
 
 
@@ -55,17 +55,17 @@ def check_layer(layer: Any, *, fs: Any = None, shell: Shell | None = None) -> Co
     Parameters
     ----------
     layer : MemoryLayer
-        Or what makes one of itself, such as a rule book. Its hooks are called in a few short conversations on a storage in
-        memory; a model that a hook asks answers "Noted.".
+        Or an object that makes a layer of itself, such as a rule book. Its hooks are called in a few short
+        conversations on an in-memory storage; a model that a hook calls answers "Noted.".
     fs : str, path or fsspec filesystem, optional
-        What its hooks see as ``ctx.fs``.
+        The value of ``ctx.fs`` for its hooks.
     shell : Shell, optional
-        What its hooks see as ``ctx.shell``, such as a `ScriptedShell`.
+        The value of ``ctx.shell`` for its hooks, such as a `ScriptedShell`.
 
     Returns
     -------
     ContractCheck
-        Findings ``(code, text)``; none is good. Await it, or look at it without.
+        Findings ``(code, text)``; none means success. Await it, or read it without ``await``.
 
         ``state_lost``, ``state_not_json``, ``not_copyable``, ``child_shares_state``, ``scope_leak``, ``params_mutated``,
         ``budget_ignored``, ``tokens_miscounted``, ``blocks_loop``, ``hook_failed``, ``hook_timeout``, ``never_runs``,
@@ -113,7 +113,7 @@ async def _call_model(request: Any) -> ModelResponse:
 
 
 class _Trial:
-    """One layer under test, with a storage of its own."""
+    """A layer under test, with its own storage."""
 
     def __init__(self, layer: MemoryLayer, notes: Notes, fs: Any = None, shell: Shell | None = None) -> None:
         self.fs = fs
@@ -127,7 +127,7 @@ class _Trial:
             for name in layer.hooks.names()
             if name not in _PLAIN_HOOKS
         }
-        # Named like the layer: diagnostics and keys in storage are those of a real harness.
+        # Named like the layer, so that diagnostics and storage keys are those of a real harness.
         self.layer = replace(layer, timeouts=limits).with_hooks(**hooks)
         self.storage = InMemoryStorage()
         self.clock = FakeClock()
@@ -153,12 +153,12 @@ class _Trial:
             shell=self.shell,
             clock=self.clock,
             ids=self.ids,
-            # What a layer reports of its own accord, such as an answer of the model that it cannot use, is no fault of it.
+            # Problems that a layer reports itself, such as an unusable answer of the model, are not its faults.
             diagnostic=lambda layer_id, hook, error: None,
         )
 
     def _reported(self, layer_id: str, hook: str, error: BaseException) -> None:
-        """Note the reports of a stack about the layer."""
+        """Note a stack's reports about the layer."""
         if isinstance(error, BudgetOverrun):
             self.notes.add("budget_ignored", f"{error} Look at `p.budget` in `recall`.")
         elif isinstance(error, MiscountedTokens):
@@ -179,7 +179,7 @@ class _Trial:
             self.notes.add("hook_failed", f"The hook {hook!r} failed: {first_line(error)}")
 
     def _probe(self, name: str, hook: Any) -> Any:
-        """Return a hook that is measured, and watched for changes of its arguments."""
+        """Return a hook that is measured, and checked for changes of its arguments."""
 
         async def probed(params: Any) -> Any:
             before = {field: _json(getattr(params, field, None)) for field in _STATE_FIELDS}
@@ -192,7 +192,7 @@ class _Trial:
         return probed
 
     def _changed(self, hook: str, field: str, state: Any, result: Any) -> None:
-        """Note a state that a hook changed in place, unless it got a copy that it returns."""
+        """Note a state that a hook changed in place, unless it is a copy that the hook returns."""
         returned = _field(result, "state")
         if hook == "store":
             if returned is None:
@@ -210,7 +210,7 @@ class _Trial:
     _state_now: Any = None
 
     async def run(self) -> None:
-        """Try everything but how long it takes."""
+        """Run all tests except time measurements."""
         before = await self._shown_to_a_stranger()
         if not await self.conversation():
             return
@@ -219,7 +219,7 @@ class _Trial:
         await self._variables_around_hooks(before)
 
     async def conversation(self) -> bool:
-        """Hold a conversation; False if the layer cannot even begin."""
+        """Run a conversation; False if the layer cannot be initialised."""
         log = ItemLog()
         for number in range(TURNS):
             if not await self._turn(self.stack, "a", log, number, is_last=number == TURNS - 1):
@@ -285,7 +285,7 @@ class _Trial:
             await stack.feedback(ctx, kind="quality", value=0.5, source="user")
 
     def _compare_prefix(self, shown: Sequence[RecallEntry], again: Sequence[RecallEntry]) -> None:
-        """Note a layer in the cached beginning of a request that shows something else where nothing has happened."""
+        """Note a layer in the cached prefix of a request whose text changes although nothing has happened."""
         texts = [[sent_text(item) for entry in entries for item in entry.items] for entries in (shown, again)]
         if texts[0] != texts[1]:
             changed = next((pair for pair in zip_longest(*texts, fillvalue="") if pair[0] != pair[1]), ("", ""))
@@ -301,7 +301,7 @@ class _Trial:
         return sorted(tried)
 
     async def _guarded(self, what: str, call: Any) -> bool:
-        """Wait for a moment of the turn; an exception is noted."""
+        """Await one step of the turn; an exception is noted."""
         try:
             await call
         except Exception as exc:
@@ -324,7 +324,7 @@ class _Trial:
                 self.watch.note(name, start)
 
     async def _child(self, stack: LayerStack, ctx: ExecutionContext, log: ItemLog) -> None:
-        """Hand the state on to a child execution and take it back."""
+        """Hand the state to a child execution and take it back."""
         state = stack.state.get(ctx.execution_id, self.layer.id)
         if not can_be_copied(state):
             self.notes.add(
@@ -332,7 +332,7 @@ class _Trial:
             )
             return
         child, own_log, before = self._context(ctx.thread_id, depth=1), log.fork(), _json(state)
-        # As a path of a fork, which writes nowhere: in storage it would be taken for the parent's state.
+        # Like the path of a fork, which writes nothing: in storage it would be mistaken for the parent's state.
         spawned = await stack.spawn(ctx, child, durable=False)
         if spawned:
             asked = await stack.append(child, [input_message(f"A task. {_WORDS}", ids=self.ids)], log=own_log)
@@ -365,7 +365,7 @@ class _Trial:
         return layer_prefix(self.layer.id, resolve_scope_key(self.layer.scope, ctx)) + "state"
 
     async def _comes_back(self) -> None:
-        """Begin again from the saved state, as another process does."""
+        """Start again from the saved state, as another process does."""
         if self.layer.scope == "execution":
             return
         ctx, stack = self._context("a"), self._stack()
@@ -373,7 +373,7 @@ class _Trial:
         if saved is None or not await self._guarded("init", stack.init(ctx)):
             return
         back = _json(stack.state.get(ctx.execution_id, self.layer.id))
-        # An `init` may bring an old state into a new form; one that begins anew beside a saved state has forgotten it.
+        # An `init` may convert an old state; one that returns the initial state despite a saved one has lost data.
         if back == self.initial and _json(saved) != self.initial:
             self.notes.add(
                 "state_lost",
@@ -383,14 +383,14 @@ class _Trial:
         await self._guarded("dispose", stack.dispose(ctx))
 
     async def _another_thread(self) -> None:
-        """Begin a thread of another person, to whom the texts of the first one must stay hidden."""
+        """Start a thread of another person, who must not see the first person's texts."""
         if self.layer.scope == "global" or self.layer.hooks.recall is None:
             return
         ctx, log = self._context("b"), ItemLog()
         if not await self._guarded("init", self.stack.init(ctx)):
             return
         log.extend([input_message(f"What about {_MARK[:5]}?", ids=self.ids)])
-        # Never without a limit: a harness always gives one, and `int(p.budget)` is a fair thing to write.
+        # Always with a limit: a harness always gives one, and hooks may use `int(p.budget)`.
         budgets = {self.layer.id: max(LARGE_BUDGET, self.layer.limits[0])}
         entries = await self.stack.recall(ctx, query="Anything new?", log=log, budgets=budgets)
         shown = "\n".join(item_text(item) for entry in entries for item in entry.items)
@@ -403,7 +403,7 @@ class _Trial:
         await self._guarded("dispose", self.stack.dispose(ctx))
 
     async def _shown_to_a_stranger(self) -> str:
-        """Return the items of a layer on an empty storage, at a fixed time: all its knowledge is in variables."""
+        """Return the items of a layer on an empty storage, at a fixed time: everything it knows is in variables."""
         stack = LayerStack([self.layer], storage=InMemoryStorage(), state=LayerStateStore(lambda *error: None))
         ctx = ExecutionContext(
             execution_id="stranger", thread_id="s", resource_id="s", turn=1, call_model=_call_model, clock=FakeClock(),
@@ -416,13 +416,13 @@ class _Trial:
             entries = await stack.recall(ctx, query="Anything new?", log=log, budgets=budgets)
             return "\n".join(item_text(item) for entry in entries for item in entry.items)
         except Exception:
-            return ""  # the conversation meets and notes it
+            return ""  # the conversation notes the same error
         finally:
             await stack.dispose(ctx)
 
     async def _variables_around_hooks(self, before: str) -> None:
-        """Note a layer that shows a stranger something else after each conversation, and the same without one between."""
-        for _ in range(2):  # once more, because a second may have gone by for a layer that shows the time
+        """Note a layer that shows a stranger other text after each conversation, but the same text without one."""
+        for _ in range(2):  # twice, because the time may change for a layer that shows it
             shown = await self._shown_to_a_stranger()
             if shown == before or await self._shown_to_a_stranger() != shown:
                 return

@@ -1,4 +1,4 @@
-"""The contract of a model client, tried with a handful of small requests."""
+"""The contract of a model client, tested with a few small requests."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from noetic_nb.memory._execution_context import as_response
 from noetic_nb.models._client import ModelDelta, ModelParams, ModelRequest, ModelResponse, ToolSpec, Usage
 from noetic_nb.testing._findings import ContractCheck, Finding, Notes, Stopwatch, first_line, limited, not_blocking
 
-# Seconds; a large model thinks for a minute before its first word.
+# Seconds; a large model may think for a minute before its first word.
 LIMIT_S: Final = 120.0
-# How long a cancelled call may take to end; closing a connection takes a round trip.
+# The time that a cancelled call may take to end; closing a connection takes a round trip.
 CANCEL_S: Final = 5.0
-# Rounds of the loop before that, so that the call is under way.
+# Iterations of the loop before the cancellation, so that the call is in progress.
 HEAD_START: Final = 3
 ERRORS: Final = ("llm_failed", "llm_refused", "llm_rate_limit", "tape_missing")
 _NO_ANSWER: Final = object()
@@ -32,27 +32,27 @@ _LOOKUP: Final = ToolSpec(
 
 
 def check_model(client: Any, *, model: str = "scripted") -> ContractCheck:
-    """Test a model client against the expectations of the runtime: the form of its answers, its stream, its errors, its waiting.
+    """Test a model client against the runtime's expectations: the form of answers, streaming, errors, and cancellation.
 
     See docs/behaviour/models.md, "Contract tests".
 
     Parameters
     ----------
     client : ModelClient
-        It is sent about six small requests; a script loses as many lines, and a provider is paid for them.
+        It receives about six small requests; a script loses as many lines, and a provider charges for them.
     model : str, default "scripted"
-        The name of the model to ask for.
+        The name of the model for the requests.
 
     Returns
     -------
     ContractCheck
-        Findings ``(code, text)``; none is good. Await it, or look at it without. An error of the client's own in the form
-        that the runtime knows, such as ``llm_rate_limit``, is none.
+        Findings ``(code, text)``; none means success. Await it, or read it without ``await``. An error of the client in
+        a form that the runtime knows, such as ``llm_rate_limit``, is not a finding.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_MODEL`` for what has no method ``complete``.
+        ``INVALID_MODEL`` for an object without a method ``complete``.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class _Trial:
         if hasattr(self.client, "stream"):
             await self._stream()
         await self._cancelled()
-        # The calls so far count as the first measurement: each call of a provider costs money.
+        # The calls so far are the first measurement, because each call of a provider costs money.
         measured = [self.watch]
         await not_blocking(self.notes, lambda: self._measure(measured), lambda name: f"{name}()")
 
@@ -119,14 +119,14 @@ class _Trial:
         return await self._answer("complete()", self.watch.call("complete", call))
 
     async def _answer(self, what: str, call: Awaitable[Any]) -> Any:
-        """Wait for an answer; `_NO_ANSWER` if there is none, noted unless the client failed as it may."""
+        """Await an answer; `_NO_ANSWER` if there is none, noted unless the client failed in an allowed way."""
         try:
             return await limited(call, LIMIT_S)
         except NoeticError as exc:
             if exc.kind not in ERRORS:
                 self.notes.add("wrong_error", f"{what} raises {exc.kind!r}; the runtime knows {', '.join(ERRORS)}.")
         except NoeticConfigError:
-            pass  # set up wrongly, and it says so
+            pass  # a configuration error, which the client reports
         except TimeoutError:
             self.notes.add("hangs", f"{what} did not answer within {LIMIT_S:g} s.")
         except Exception as exc:
@@ -182,7 +182,7 @@ class _Trial:
                 fits = isinstance(json.loads(item.get("arguments") or ""), dict)
             except (TypeError, ValueError):
                 fits = False
-            # Models do write broken JSON, and the runtime answers that; an object instead of text is the client's fault.
+            # Models may write broken JSON, which the runtime handles; an object instead of text is the client's fault.
             if not isinstance(item.get("arguments"), str):
                 self.notes.add("wrong_items", f"{what}: the arguments of a call are JSON text, not an object.")
             elif fits and not (item.get("callId") and item.get("name")):
@@ -215,12 +215,12 @@ class _Trial:
         try:
             text = assistant_text(as_response(responses[0]).items)
         except Exception:
-            return  # noted above
+            return  # already noted
         if shown and text and shown.strip() != text.strip():
             self.notes.add("wrong_stream", f"stream(): the deltas say {shown!r:.60}, the response {text!r:.60}.")
 
     async def _cancelled(self) -> None:
-        """Cancel a call that waits, and see it end."""
+        """Cancel a waiting call, and check that it ends."""
         result = self.client.complete(self.plain)
         if not inspect.isawaitable(result):
             return
@@ -228,7 +228,7 @@ class _Trial:
         for _ in range(HEAD_START):
             await asyncio.sleep(0)
         if task.done():
-            task.exception() if not task.cancelled() else None  # looked at, or it would be logged
+            task.exception() if not task.cancelled() else None  # retrieved, so that asyncio does not log it
             return
         task.cancel()
         done, _ = await asyncio.wait([task], timeout=CANCEL_S)

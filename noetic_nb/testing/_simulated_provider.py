@@ -1,7 +1,7 @@
-"""A simulated provider: it caches prompts by the published rules of a real one, and reports its cache as a real one does.
+"""A simulated provider that caches prompts by the published rules of a real one, and reports cache use in the same way.
 
-It stands for no measurement of a provider. It is written without what predicts caching, so that the one can be held against
-the other: every request that it answered is kept whole, as the tokens of each of its parts.
+It does not measure any provider. It shares no code with the caching prediction, so that each can be compared with the
+other: every answered request is kept whole, as the tokens of each of its parts.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from noetic_nb.models.prompt_caching import SIMULATED, CacheRules, cache_rules
 from noetic_nb.steps._tools import spec_tokens
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-_UNIT_BYTES: Final = 8  # of four units of UTF-16, which are a token
+_UNIT_BYTES: Final = 8  # four UTF-16 units, which are a token
 
 
 class _Part(NamedTuple):
-    """Tools, instructions or an item: its text, the pieces of text it begins with, and its size in tokens."""
+    """Tools, instructions or an item: its text, the text in pieces of one token, and its size in tokens."""
 
     whole: str
     kind: str
@@ -40,25 +40,25 @@ class _Held(NamedTuple):
 
 
 class SimulatedProvider:
-    """Answer as another client does, and report how many tokens of each request were cached.
+    """Answer through another client, and report the cached tokens of each request.
 
     See docs/behaviour/models.md, "Caching of prompts".
 
     Parameters
     ----------
     answers : ModelClient
-        What answers, such as a `ScriptedModel`. The input tokens that it reports are replaced.
+        The client that answers, such as a `ScriptedModel`. The input tokens that it reports are replaced.
     rules : CacheRules, optional
-        By which to cache; where absent, those of the model whose name follows ``simulated-`` in that of each request.
+        The caching rules; by default those of the model whose name follows ``simulated-`` in each request's model name.
     clock : Clock, optional
-        By which what is cached grows old.
+        The clock by which cached parts expire.
     tokenizer : callable, optional
-        Counts requests; the default count of a harness.
+        Counts requests; by default as a harness does.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_MODEL``: a request to a model that is not called ``simulated-...``, or of which no rules are known.
+        ``INVALID_MODEL``: a request to a model that is not called ``simulated-...``, or whose rules are unknown.
 
     Examples
     --------
@@ -90,12 +90,12 @@ class SimulatedProvider:
         return f"<SimulatedProvider: {sum(map(len, self._held.values()))} prompts held>"
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Answer one request; a request that fails is not kept.
+        """Answer one request; a failed request is not kept.
 
         Raises
         ------
         NoeticError
-            What the client behind it raises.
+            The errors of the other client.
         NoeticConfigError
             ``INVALID_MODEL``.
         """
@@ -152,7 +152,7 @@ def _size(parts: Sequence[_Part]) -> int:
 
 
 def _alike(held: Sequence[_Part], asked: Sequence[_Part]) -> tuple[int, int]:
-    """Return how many parts two requests begin with alike, and the tokens of the later one that are alike."""
+    """Return the number of parts in the common beginning of two requests, and the later one's tokens in it."""
     tokens = 0
     for at, (one, other) in enumerate(zip(held, asked, strict=False)):
         if one.whole == other.whole:
@@ -169,13 +169,13 @@ def _alike(held: Sequence[_Part], asked: Sequence[_Part]) -> tuple[int, int]:
 
 
 def _marks(parts: Sequence[_Part]) -> list[int]:
-    """Return how many parts stand before each mark."""
+    """Return the number of parts before each mark."""
     front = next((at for at, part in enumerate(parts) if part.is_history), len(parts))
     return sorted({mark for mark in (*range(1, front + 1), len(parts)) if mark})
 
 
 def _held_of(rules: CacheRules, kept: Sequence[_Held], parts: Sequence[_Part], now: float) -> tuple[int, list[_Held]]:
-    """Return how many tokens of a request are held, and of which earlier ones."""
+    """Return the number of cached tokens of a request, and the earlier requests that hold them."""
     best, read = 0, list[_Held]()
     for held in kept:
         if now - held.used_ms[0] > rules.lifetime_ms:

@@ -1,4 +1,4 @@
-"""The contract of a store, tried on the store itself: under keys of its own, which are deleted afterwards."""
+"""The contract of a storage adapter, tested on the real storage under separate keys, which are deleted afterwards."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.testing._findings import ContractCheck, Finding, Notes, Stopwatch, first_line, limited, not_blocking
 
 METHODS: Final = ("get", "set", "delete", "list")
-# Seconds; a store on another continent answers within one.
+# Seconds; a storage on another continent answers within one.
 LIMIT_S: Final = 5.0
-# How many writers meet: enough for a race to show in a store that awaits between its read and its write.
+# The number of concurrent writers: enough to expose a race in an adapter that awaits between reading and writing.
 WRITERS: Final = 8
 _VALUES: Final[dict[str, Any]] = {
     "text": "grüße 🚀 \u2028 'quoted' \"twice\"",
@@ -30,30 +30,30 @@ _VALUES: Final[dict[str, Any]] = {
     "nothing-in-it": {},
     "long": "0123456789" * 20_000,
 }
-# Keys that a store takes apart, folds or reads as a pattern may not be mixed up.
+# Keys that must stay distinct although an adapter may split, case-fold or match them as patterns.
 _KEYS: Final = ("a/b", "a/b/c", "a/bc", "A/b", "a_b", "a%b", "a*b", "a~1b", "ä/b", "a b", "a.b")
 
 
 def check_storage(adapter: Any) -> ContractCheck:
-    """Try a store on everything that the library relies on.
+    """Test a storage adapter for everything that the library relies on.
 
     See docs/behaviour/durability.md, "Contract tests".
 
     Parameters
     ----------
     adapter : StorageAdapter
-        With ``get``, ``set``, ``delete`` and ``list``, and whatever it has of ``get_many``, ``set_many``, ``get_versioned`` and
-        ``compare_and_set``. It is written to under ``noetic-check/<random>/`` only, and cleaned up.
+        With ``get``, ``set``, ``delete`` and ``list``, and optionally ``get_many``, ``set_many``, ``get_versioned`` and
+        ``compare_and_set``. The test only writes under ``noetic-check/<random>/``, and cleans up.
 
     Returns
     -------
     ContractCheck
-        Findings ``(code, text)``; none is good. Await it, or look at it without.
+        Findings ``(code, text)``; none means success. Await it, or read it without ``await``.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_STORAGE`` for what has none of the four methods.
+        ``INVALID_STORAGE`` for an object with none of the four methods.
 
     Examples
     --------
@@ -78,11 +78,11 @@ def check_storage(adapter: Any) -> ContractCheck:
 
 
 class _Failed(Exception):
-    """A call failed and is noted."""
+    """A call failed, and the failure is noted."""
 
 
 class _Trial:
-    """One store under test."""
+    """One adapter under test."""
 
     def __init__(self, store: Any, notes: Notes) -> None:
         self.store = store
@@ -117,11 +117,11 @@ class _Trial:
                 self.notes.add("call_failed", f"The keys of the test could not be removed: {first_line(exc)}")
 
     def key(self, name: str) -> str:
-        """Return a key of the test's own."""
+        """Return a key of the test."""
         return self.root + name
 
     async def call(self, method: str, *args: Any, **options: Any) -> Any:
-        """Call a method under a limit; raises `_Failed` once the failure is noted."""
+        """Call a method with a time limit; raises `_Failed` after noting the failure."""
         function = getattr(self.store, method)
         try:
             start = time.perf_counter()
@@ -244,7 +244,7 @@ class _Trial:
             self.notes.add("set_many_wrong", "set_many() that is refused has written a part of its values.")
 
     async def _refused(self, code: str, what: str, call: Callable[[], Awaitable[Any]]) -> None:
-        """Note a call that a conflict must refuse and that is not refused so."""
+        """Note a call that must be refused because of a conflict but is not."""
         try:
             await call()
         except NoeticError as exc:
@@ -311,7 +311,7 @@ class _Trial:
 
 
 def _same(found: Any, value: Any) -> bool:
-    """Compare as JSON does: 1 is not True, and order within a mapping is nothing."""
+    """Compare as JSON does: 1 is not True, and the order within a mapping does not matter."""
     if type(found) is not type(value):
         return False
     if isinstance(value, dict):

@@ -1,1 +1,1 @@
-"""ROOM _helpers."""
+"""Parts that several built-in layers share."""

@@ -1,7 +1,7 @@
-"""Vectors that were made once are kept: an embedder that costs time or money is asked for each text a single time.
+"""Cache for embeddings: an embedder that costs time or money is called only once per text.
 
-Texts are known by a digest and are not kept themselves. Vectors are kept as 32-bit numbers, as models make them; what is
-returned is what was kept, so that the first answer and all later ones are the same.
+Texts are identified by a digest and are not stored. Vectors are stored as 32-bit floats, the precision of models; the
+stored values are returned, so that the first answer equals all later ones.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from noetic_nb.storage import StorageAdapter
 from noetic_nb.storage._adapter import JsonValue, escape_segment, get_many, write_together
 
 PREFIX: Final = "embeddings"
-# Texts sent at once: endpoints take from 96 to 2 048, and what was answered is kept batch by batch.
+# Texts per call: endpoints accept from 96 to 2 048, and answers are stored batch by batch.
 BATCH_SIZE: Final = 64
 _BYTES: Final = 4
 
 
 class CachedEmbedder:
-    """An embedder whose vectors are kept in storage, by the digest of the text.
+    """An embedder whose vectors are stored, by the digest of the text.
 
-    Safe with several processes on one file: each reads what the others have kept.
+    Safe with several processes on one file: each can read the vectors of the others.
 
     Parameters
     ----------
     embedder : Embedder or callable
-        Makes the vectors: a function of a list of texts, sync or async, or an object whose ``embed`` is one. It is called for
-        the first time when there is something to embed.
+        Makes the vectors: a function of a list of texts, sync or async, or an object with such a method ``embed``. It
+        is first called when there is a text to embed.
     storage : path or StorageAdapter
-        Where vectors are kept; a path is that of an SQLite file, which only its owner may read.
+        Where vectors are stored; a path is that of an SQLite file that only its owner may read.
     name : str
-        Of the model. Vectors of two models are never mixed: give it another name where the model, or its number of
-        dimensions, is another.
+        The name of the model. Vectors of two models are never mixed: use another name for another model or number of
+        dimensions.
     batch_size : int
-        How many texts are embedded at once.
+        The number of texts to embed at once.
 
     Raises
     ------
     NoeticConfigError
         ``INVALID_LAYER_OPTION``, or ``INVALID_STORAGE_PATH`` for a path that cannot work.
     NoeticError
-        ``storage_failed`` for a file that is damaged or no database.
+        ``storage_failed`` for a file that is damaged or not a database.
 
     References
     ----------
@@ -101,12 +101,12 @@ class CachedEmbedder:
         self._prefix = f"{PREFIX}/{escape_segment(name)}/"
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text, made or kept.
+        """Return one vector per text, new or cached.
 
-        Raises `NoeticError` ``tool_failed`` where the embedder fails, or its vectors are not numbers or of another size than
-        those that are kept; ``storage_failed`` where a kept vector is damaged. Vectors of batches before are kept then.
+        Raises `NoeticError` ``tool_failed`` if the embedder fails, or its vectors are not numbers or differ in size
+        from the cached ones; ``storage_failed`` if a cached vector is damaged. Vectors of earlier batches stay cached.
         """
-        # A trial call without an event loop ends here, before anything is sent.
+        # A test call without an event loop stops here, before anything is sent.
         await asyncio.sleep(0)
         if isinstance(texts, str):
             raise TypeError("An embedder needs a list of texts, not one text.")
@@ -126,7 +126,7 @@ class CachedEmbedder:
         return [vectors[keys[text]] for text in texts]
 
     async def aclose(self) -> None:
-        """Close the file; a storage that was given stays open."""
+        """Close the file; a storage object that was passed in stays open."""
         if self._file is not None:
             await self._file.aclose()
 
@@ -142,7 +142,7 @@ class CachedEmbedder:
             raise NoeticError("tool_failed", what, given=max(vector, key=abs), hint=hint) from exc
 
     async def _keep(self, size_key: str, size: int | None, packed: Mapping[str, bytes]) -> int:
-        """Keep new vectors, the first ones with their size; returns it."""
+        """Store new vectors, with their size if they are the first; return the size."""
         fresh = len(next(iter(packed.values()))) // _BYTES
         values: dict[str, JsonValue] = {
             key: {"f32": base64.b64encode(row).decode(), "crc": zlib.crc32(row)} for key, row in packed.items()
@@ -154,7 +154,7 @@ class CachedEmbedder:
             except NoeticError as exc:
                 if exc.kind != "state_conflict":
                     raise
-            # Another process has just kept the first ones.
+            # Another process has just stored the first ones.
             size = self._size(size_key, await self._storage.get(size_key))
         if size != fresh:
             raise NoeticError(

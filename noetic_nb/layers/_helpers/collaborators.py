@@ -1,4 +1,4 @@
-"""Check and call the collaborators of a layer: functions, models, and embedders, which are tried with two words."""
+"""Check and call the functions, models and embedders that a layer uses; embedders are tested with two words."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ async def model_text(
     return assistant_text(response.items)
 
 
-Embed: TypeAlias = Callable[[Sequence[str]], Any]  # what it returns is checked at every call
+Embed: TypeAlias = Callable[[Sequence[str]], Any]  # the result is checked at every call
 
 CODE: Final = "INVALID_LAYER_OPTION"
-# Two, as a function of one text, or one that returns a single vector, would pass with one.
+# Two words, because with one, a function of a single text or one that returns a single vector would pass.
 _PROBE: Final = ("one", "two")
 _HINT: Final = (
     "An embedder is a function of a list of texts, sync or async, or an object whose `embed` is one; it returns one list of "
     "numbers for each text."
 )
-# What a wrong function raises; anything else, such as no network, may be gone when the embedder is used.
+# Raised by a wrong function; other errors, such as a missing network, may be gone when the embedder is used.
 _MISTAKES: Final = (TypeError, ValueError, AttributeError, LookupError, NameError)
 
 
 def check_function(given: Any, option: str, takes: str, count: int = 1, *, code: str = CODE) -> None:
-    """Check that an option is a function of so many arguments, or None if it is left out; `takes` names the arguments."""
+    """Check that an option is a function with `count` arguments, or None if left out; `takes` names the arguments."""
     if given is None:
         return
     if not callable(given):
@@ -56,7 +56,7 @@ def check_function(given: Any, option: str, takes: str, count: int = 1, *, code:
 
 
 def check_whole(least: int = 1, /, **options: Any) -> None:
-    """Check that options are whole numbers, and not too small."""
+    """Check that options are integers of at least `least`."""
     for option, given in options.items():
         if isinstance(given, bool) or not isinstance(given, int) or given < least:
             hint = f"Write {option}=3, without quotes."
@@ -84,10 +84,10 @@ def check_model_name(given: Any, option: str = "model") -> None:
 
 
 def _unfit(function: Any, count: int = 1) -> str | None:
-    """Return why a function cannot be called with so many arguments, or None if it can or nobody knows."""
+    """Return why a function cannot be called with `count` arguments, or None if it can or this is unknown."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some functions written in C have none
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return None
     try:
         signature.bind(*[None] * count)
@@ -116,7 +116,7 @@ def as_embedder(given: Embedder | EmbedTexts | None) -> Embed:
 
 
 def embed_function(given: Embedder | EmbedTexts) -> Embed:
-    """Return an embedder as a function of texts, untried; raises ``INVALID_LAYER_OPTION``."""
+    """Return an embedder as a function of texts, untested; raises ``INVALID_LAYER_OPTION``."""
     if inspect.isclass(given):
         raise option_error("Pass an embedder object, not its class.", given, f"Make one: {given.__name__}(...).")
     method: Any = getattr(given, "embed", None)
@@ -135,7 +135,7 @@ _UNKNOWN: Final = object()
 
 
 def _first_answer(function: Embed) -> Any:
-    """Return the answer of an embedder, `_UNKNOWN` where that takes an event loop."""
+    """Return the test answer of an embedder, `_UNKNOWN` if that needs an event loop."""
     found = function(list(_PROBE))
     if not hasattr(found, "__await__"):
         return found
@@ -148,7 +148,7 @@ def _first_answer(function: Embed) -> Any:
     if not has_threads():
         found.close()
         return _UNKNOWN
-    # Beside the loop that is running here: what is begun on it would be left half done.
+    # In another thread, because the running loop would be left with unfinished work.
     result: list[Any] = []
     thread = threading.Thread(target=lambda: result.append(_outcome(found)))
     thread.start()
@@ -175,7 +175,7 @@ def _without_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _vectors(found: Any, count: int) -> list[list[float]]:
-    """Return vectors as lists of floats; raises `TypeError` where they are not `count` of one length, all finite."""
+    """Return vectors as lists of floats; raises `TypeError` unless there are `count` of one length, all finite."""
     wanted = f"it must return {count} lists of numbers, all of one length"
     if isinstance(found, str | bytes | dict) or not hasattr(found, "__iter__"):
         raise TypeError(f"{wanted}, not {type(found).__name__}: {found!r:.80}.")
@@ -199,7 +199,7 @@ def _vectors(found: Any, count: int) -> list[list[float]]:
 
 
 async def embed(embedder: Embed, texts: Sequence[str]) -> list[list[float]]:
-    """Call an embedder; raises ``tool_failed`` where it fails or returns no vector of finite numbers per text."""
+    """Call an embedder; raises ``tool_failed`` if it fails or does not return a vector of finite numbers per text."""
     if not texts:
         return []
 
@@ -209,7 +209,7 @@ async def embed(embedder: Embed, texts: Sequence[str]) -> list[list[float]]:
 
     try:
         found = await awaited(embedder(texts))
-    except NoeticError:  # says what happened already
+    except NoeticError:  # already has a clear message
         raise
     except Exception as exc:
         hint = "Nothing was embedded; what is not yet remembered is tried again with the next message."

@@ -1,4 +1,4 @@
-"""The candidates of a layer's recall, for listeners, and the block of text that comes of them."""
+"""The candidates of a layer's recall, reported to listeners, and the resulting block of text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def tagged(tag: str, body: str) -> str:
 
 
 def cut_block(tag: str, body: str, budget: float, tokenize: Tokenizer) -> str | None:
-    """Return the block, its body cut at the end where it must be; None if not even the tags fit."""
+    """Return the block, its body cut at the end if necessary; None if not even the tags fit."""
     whole = tagged(tag, body)
     if tokenize(whole) <= budget:
         return whole
@@ -25,17 +25,17 @@ def cut_block(tag: str, body: str, budget: float, tokenize: Tokenizer) -> str | 
 
     if tokenize(block(0)) > budget:
         return None
-    # Searched by halving, as only the tokenizer knows how many characters a token has.
+    # Binary search, because only the tokenizer knows the number of characters per token.
     return block(most_that_fit(len(body), lambda size: tokenize(block(size)) <= budget))
 
 
 def fitting_lines(tag: str, lines: Sequence[str], budget: float, tokenize: Tokenizer) -> list[str]:
-    """Return the longest head of `lines` whose block fits a budget in tokens: pass the most important line first."""
+    """Return the longest prefix of `lines` whose block fits a budget in tokens: pass the most important line first."""
 
     def fits(count: int) -> bool:
         return tokenize(tagged(tag, "\n".join(lines[:count]))) <= budget
 
-    # Lines nearly add up: the search begins where they stop to fit one by one, and looks at few blocks.
+    # The tokens of lines nearly add up, so the search starts at their sum and builds few blocks.
     count, total = 0, tokenize(tagged(tag, ""))
     while count < len(lines) and (total := total + tokenize(lines[count])) <= budget:
         count += 1
@@ -47,25 +47,25 @@ def fitting_lines(tag: str, lines: Sequence[str], budget: float, tokenize: Token
 
 
 class Hit(NamedTuple):
-    """One memory that might be recalled, with those that come along: keys and lines, as the layer writes them."""
+    """One memory that may be recalled, with its companions: keys and lines, as the layer writes them."""
 
     lines: tuple[tuple[Hashable, str], ...]
-    score: float | None = None  # how near it is to the query; None where the layer has an order and no scores
+    score: float | None = None  # similarity to the query; None if the layer has an order but no scores
     floor: float | None = None
-    """The threshold with which it would be chosen, where that is not simply its score being below the one of all."""
+    """The threshold that would select it, if that is not simply its own score."""
     ahead: tuple[Hit, ...] | None = None
-    """With that threshold, the hits that stand before it; None for all that are named before it."""
+    """With that threshold, the hits before it; None for all that are listed before it."""
 
 
 class Considered(NamedTuple):
-    """All that a layer chose among, best first."""
+    """All candidates of a layer, best first."""
 
     layer_id: str
     tag: str
     hits: tuple[Hit, ...]
-    top_k: int | None = None  # so many hits are recalled at most
-    min_score: float | None = None  # hits of a smaller score are not recalled
-    beside: int = 0  # tokens of what the layer writes before these lines
+    top_k: int | None = None  # the maximum number of hits that are recalled
+    min_score: float | None = None  # hits with a smaller score are not recalled
+    beside: int = 0  # the tokens that the layer writes before these lines
 
 
 _LISTENING: ContextVar[list[Considered] | None] = ContextVar("noetic_nb_considered", default=None)
@@ -73,7 +73,7 @@ _LISTENING: ContextVar[list[Considered] | None] = ContextVar("noetic_nb_consider
 
 @contextmanager
 def considering() -> Iterator[list[Considered]]:
-    """Gather the candidates of the layers that are recalled inside the block."""
+    """Collect the candidates of the layers that recall within the block."""
     found: list[Considered] = []
     before = _LISTENING.set(found)
     try:
@@ -91,7 +91,7 @@ def consider(
     min_score: float | None = None,
     beside: Callable[[], int] | None = None,
 ) -> None:
-    """Report the candidates of a layer, best first; `hits` is called only where there is a listener."""
+    """Report the candidates of a layer, best first; `hits` is called only if there is a listener."""
     found = _LISTENING.get()
     if found is not None:
         taken = 0 if beside is None else beside()
@@ -99,5 +99,5 @@ def consider(
 
 
 def plain_hits(lines: Iterable[str]) -> list[Hit]:
-    """Return lines that have an order and no scores as hits."""
+    """Return lines with an order but no scores as hits."""
     return [Hit(((place, line),)) for place, line in enumerate(lines)]

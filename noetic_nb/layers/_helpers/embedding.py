@@ -1,10 +1,10 @@
-"""Turn texts into vectors whose angle says how much they have in common.
+"""Turn texts into vectors whose angle measures their similarity.
 
-`HashingEmbedder` needs no model and no network and gives the same vectors on every machine. It sees shared words and word
-stems, not meaning: "car" and "automobile" are strangers to it. Pass an embedder of your own where that matters.
+`HashingEmbedder` needs no model or network and gives the same vectors on every machine. It compares words and word
+stems, not meaning: "car" and "automobile" are unrelated to it. Pass your own embedder if that matters.
 
-`KeywordIndex` tells which texts share rare words with a query, by BM25. Words are compared as they are written, without case;
-scripts without blanks between words, such as Chinese, by pairs of characters.
+`KeywordIndex` finds texts that share rare words with a query, by BM25. Words are compared as written, ignoring case;
+scripts without spaces between words, such as Chinese, by pairs of characters.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Final, Protocol, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 
-# How soon a word that is repeated stops to count more, and how much a long text is held against it: within the ranges that
-# Robertson and Zaragoza (2009) call reasonably good, 1.2 to 2 and 0.5 to 0.8, with little repetition in short messages.
+# Saturation for repeated words, and the penalty for long texts: within the ranges that Robertson and Zaragoza (2009)
+# call reasonably good, 1.2 to 2 and 0.5 to 0.8; short messages repeat few words.
 K1: Final = 1.2
 B: Final = 0.75
 
@@ -30,7 +30,7 @@ _IS_UNSPACED: Final = re.compile(f"[{_UNSPACED}]")
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text that say something, pairs of characters where words are not set apart."""
+    """Return the content words of a text, or pairs of characters in scripts without spaces."""
     found: list[str] = []
     for word in _WORDS.findall(text.casefold()):
         if _IS_UNSPACED.match(word):
@@ -41,7 +41,7 @@ def words_of(text: str) -> list[str]:
 
 
 def root_of(word: str) -> str:
-    """Return a word in small letters without its English endings: "packed" and "packing" have one root."""
+    """Return a word in lower case without its English endings: "packed" and "packing" have one root."""
     if not word.isascii() or len(word) < 4:
         return word
     if word.endswith("ies"):
@@ -60,9 +60,9 @@ def root_of(word: str) -> str:
 
 
 class KeywordIndex:
-    """Texts by key, searched by BM25 [1]_; a look takes as long as the query's words have texts.
+    """Texts by key, searched by BM25 [1]_; a search takes time proportional to the texts that contain the query's words.
 
-    With `roots` words are compared without their English endings.
+    With `roots`, words are compared without their English endings.
 
     References
     ----------
@@ -75,7 +75,7 @@ class KeywordIndex:
         self._places: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._words: dict[str, list[str]] = {}
         self._total = 0
-        # How much the length of each text is held against it; of all texts, so that a change of one is a change of all.
+        # The length penalties of all texts; they depend on the mean length, so every change invalidates all.
         self._against: dict[str, float] = {}
 
     def __len__(self) -> int:
@@ -95,11 +95,11 @@ class KeywordIndex:
             self._places[word][key] = count
 
     def _split(self, text: str) -> list[str]:
-        # "live" and "living" differ in one letter more.
+        # "live" and "living" differ by one more letter.
         return [root_of(word).removesuffix("e") for word in words_of(text)] if self._roots else words_of(text)
 
     def remove(self, key: str) -> None:
-        """Forget a text, where there is one with this key."""
+        """Remove the text with this key, if there is one."""
         self._against = {}
         words = self._words.pop(key, [])
         self._total -= len(words)
@@ -112,8 +112,8 @@ class KeywordIndex:
     def scores(self, query: str) -> dict[str, float]:
         """Return the scores of the texts that share a word with a query, all above 0.
 
-        The weight of a word is ``ln(1 + (N - n + 0.5) / (n + 0.5))`` for n of N texts: the 1 keeps it above 0 for a word that
-        most texts have.
+        The weight of a word is ``ln(1 + (N - n + 0.5) / (n + 0.5))`` for n of N texts: the 1 keeps it above 0 for a
+        word in most texts.
         """
         found: defaultdict[str, float] = defaultdict(float)
         size = len(self._words)
@@ -131,14 +131,14 @@ class KeywordIndex:
 Vector: TypeAlias = Sequence[float]
 
 _WORD: Final = re.compile(r"\w+")
-# Words so common that sharing them says nothing; the hundred most frequent of English prose, shortened to function words.
+# Words too common to be informative; the hundred most frequent of English prose, limited to function words.
 _COMMON_TEXT: Final = """
     a about after all also am an and any are as at be because been but by can could did do does for from get had has have he
     her him his how i if in into is it its just like may me more my no not now of on one only or other our out over she should
     so some than that the their them then there these they this to up us was we were what when where which who why will with
     would you your"""
 COMMON: Final = frozenset(_COMMON_TEXT.split())
-# Pieces of words weigh less than the word itself: they catch inflection ("packed", "packing").
+# Pieces of words weigh less than the word itself: they match inflections ("packed", "packing").
 PIECE_WEIGHT: Final = 0.35
 PIECE_LENGTH: Final = 4
 
@@ -148,7 +148,7 @@ EmbedTexts: TypeAlias = Callable[[Sequence[str]], Sequence[Vector] | Awaitable[S
 
 
 class Embedder(Protocol):
-    """Makes vectors of equal length; the same text always has the same vector. May be async."""
+    """Makes vectors of equal length; equal texts have equal vectors. May be async."""
 
     def embed(self, texts: Sequence[str]) -> Sequence[Vector] | Awaitable[Sequence[Vector]]:
         """Return one vector per text."""
@@ -161,7 +161,7 @@ class HashingEmbedder:
     Parameters
     ----------
     dimensions : int
-        Length of the vectors; fewer means more chance neighbours.
+        Length of the vectors; fewer dimensions mean more accidental neighbours.
 
     Examples
     --------
@@ -184,15 +184,15 @@ class HashingEmbedder:
         weights: defaultdict[str, float] = defaultdict(float)
         words = Counter(word for word in _WORD.findall(text.casefold()) if word not in COMMON)
         for word, count in words.items():
-            weight = 1.0 + math.log(count)  # a word that occurs ten times is not ten times as important
+            weight = 1.0 + math.log(count)  # ten occurrences are not ten times as important
             weights[word] += weight
             if len(word) > PIECE_LENGTH:
                 weights["^" + word[:PIECE_LENGTH]] += PIECE_WEIGHT * weight
         vector = [0.0] * self.dimensions
         for feature, weight in weights.items():
-            # A checksum, not `hash`: that one differs from process to process.
+            # A checksum, because `hash` differs between processes.
             code = zlib.crc32(feature.encode("utf-8", "surrogatepass"))
-            # The sign is from another bit, so that words which share a place by chance cancel out rather than add up.
+            # The sign comes from another bit, so that words with colliding hashes cancel out rather than add up.
             vector[code % self.dimensions] += weight if code & 0x8000_0000 else -weight
         size = math.sqrt(sum(x * x for x in vector))
         return [x / size for x in vector] if size else vector
@@ -202,7 +202,7 @@ class HashingEmbedder:
 
 
 def cosine(one: Vector, two: Vector) -> float:
-    """Return the cosine of the angle between two vectors, 0 where one is nothing; raises `ValueError` if their lengths differ."""
+    """Return the cosine of the angle of two vectors, 0 if one is zero; raises `ValueError` if their lengths differ."""
     dot = sum([a * b for a, b in zip(one, two, strict=True)])
     sizes = math.sqrt(sum([a * a for a in one]) * sum([b * b for b in two]))
     return dot / sizes if sizes else 0.0

@@ -1,7 +1,7 @@
 """File reference: files that a user names with ``#path`` are read, ranked and shown to the model.
 
-Files are read when an execution begins and when a message refers to them, not at every step. The state holds their digest,
-score and what kept them from being read, never their text.
+Files are read when an execution begins and when a message refers to them, not at every step. The state holds their
+digest, score and read error, never their text.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def find_references(text: str) -> list[str]:
 
 
 def anchor(path: str) -> str:
-    """Return the anchor of a path: lowercase, with hyphens for everything but letters and digits."""
+    """Return the anchor of a path: lowercase, with hyphens for all characters except letters and digits."""
     return _NOT_ANCHOR.sub("-", path).strip("-").lower()
 
 
@@ -76,10 +76,10 @@ def link_references(text: str) -> str:
 def read_reference(
     fs: Any, folder: str, path: str, *, extensions: frozenset[str], max_bytes: int, follow_symlinks: bool
 ) -> FileRead:
-    """Read a file below a folder; a failure is part of the answer. Two spellings of one file have one path in it."""
+    """Read a file below a folder; failures are part of the result. All spellings of a file give the same path."""
     if path.startswith(("/", "~")):
         return FileRead(path, None, None, "absolute")
-    # Refused before anything is looked up, so that not even the existence of a file outside shows.
+    # Refused before any lookup, so that not even the existence of a file outside is revealed.
     if ".." in path.split("/"):
         return FileRead(path, None, None, "outside")
     if isinstance(fs, RootedFileSystem):
@@ -88,35 +88,35 @@ def read_reference(
         except OutsideRoot:
             return FileRead(path, None, None, "outside")
     path = posixpath.normpath(path)
-    # By how the name ends and not by its suffix, which of ".env.local" is ".local" only.
+    # By `endswith`, because the suffix of ".env.local" is only ".local".
     if not any(path.endswith(extension) for extension in extensions):
         return FileRead(path, None, None, "extension")
     target = posixpath.join(folder, path)
     try:
         if not follow_symlinks and _has_link(fs, folder, path):
             return FileRead(path, None, None, "symlink")
-        # Links are followed only now; where they lead out of the root the file is still refused.
+        # Links are followed only now; if they lead out of the root, the file is still refused.
         path = _followed(fs, folder, path)
         info = fs.info(target)
         if info["type"] != "file":
             return FileRead(path, None, None, "missing")
-        # One byte more than is allowed: a file may grow after it was looked at.
+        # One byte more than allowed, because a file may grow after its size was read.
         content = None if (info.get("size") or 0) > max_bytes else fs.cat_file(target, end=max_bytes + 1)
     except OutsideRoot:
         return FileRead(path, None, None, "outside")
     except (FileNotFoundError, NotADirectoryError):
         return FileRead(path, None, None, "missing")
-    except Exception:  # whatever a remote filesystem raises: the turn goes on without the file
+    except Exception:  # a remote filesystem may raise anything; the turn continues without the file
         return FileRead(path, None, None, "unreadable")
     if content is None or len(content) > max_bytes:
         return FileRead(path, None, None, "size")
     digest = hashlib.sha256(content).hexdigest()
-    # A file in another encoding is shown with gaps rather than not at all.
+    # A file in another encoding is shown with replacement characters.
     return FileRead(path, content.decode("utf-8", "replace"), digest)
 
 
 def _has_link(fs: Any, folder: str, path: str) -> bool:
-    """Tell whether a part of a path is a link; a filesystem without links says nothing of them."""
+    """Tell whether a part of a path is a link; filesystems without links do not report any."""
     if not isinstance(fs, RootedFileSystem):
         return bool(fs.info(posixpath.join(folder, path)).get("islink"))
     place = folder
@@ -131,7 +131,7 @@ def _has_link(fs: Any, folder: str, path: str) -> bool:
 
 
 def _followed(fs: Any, folder: str, path: str) -> str:
-    """Return the path below a folder that links lead to; raises `OutsideRoot` where they lead out of the folder."""
+    """Return the path below a folder that links lead to; raises `OutsideRoot` if they lead out of the folder."""
     if not isinstance(fs, RootedFileSystem):
         return path
     found, base = fs.resolve(posixpath.join(folder, path)), fs.resolve(folder)
@@ -142,7 +142,7 @@ def _followed(fs: Any, folder: str, path: str) -> str:
 
 TIMEOUT_MS: Final = 30_000
 MAX_BYTES: Final = 1_048_576
-# The beginning of a file tells more than its end.
+# The beginning of a file is more informative than its end.
 HEAD_SHARE: Final = 0.6
 UNKNOWN_SCORE: Final = 50
 NAMED_SCORE: Final = 80
@@ -197,19 +197,19 @@ def file_reference(
     Parameters
     ----------
     base_dir : path
-        Nothing outside of this folder is ever read. Where the agent has a filesystem of its own (``ctx.fs``), it is a folder
+        No file outside this folder is ever read. If the agent has its own filesystem (``ctx.fs``), this is a folder
         there.
     scoring_model : str, optional
-        Ranks the files; without it a file that the query names comes first.
+        Ranks the files; without it, a file named in the query comes first.
     allowed_extensions : iterable of str
-        Ends of names that are read, such as ``".py"`` or ``".env.local"``.
+        Endings of the names of readable files, such as ``".py"`` or ``".env.local"``.
     max_file_size : int, bytes
         Larger files are not read.
 
     Returns
     -------
     MemoryLayer
-        With data ``files``: what is known of each file but its text.
+        With data ``files``: all facts about each file except its text.
 
     References
     ----------
@@ -244,7 +244,7 @@ def file_reference(
 
 @dataclass(slots=True)
 class _FileReference:
-    """The hooks of one layer, and the texts of the files that its live executions show."""
+    """The hooks of one layer, and the texts of the files shown in its live executions."""
 
     layer_id: str
     base: str
@@ -256,7 +256,7 @@ class _FileReference:
 
     async def read(self, path: str, ctx: ExecutionContext) -> FileRead:
         fs, folder = self.place(ctx.fs)
-        # In a thread: a file may lie on a slow disk, and the loop serves other executions meanwhile.
+        # In a thread, because a disk may be slow while the loop serves other executions.
         return await beside_loop(
             read_reference,
             fs,
@@ -268,12 +268,12 @@ class _FileReference:
         )
 
     def place(self, fs: Any) -> tuple[Any, str]:
-        """Return a filesystem and its folder that nothing is read outside of: the agent's own, where it has one."""
+        """Return a filesystem and the folder that limits reading: those of the agent, if it has its own."""
         if fs is None:
             return RootedFileSystem(LocalFileSystem(), self.base), ""
         folder = self.base
         if os.path.isabs(folder) and isinstance(fs, RootedFileSystem) and fs.is_local:
-            # A folder of this machine that lies below the root may be given by its whole name.
+            # A local folder below the root may be given as an absolute path.
             below = os.path.relpath(os.path.realpath(folder), fs.root)
             folder = folder if below.split(os.sep)[0] == ".." else below
         return fs, "" if folder == "." else folder.replace(os.sep, "/")
@@ -282,12 +282,12 @@ class _FileReference:
         state = await load_state(p, _State, _EMPTY, layer_id=self.layer_id)
         texts: dict[str, str] = {}
         files: dict[str, Any] = {}
-        # Read again, as files change between executions; their texts are never stored.
+        # Read again, because files change between executions; their texts are never stored.
         for path, known in state["files"].items():
             file = await self.read(path, p.ctx)
             if file.text is not None:
                 texts[file.path] = file.text
-            # Two spellings of one file, as an earlier version may have saved them, are one.
+            # Earlier versions may have saved two spellings of one file, which are merged.
             score = max(known["score"], files.get(file.path, known)["score"])
             files[file.path] = {"digest": file.digest, "score": score, "problem": file.problem}
         self.texts[p.ctx.execution_id] = texts
@@ -303,9 +303,9 @@ class _FileReference:
         shown = self.texts.setdefault(p.ctx.execution_id, {})
         for path, query in named.items():
             file = await self.read(path, p.ctx)
-            path = file.path  # however it was spelt
+            path = file.path  # in its normal spelling
             known = state["files"].get(path)
-            # Scoring may call a model, so a file that has not changed keeps its score.
+            # Scoring may call a model, so an unchanged file keeps its score.
             if known is not None and known["digest"] == file.digest:
                 score = known["score"]
             else:
@@ -314,7 +314,7 @@ class _FileReference:
             shown.pop(path, None)
             if file.text is not None:
                 shown[path] = file.text
-        # Only this layer has something new to show, so no other is recalled again.
+        # Only this layer has new text, so no other layer recalls again.
         return {"items": [_linked(item) for item in p.items], "state": state, "rerender": True, "scope": "self"}
 
     def recall(self, p: params.RecallParams) -> str | None:
@@ -350,16 +350,16 @@ async def _score(file: FileRead, query: str, model: str | None, ctx: ExecutionCo
     try:
         message = input_message(text, ids=ctx.ids)
         answer = await model_text(ctx, model, [message], purpose="score", instructions=_INSTRUCTIONS)
-    except Exception as exc:  # a file is shown without a rank rather than not at all
+    except Exception as exc:  # a file without a rank is still shown
         ctx.diagnostic(layer_id, "on_item_append", exc)
         return UNKNOWN_SCORE
     number = _NUMBER.search(answer)
-    # Models answer beyond a scale, or with a sentence around the number.
+    # Models answer outside the scale, or with a sentence around the number.
     return min(100, int(number.group())) if number else UNKNOWN_SCORE
 
 
 def _shown(files: Mapping[str, Any], texts: Mapping[str, str], budget: float, tokenize: Tokenizer) -> str | None:
-    """Return the files, most useful first, each cut in its middle where it must be, within a budget as a whole."""
+    """Return the files, the most useful first, each cut in its middle if necessary, within a total budget."""
     order = sorted(files, key=lambda path: -files[path]["score"])
     parts = [TITLE]
     for path in order:
@@ -367,7 +367,7 @@ def _shown(files: Mapping[str, Any], texts: Mapping[str, str], budget: float, to
         if files[path]["problem"] is not None or path not in texts:
             part: str | None = f"{heading}\n{_NOTICES.get(files[path]['problem'] or 'missing', _NOTICES['unreadable'])}"
             if tokenize("\n\n".join([*parts, str(part)])) > budget:
-                part = None  # left out, and the loop goes on: a shorter part may still fit
+                part = None  # left out; a later, shorter part may still fit
         else:
             part = _cut(parts, heading, texts[path], budget, tokenize)
         if part is not None:
@@ -376,9 +376,9 @@ def _shown(files: Mapping[str, Any], texts: Mapping[str, str], budget: float, to
 
 
 def _cut(before: list[str], heading: str, text: str, budget: float, tokenize: Tokenizer) -> str | None:
-    """Return a file's part with as many of its lines as fit, the first and the last of them; None if none fits."""
+    """Return a file's part with as many first and last lines as fit; None if none fits."""
     lines = text.splitlines()
-    # The fence is longer than any run of backticks inside, or the file could end it.
+    # The fence is longer than any run of backticks inside, so that the file cannot close it.
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
 
@@ -394,7 +394,7 @@ def _cut(before: list[str], heading: str, text: str, budget: float, tokenize: To
     def fits(count: int) -> bool:
         return tokenize("\n\n".join([*before, part(count)])) <= budget
 
-    # A short file may fit whole where the note about what was left out does not.
+    # A short file may fit whole although the note about left-out lines does not.
     if not fits(0) and not fits(len(lines)):
         return None
     return part(most_that_fit(len(lines), fits))

@@ -1,4 +1,4 @@
-"""Layers that learn from the conversation: every message reaches one function, or waits in the state as text."""
+"""Layers that learn from the conversation: each message goes to one function, or waits in the state as text."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from noetic_nb.memory import ExecutionContext, MemoryHooks, OnItemAppendParams, 
 AddTexts: TypeAlias = Callable[
     [Any, Sequence[str], ExecutionContext, str], Coroutine[Any, Any, "dict[str, Any] | None"]
 ]
-"""``await add(state, texts, ctx, hook)`` returns the result of the hook: ``{"state": ...}``, or None if nothing changes."""
+"""``await add(state, texts, ctx, hook)`` returns the hook's result: ``{"state": ...}``, or None without changes."""
 
 # An extractor is usually a model call, which may take a minute.
 GATHERING_TIMEOUTS_MS: Final[Mapping[str, float]] = {"store": 60_000, "on_item_append": 60_000}
-# An extractor that always fails must not let the buffer grow for ever: from here on the layer gives up a part of it.
+# The buffer must not grow for ever if an extractor always fails; beyond this, the layer drops a part of it.
 MAX_THRESHOLDS: Final = 4
 
 
@@ -30,7 +30,7 @@ def gathering_hooks(
     empty: Mapping[str, Any],
     layer_id: str,
 ) -> MemoryHooks:
-    """Return the hooks of a layer whose `add` gets the texts of new input and of each answer, as soon as they are there."""
+    """Return the hooks of a layer whose `add` receives the texts of new input and of each answer immediately."""
 
     def store(p: StoreParams) -> Awaitable[dict[str, Any] | None]:
         return add(p.state, [assistant_text(p.new_items)], p.ctx, "store")
@@ -48,7 +48,7 @@ def gathering_hooks(
 
 
 class BufferedState(StoredState):
-    """The part of a stored state that a `TextBuffer` keeps."""
+    """The fields of a stored state that a `TextBuffer` uses."""
 
     buffer: list[str]
     bufferTokens: int
@@ -62,10 +62,10 @@ def emptied(state: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class TextBuffer:
-    """Texts wait in a layer's state, whose form is `BufferedState`, until there are `threshold` tokens to distil.
+    """Buffers texts in a layer's state, of the form `BufferedState`, until there are `threshold` tokens to distil.
 
-    ``await distil(state, ctx)`` returns the fields that replace those of the state, and the buffer is emptied. Where it raises,
-    the texts stay for the next try; at `MAX_THRESHOLDS` times the threshold ``give_up(state, ctx)`` returns the next state.
+    ``await distil(state, ctx)`` returns fields that replace those of the state, and the buffer is emptied. If it raises, the
+    texts stay for the next attempt; at `MAX_THRESHOLDS` times the threshold ``give_up(state, ctx)`` returns the next state.
     """
 
     layer_id: str
@@ -75,13 +75,13 @@ class TextBuffer:
     give_up: Callable[[dict[str, Any], ExecutionContext], dict[str, Any]]
 
     async def add(self, state: Any, texts: Sequence[str], ctx: ExecutionContext, hook: str) -> dict[str, Any] | None:
-        """Gather texts, and distil them all once they are enough; an `AddTexts`."""
+        """Buffer texts, and distil them all once they reach the threshold; an `AddTexts`."""
         texts = [text for text in texts if text.strip()]
         if not texts:
             return None
         old = state or self.empty
         tokens = old["bufferTokens"] + sum([ctx.tokenize(text) for text in texts])
-        # Another state, because that of `on_item_append` is passed by reference and this may yet fail.
+        # A copy, because the state of `on_item_append` is passed by reference and this may still fail.
         new: dict[str, Any] = {**old, "buffer": [*old["buffer"], *texts], "bufferTokens": tokens}
         if new["bufferTokens"] < self.threshold:
             return {"state": new}
@@ -91,5 +91,5 @@ class TextBuffer:
             ctx.diagnostic(self.layer_id, hook, exc)
             is_full = new["bufferTokens"] >= MAX_THRESHOLDS * self.threshold
             return {"state": self.give_up(new, ctx) if is_full else new}
-        # Emptied in one write with what was distilled: a crash leaves the texts or their result, never both or neither.
+        # The buffer is emptied in the same write: a crash leaves either the texts or their result, never both or neither.
         return {"state": emptied({**new, **distilled})}

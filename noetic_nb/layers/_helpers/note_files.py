@@ -1,4 +1,4 @@
-"""File memory: notes that the agent keeps as text files, in its state, and edits by calling functions."""
+"""File memory: notes that the agent keeps as text files in its state and edits by calling functions."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SLOT: Final = 120
 DEFAULT_BUDGET: Final = {"min": 0, "max": 1000}
 TAG: Final = "notes"
 MAX_FILES: Final = 100
-# Characters: a file that a model rewrites as a whole, and all that a state carries with each write.
+# Characters: the limit of a file, which a model rewrites as a whole, and of all files, which every write stores.
 MAX_FILE_CHARS: Final = 20_000
 MAX_CHARS: Final = 200_000
-# Characters of a path, and folders that one stands in; what file systems of today take, and a listing stays readable.
+# Characters of a path, and its depth; common file systems accept this, and a listing stays readable.
 LONGEST_PATH: Final = 200
 DEEPEST: Final = 8
 # Characters of a first line in the list of files.
@@ -106,15 +106,15 @@ def file_memory(
     initial : mapping of str to str, optional
         The first files: text by path.
     max_files : int
-        How many files there may be.
+        The maximum number of files.
     max_file_chars, max_chars : int, characters
-        How long one file may be, and all of them together.
+        The maximum length of one file, and of all files together.
 
     Returns
     -------
     MemoryLayer
-        With functions ``view``, ``create``, ``replace``, ``insert``, ``delete`` and ``rename`` and data ``files``. The prompt
-        lists the files with their first lines; their texts are read by calling ``view``.
+        With functions ``view``, ``create``, ``replace``, ``insert``, ``delete`` and ``rename`` and data ``files``. The
+        prompt lists the files with their first lines; ``view`` shows their texts.
 
     References
     ----------
@@ -142,7 +142,7 @@ def file_memory(
             try:
                 changed, answer = do(files, args)
             except _Refused as exc:
-                # In the result rather than as an error: the model reads it and can correct itself.
+                # A result rather than an error, so that the model reads it and can correct itself.
                 return {"result": f"Not done: {exc}"}
             return {"result": answer} if changed is files else {"result": answer, "state": {"files": changed}}
 
@@ -177,7 +177,7 @@ Files = dict[str, str]
 
 
 class _Notes:
-    """The operations on the files of a state: each function returns the files afterwards and an answer."""
+    """The operations on the files of a state: each function returns the new files and an answer."""
 
     def __init__(self, max_files: int, max_file_chars: int, max_chars: int) -> None:
         self.max_files = max_files
@@ -242,7 +242,7 @@ class _Notes:
         moved = _within(files, path)
         if not moved:
             raise _missing(files, path)
-        # Without what is moved: a new spelling of the same name is no other file.
+        # Without the moved files: a new spelling of the same name is not another file.
         left = {name: text for name, text in files.items() if name not in moved}
         new = _known(left, args.new_path)
         if f"{new}/".startswith(f"{path}/") and new != path:
@@ -268,16 +268,16 @@ class _Notes:
 
 
 def _path(given: str) -> str:
-    """Return a path in its one spelling; raises `_Refused`."""
+    """Return a path in its normal form; raises `_Refused`."""
     if len(given) > LONGEST_PATH:
         raise _Refused(f"a path has at most {LONGEST_PATH} characters, and this one {len(given)}.")
-    # One spelling of what looks the same: an accent may be a character of its own or not.
+    # Normalise texts that look the same: an accent may be a separate character.
     path = unicodedata.normalize("NFC", given)
     if not path.isprintable():
         raise _Refused(f"a path must not contain control or invisible characters: {given!a}.")
     try:
         plain = checked_path(path)
-        # What some systems read as a dot or a slash is none that anything could be hidden behind.
+        # Also split at characters that some systems treat as a dot or a slash, so that they cannot hide a part.
         parts = plain.split("/")
         if len(checked_path(unicodedata.normalize("NFKC", plain)).split("/")) != len(parts):
             raise OutsideRoot("A path must not contain other slashes.", given)
@@ -293,12 +293,12 @@ def _path(given: str) -> str:
 
 
 def _key(path: str) -> str:
-    """Return the common key of two paths that a reader, or another file system, takes for the same."""
+    """Return a key that is equal for paths that a reader, or another file system, treats as the same."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", path).casefold())
 
 
 def _known(files: Files, given: str) -> str:
-    """Return a path as its file, or the folders above it, are spelled already; raises `_Refused` if it is none."""
+    """Return a path in the existing spelling of its file or folders; raises `_Refused` if it is not a path."""
     path = _path(given)
     parts = path.split("/")
     for depth in range(len(parts), 0, -1):
@@ -330,7 +330,7 @@ def _within(files: Files, path: str) -> list[str]:
 
 
 def _check_free(files: Files, path: str) -> None:
-    """Check that a path is no folder, and that none of its folders is a file."""
+    """Check that a path is not a folder, and that none of its folders is a file."""
     if any(name.startswith(f"{path}/") for name in files):
         raise _Refused(f"{path!r} is a folder.")
     parts = path.split("/")

@@ -1,4 +1,4 @@
-"""The states and arguments of the built-in layers, as schemas, and the hooks that follow from a schema alone."""
+"""The states and arguments of the built-in layers as schemas, and hooks that depend only on a schema."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from noetic_nb.memory._layer_functions import LayerFunction
 
 
 class Arguments(BaseModel):
-    """The arguments of a layer's function; field notes are the text for the model."""
+    """The arguments of a layer's function; attribute docstrings are the text for the model."""
 
-    # Unknown arguments are refused, so that the model learns of its mistake; the notes are read with the first use.
+    # Unknown arguments are refused, so that the model learns of its mistake; the docstrings are read on first use.
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, defer_build=True)
 
 
 class StoredState(BaseModel):
-    """The form of a layer's state as JSON; only ever used to check it."""
+    """The form of a layer's state as JSON; used only for validation."""
 
-    # Strict: a layer's own state reads back with just these types, so anything else was written by something else.
+    # Strict: a layer's own state reads back with exactly these types, so any other data has another source.
     model_config = ConfigDict(strict=True, extra="forbid", defer_build=True)
 
 
 async def load_state(p: InitParams, shape: type[StoredState], default: Any, *, layer_id: str) -> Any:
-    """Return the stored state, else a copy of `default`; raises ``storage_failed`` where it does not fit `shape`."""
-    # Checked but returned as it is: validation must not add defaults to what was stored.
+    """Return the stored state, or else a copy of `default`; raises ``storage_failed`` if it does not fit `shape`."""
+    # Validated but returned unchanged: validation must not add defaults to stored data.
     stored = await p.storage.get("state")
     if stored is None:
         return copy.deepcopy(default)
@@ -52,7 +52,7 @@ async def load_state(p: InitParams, shape: type[StoredState], default: Any, *, l
 def init_hook(
     shape: type[StoredState], empty: Any, *, layer_id: str
 ) -> Callable[[InitParams], Awaitable[dict[str, Any]]]:
-    """Return an ``init`` hook that loads the stored state, a copy of `empty` where nothing is stored."""
+    """Return an ``init`` hook that loads the stored state, or a copy of `empty` if there is none."""
 
     async def init(p: InitParams) -> dict[str, Any]:
         return {"state": await load_state(p, shape, empty, layer_id=layer_id)}
@@ -68,7 +68,7 @@ def copy_to_child(p: SpawnParams) -> dict[str, Any]:
 def model_function(
     description: str, takes: Any, execute: Callable[[Any, Any, Any], Any], returns: Any = str
 ) -> LayerFunction:
-    """Return a function of a layer, which the model may call, too."""
+    """Return a function of a layer, which the model may call as well."""
     return layer_fn(description=description, input=takes, output=returns, execute=execute)
 
 

@@ -1,8 +1,8 @@
 """Evaluate the rules of one snapshot on one call or response.
 
-Rules are evaluated in order; the first deny ends it. A rule that raises, hangs or returns nonsense counts as the policy
-decides, and is named in the result either way, so that nothing passes unrecorded. The bindings that several conditions share
-are made once for each evaluation, and only if one of them is reached.
+Rules are evaluated in order, up to the first deny. The policy decides about a rule that raises, hangs or returns an
+invalid value; the result names it in any case, so that nothing passes unrecorded. Bindings shared by several conditions
+are made once per evaluation, and only if one of these is reached.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from noetic_nb.sync import awaited, begun_anew
 
 _Key: TypeAlias = tuple[Point, str | None]
 
-MAX_PREPARED: Final = 1024  # tool names come from models: names that mean nothing must not fill memory
+MAX_PREPARED: Final = 1024  # tool names come from models: invented names must not fill the memory
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRule:
-    """A rule and how it is evaluated."""
+    """A rule and its evaluation functions."""
 
     rule: SteeringRule
     evaluate: Callable[[Params, Bindings], Any] | None = None
-    """Returns an answer, or something to await; None if only a judge decides."""
+    """Returns an answer, or an awaitable; None if only a judge decides."""
     decide: Callable[[Params], SteeringDecision] | None = None
-    """The decision of a condition that is true; None if the rule returns decisions itself."""
+    """Makes the decision of a true condition; None if the rule returns decisions itself."""
 
 
 class PreparedRules(NamedTuple):
@@ -66,7 +66,7 @@ def prepare(rules: Iterable[SteeringRule]) -> PreparedRules:
                 prepared.append(PreparedRule(rule, evaluate=condition.evaluate, decide=condition.decide))
             case SequenceRule() as sequence:
                 prepared.append(PreparedRule(rule, evaluate=partial(_sequence, rule, sequence)))
-            case LLMEval() | None:  # a judge alone, or nothing at all
+            case LLMEval() | None:  # only a judge, or no condition
                 prepared.append(PreparedRule(rule))
             case other:
                 assert_never(other)
@@ -93,7 +93,7 @@ class RuleSnapshot:
 
     version: int
     rules: tuple[SteeringRule, ...]
-    # Filled as tools are called; a lookup that two threads make at once is only made twice.
+    # Filled as tools are called; if two threads prepare the same entry, it is merely made twice.
     _prepared: dict[_Key, PreparedRules] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def applicable(self, point: Point, tool_name: str | None) -> tuple[SteeringRule, ...]:
@@ -101,11 +101,11 @@ class RuleSnapshot:
         return tuple([prepared.rule for prepared in self.prepared(point, tool_name)[0]])
 
     def prepared(self, point: Point, tool_name: str | None) -> PreparedRules:
-        """Return the same rules ready for evaluation, and the values that their conditions need bound."""
+        """Return the same rules ready for evaluation, and the names that their conditions need bound."""
         key = (point, tool_name)
         found = self._prepared.get(key)
         if found is None:
-            # Compared by what a reader sees: a name in other letters that looks the same must not slip past a rule.
+            # Compared by appearance: a look-alike name in other letters must not slip past a rule.
             seen = None if tool_name is None else skeleton(tool_name)
             found = prepare(
                 [
@@ -116,13 +116,13 @@ class RuleSnapshot:
                     and (rule.tools is None or seen is None or any(skeleton(tool) == seen for tool in rule.tools))
                 ]
             )
-            # Beyond that it still works, at the price of preparing at each call.
+            # Beyond the limit it still works, but prepares at each call.
             if len(self._prepared) < MAX_PREPARED:
                 self._prepared[key] = found
         return found
 
     def isolated(self, rule_id: str) -> str | None:
-        """Return where a rule runs, or None if it runs inline or is not there any more."""
+        """Return where a rule runs, or None if it runs inline or no longer exists."""
         return next((rule.isolate for rule in self.rules if rule.id == rule_id), None)
 
     def __iter__(self) -> Iterator[SteeringRule]:
@@ -134,7 +134,7 @@ class RuleSnapshot:
 
 OnError: TypeAlias = Literal["deny", "allow", "raise"]
 OnUnparseable: TypeAlias = Literal["allow", "deny"]
-# The last argument is the evaluation itself, as the caller gave it.
+# The last argument is the evaluation itself, as given by the caller.
 JudgeNow: TypeAlias = Callable[[SteeringRule, LLMEval, Params, Any], Awaitable[SteeringDecision | None]]
 JudgeLater: TypeAlias = Callable[[SteeringRule, LLMEval, Params, Any], None]
 
@@ -151,7 +151,7 @@ class RuleFault:
     reason: Literal["error", "unparseable"]
 
     def words(self, point: Point) -> tuple[str, str]:
-        """Return the rule and its error, as `SteeringDecided` has them."""
+        """Return the rule and its error in the form of `SteeringDecided`."""
         return self.rule_id, self.reason if self.error is None else fault_text(self.error, point)
 
 
@@ -162,16 +162,16 @@ class Evaluation:
     decision: SteeringDecision = ALLOW
     faults: tuple[RuleFault, ...] = ()
     waited: bool = False
-    """Whether a rule awaited something; otherwise the event loop was blocked the whole time."""
+    """Whether a rule awaited something; otherwise the event loop was blocked all the time."""
     waiting_for: str | None = None
     """The rule that is being awaited."""
     rules_ms: list[tuple[str, float]] = field(default_factory=list)
-    """Rules that were evaluated and how long each took; measured only where somebody follows the run."""
+    """Evaluated rules with their durations; only measured if the run has a subscriber."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The meaning of failures, and how often a judge is consulted again."""
+    """The treatment of failures, and the number of retries for judges."""
 
     on_error: OnError = "deny"
     on_unparseable: OnUnparseable = "allow"
@@ -192,11 +192,11 @@ async def evaluate(
 ) -> Evaluation:
     """Evaluate the rules of a snapshot that apply at a point, in order.
 
-    ``judge_now(rule, judge, params, result)`` waits for a synchronous judge, and returns None if no verdict could be read;
-    ``judge_later`` starts an asynchronous one in the background. `result` is filled in step by step, so that a caller that
-    cancels the evaluation knows how far it came. `history` returns the calls so far as they stand, which rules read after
-    one of them has awaited something. Raises `NoeticConfigError` ``MISSING_CALL_MODEL`` where a judge has to be consulted and
-    there is no model, whatever the policy, and under the policy ``"raise"`` the error of a rule.
+    ``judge_now(rule, judge, params, result)`` waits for a synchronous judge, and returns None without a readable
+    verdict; ``judge_later`` starts an asynchronous one in the background. `result` is filled in step by step, so that a
+    caller that cancels the evaluation can see its progress. `history` returns the current calls, which rules read after
+    one of them has awaited something. Raises `NoeticConfigError` ``MISSING_CALL_MODEL`` if a judge is needed and there
+    is no model, whatever the policy, and with the policy ``"raise"`` a rule's error.
     """
     result = Evaluation() if result is None else result
     decisions: list[SteeringDecision] = []
@@ -204,7 +204,7 @@ async def evaluate(
     rules, needs = snapshot.prepared(point, tool)
     bindings = Bindings(params, needs)
     is_stale = False
-    # A clock is read once a rule: from one rule to the next is what the first has taken.
+    # The clock is read once per rule: the time until the next rule is the duration of the first.
     clock = None if params.ctx.sink is None else params.ctx.clock
     last, since = None, 0.0
     for prepared in rules:
@@ -227,7 +227,7 @@ async def evaluate(
                 answer = await _waited(answer)
             if prepared.decide is not None:
                 if not answer:
-                    continue  # the condition is not met, so its judge is not consulted either
+                    continue  # the condition is false, so its judge is not called
                 answer = None if rule.llm_eval is not None else prepared.decide(params)
             if answer is not None:
                 decision: SteeringDecision | None = _named(answer, prepared)
@@ -256,7 +256,7 @@ async def evaluate(
 
 
 async def _waited(answer: Awaitable[Any]) -> Any:
-    """Wait for a rule. One that takes its cancellation for something else does not go on, and nor do the rules after it."""
+    """Wait for a rule. If a rule swallows its cancellation, neither it nor later rules continue."""
     before = cancellations()
     try:
         return await awaited(begun_anew(answer))
@@ -272,13 +272,13 @@ def _name_failed_rules(result: Evaluation) -> None:
 
 
 def _as_error(rule: SteeringRule, error: BaseException, result: Evaluation) -> Exception:
-    """Return the exception of a rule as an error of the rule, or raise one that is to end the program or the task."""
-    # Of a rule's own one has made another error.
+    """Return a rule's exception as an error of the rule, or raise one that should end the program or the task."""
+    # A `GeneratorExit` raised by the rule itself has already been converted.
     is_closing = isinstance(error, GeneratorExit) and result.waiting_for == rule.id
-    # Told apart by the task: a rule may raise `CancelledError` itself, and nobody wants to end anything then.
+    # Decided by the task, because a rule may raise `CancelledError` itself without a cancellation.
     is_end = isinstance(error, asyncio.CancelledError) and is_cancelled()
     if is_closing or is_end or isinstance(error, KeyboardInterrupt | SystemExit):
-        # Named in the row that this leaves; the end of the task is no doing of a rule that was not waited for.
+        # Named in the row for this; the end of the task is not caused by a rule that was not awaited.
         result.waiting_for = result.waiting_for if is_end else rule.id
         raise error
     found = RuntimeError(f"{type(error).__name__} from a rule: {error}")
@@ -287,16 +287,16 @@ def _as_error(rule: SteeringRule, error: BaseException, result: Evaluation) -> E
 
 
 def _failed(rule: SteeringRule, error: Exception, policy: Policy, result: Evaluation) -> SteeringDecision | None:
-    """Return the decision of a failed rule under the policy; called where its error is being handled."""
-    # A missing model is an error of the set-up: no policy may turn it into a decision.
+    """Return the decision on a failed rule under the policy; called while its error is being handled."""
+    # A missing model is a configuration error: no policy may turn it into a decision.
     missing = isinstance(error, NoeticConfigError) and error.code == "MISSING_CALL_MODEL"
     if missing or policy.on_error == "raise":
-        result.waiting_for = rule.id  # named in the row that this leaves
+        result.waiting_for = rule.id  # named in the row for this
         raise error
     result.faults += (RuleFault(rule.id, error, "error"),)
     if policy.on_error == "allow":
         return None
-    # Fixed text: the error itself may quote arguments or paths that the model must not read.
+    # Fixed text, because the error may quote arguments or paths that the model must not read.
     return SteeringDecision(SteeringAction.DENY, FAILED_GUIDANCE, (rule.id,))
 
 
@@ -309,7 +309,7 @@ async def _judged(
     judge_now: JudgeNow,
     judge_later: JudgeLater,
 ) -> SteeringDecision | None:
-    # Checked before the mode is: an asynchronous judge without a model would fail unseen, in the background.
+    # Checked before the mode, because an asynchronous judge without a model would fail unseen in the background.
     if params.ctx.call_model is None:
         what = f"Rule {rule.id!r} has a judge, but there is no model to call"
         hint = "Give the harness a model that answers this name, or make the rule a predicate."
@@ -320,7 +320,7 @@ async def _judged(
     result.waited, result.waiting_for = True, rule.id
     decision: SteeringDecision | None = await _waited(judge_now(rule, judge, params, result))
     if decision is None:
-        # A fault under either policy, so that the ledger shows that this judge decided nothing.
+        # A fault under either policy, so that the ledger shows that this judge did not decide.
         result.faults += (RuleFault(rule.id, None, "unparseable"),)
         if policy.on_unparseable == "allow":
             return ALLOW
@@ -331,7 +331,7 @@ async def _judged(
 
 
 def _named(answer: Any, prepared: PreparedRule) -> SteeringDecision:
-    """Return a rule's decision with the rule's name on it, unless it only allows."""
+    """Return a rule's decision with the rule's name, unless it only allows."""
     rule_id = prepared.rule.id
     if not isinstance(answer, SteeringDecision):
         if not isinstance(answer, Mapping):
@@ -340,10 +340,10 @@ def _named(answer: Any, prepared: PreparedRule) -> SteeringDecision:
             raise NoeticError("step_failed", what, given=answer, hint=hint, step_id=rule_id)
         answer = as_decision(answer)
     decision: SteeringDecision = answer
-    # A condition's decision carries the name already; an allow is nobody's doing.
+    # A condition's decision already has the name; an allow is not attributed to a rule.
     if prepared.decide is not None or decision.action is SteeringAction.ALLOW:
         return decision
-    # `deny(3)` is only found here: a record does not check the types of its fields.
+    # `deny(3)` is only detected here, because records do not check field types.
     guidance: Any = decision.guidance
     if guidance is not None and not isinstance(guidance, str):
         raise TypeError(f"Guidance must be text, not {type(guidance).__name__}: {guidance!r:.80}.")

@@ -1,8 +1,8 @@
-"""Judges at work: their verdicts read, waited for, asked beside the call, or answering after the time there was.
+"""Judges at run time: parsing, awaiting and requesting verdicts, beside the call or after the decision.
 
-A late verdict is delivered to the model exactly once. Each execution has a queue. A recall moves what waits into flight; only an
-explicit "not sent" puts it back. What is left when a root execution ends is carried to the next one of its thread, verdicts of
-judges still running included.
+A late verdict is delivered to the model exactly once. Each execution has a queue. A recall moves waiting verdicts into
+flight; only an explicit "not sent" puts them back. When a root execution ends, the remaining ones are carried to the
+next execution of its thread, including verdicts of judges that are still running.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from noetic_nb.steering._rules.rule import LLMEval, Point, SteeringRule
 from noetic_nb.sync import begun_anew
 from noetic_nb.tokens import Tokenizer
 
-# White space as ECMAScript trims it (ECMA-262, WhiteSpace and LineTerminator).
+# White space as trimmed by ECMAScript (ECMA-262, WhiteSpace and LineTerminator).
 _SPACE: Final = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _TRIM: Final = re.compile(f"^[{_SPACE}]+|[{_SPACE}]+$")
 _VERDICT: Final = re.compile(r"(allow|deny|guide)\b", re.ASCII | re.IGNORECASE)
 _LEAD: Final = re.compile(f"^[:{_SPACE}]+")
-# What a thinking model says first, up to the last end of it: what is quoted there does not count.
+# The reasoning at the start of an answer, up to its last end tag: verdicts quoted there do not count.
 _THOUGHT: Final = re.compile(r"<(think|thinking|thought|reasoning)\b[^>]*>.*</\1>", re.DOTALL | re.IGNORECASE)
 _MARKED: Final = re.compile(rf"[*_]+[{_SPACE}]*(deny|guide)(?![a-z0-9])(:?[*_]*)", re.ASCII | re.IGNORECASE)
 _UNPRINTED: Final = re.compile(r"[^ -~]")
 
-# `parse_verdict` reads exactly these three; every other wording makes judges explain instead of decide.
+# `parse_verdict` reads exactly these three; with any other wording, judges explain instead of deciding.
 _ANSWER_WITH: Final = (
     "Answer with exactly one of these three forms and nothing else: "
     "ALLOW, or DENY: followed by the reason, or GUIDE: followed by what to do instead."
@@ -55,14 +55,14 @@ def parse_verdict(text: str) -> SteeringDecision | None:
     Parameters
     ----------
     text : str
-        The answer as it came.
+        The unmodified answer.
 
     Returns
     -------
     SteeringDecision or None
-        None if the answer does not begin with ALLOW, DENY or GUIDE as a word of its own, in any case. What follows,
-        without leading colons and white space, is the guidance of a deny or a guide. These two may be marked, as in
-        ``**DENY**``, and stand behind ``<think>...</think>``; an ALLOW may not.
+        None if the answer does not begin with ALLOW, DENY or GUIDE as a separate word, in any case. For a deny or a
+        guide, the rest without leading colons and white space is the guidance. These two may be marked, as in
+        ``**DENY**``, and follow ``<think>...</think>``; an ALLOW may not.
 
     References
     ----------
@@ -77,9 +77,9 @@ def parse_verdict(text: str) -> SteeringDecision | None:
     >>> parse_verdict("<think>Is it safe?</think>**DENY**: no").guidance
     'no'
     """
-    # Not str.strip: Python and ECMAScript disagree on what is white space, and verdicts must not depend on it.
+    # Not str.strip: Python and ECMAScript define white space differently, and verdicts must not depend on that.
     trimmed = _TRIM.sub("", text)
-    # Only at the beginning: a word further on may be quoted from the very call that is judged.
+    # Only at the beginning, because a later word may be quoted from the judged call.
     match = _VERDICT.match(trimmed)
     if match is None:
         thought = _THOUGHT.match(trimmed)
@@ -97,12 +97,12 @@ def parse_verdict(text: str) -> SteeringDecision | None:
 
 
 def _one_line(text: str) -> str:
-    """Return a text with every sign escaped, as JSON has it, that is no visible one."""
+    """Return a text with every invisible character escaped as in JSON."""
     return _UNPRINTED.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
 
 
 def request_verdict(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams) -> Any:
-    """Call a judge once; returns what the client returned, to be awaited if it can be. Raises ``MISSING_CALL_MODEL``."""
+    """Call a judge once; return the client's result, which may be awaitable. Raises ``MISSING_CALL_MODEL``."""
     call_model: Any = params.ctx.call_model
     if isinstance(params, BeforeToolCallParams):
         context = _one_line(f"Tool: {params.tool_name}, Args: {compact_json(thaw(params.tool_args))}")
@@ -115,7 +115,7 @@ def request_verdict(judge: LLMEval, params: BeforeToolCallParams | AfterModelCal
 async def call_judge(
     judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams, *, max_retries: int, first: Any = None
 ) -> tuple[SteeringDecision | None, int]:
-    """Call a judge until its answer can be read; returns the decision or None, and the number of calls."""
+    """Call a judge until its answer can be parsed; return the decision or None, and the number of calls."""
     for call in range(1, max_retries + 2):
         answer = first if call == 1 and first is not None else request_verdict(judge, params)
         if hasattr(answer, "__await__"):
@@ -127,7 +127,7 @@ async def call_judge(
 
 
 QueuedVerdict: TypeAlias = dict[str, str]
-"""``{"ruleId": ..., "guidance": ...}``, as it stands in the layer's state."""
+"""``{"ruleId": ..., "guidance": ...}``, as in the layer's state."""
 
 
 def feedback_message(entries: list[QueuedVerdict], ctx: ExecutionContext) -> Item:
@@ -138,7 +138,7 @@ def feedback_message(entries: list[QueuedVerdict], ctx: ExecutionContext) -> Ite
 
 @dataclass(slots=True)
 class Queue:
-    """One execution's verdicts: waiting, and on their way in a message."""
+    """The verdicts of one execution: waiting, and in flight in a message."""
 
     thread_id: str
     depth: int
@@ -149,13 +149,13 @@ class Queue:
 
 
 class LateVerdicts:
-    """The queues of one steering layer, one an execution."""
+    """The queues of one steering layer, one per execution."""
 
     def __init__(self) -> None:
         self.queues: dict[str, Queue] = {}
         """By execution."""
         self._carried: dict[str, list[QueuedVerdict]] = {}
-        # asyncio holds tasks weakly: one that nobody else holds may be collected before it is done.
+        # asyncio holds tasks weakly, so an unreferenced task may be collected before it is done.
         self._running: set[asyncio.Task[None]] = set()
 
     def open(self, ctx: ExecutionContext, entries: list[QueuedVerdict]) -> list[QueuedVerdict]:
@@ -164,7 +164,7 @@ class LateVerdicts:
         # Changed in place, never replaced: the layer's state holds this list.
         if entries or queue.pending:
             queue.pending[:] = entries
-        # Never to a child: it is another conversation, which the verdict is not about.
+        # Never to a child, which is another conversation that the verdict is not about.
         if ctx.depth == 0 and self._carried:
             queue.pending += self._carried.pop(ctx.thread_id, [])
         return queue.pending
@@ -176,15 +176,15 @@ class LateVerdicts:
         return found
 
     def pending(self, ctx: ExecutionContext, stated: list[QueuedVerdict] | None = None) -> list[QueuedVerdict]:
-        """Return the live list of waiting entries; a list that replaced it in the layer's state takes its place."""
+        """Return the live list of waiting entries; a list that replaced it in the layer's state is used instead."""
         queue = self._queue(ctx)
-        # Someone may have set the layer's state: the list that is shown there is the one that counts.
+        # The layer's state may have been replaced: the list in it is the valid one.
         if stated is not None and stated is not queue.pending:
             queue.pending = stated
         return queue.pending
 
     def take(self, ctx: ExecutionContext, budget: float, tokenize: Tokenizer) -> Item | None:
-        """Put as much as fits into one message and into flight; the first entry always goes, cut if need be."""
+        """Put as many entries as fit into one message and into flight; the first always goes, cut if necessary."""
         queue = self._queue(ctx)
         if not queue.pending:
             return None
@@ -205,7 +205,7 @@ class LateVerdicts:
 
     @staticmethod
     def _cut(entry: QueuedVerdict, ctx: ExecutionContext, budget: float, tokenize: Tokenizer) -> Item | None:
-        # By bisection: tokens are not proportional to characters, and a tokenizer may be slow.
+        # By bisection, because tokens are not proportional to characters, and a tokenizer may be slow.
         low, high, best = 0, len(entry["guidance"]), None
         while low <= high:
             middle = (low + high) // 2
@@ -217,22 +217,22 @@ class LateVerdicts:
         return best
 
     def delivered(self, ctx: ExecutionContext, sent: frozenset[str]) -> None:
-        """Note the items that were sent: verdicts in flight that are not among them wait again, in front."""
+        """Receive the ids of sent items: verdicts in flight that were not sent wait again, at the front."""
         queue = self._queue(ctx)
         for item_id, entries in list(queue.in_flight.items()):
             del queue.in_flight[item_id]
-            # In place and in front: the order of the verdicts is the order of the calls.
+            # In place and at the front: verdicts stay in the order of the calls.
             if item_id not in sent:
                 queue.pending[:0] = entries
 
     def queue_later(self, ctx: ExecutionContext, verdict: Coroutine[Any, Any, QueuedVerdict | None]) -> None:
-        """Await a verdict in the background and queue it, if there is one; it outlives its execution if need be."""
+        """Await a verdict in the background and queue it, if there is one; this may outlive the execution."""
         queue = self._queue(ctx)
 
         async def run() -> None:
             entry = await verdict
             if entry is not None:
-                # Looked up only now: the execution may have ended while the judge was running.
+                # Looked up only now, because the execution may have ended while the judge was running.
                 self._destination(queue).append(entry)
 
         task = asyncio.get_running_loop().create_task(run())
@@ -240,7 +240,7 @@ class LateVerdicts:
         task.add_done_callback(self._running.discard)
 
     def _destination(self, queue: Queue) -> list[QueuedVerdict]:
-        """Return where a verdict waits: with its execution, or with the thread's present or next root execution."""
+        """Return the queue for a verdict: its execution's, or that of the thread's current or next root execution."""
         if not queue.ended:
             return queue.pending
         for other in self.queues.values():
@@ -249,7 +249,7 @@ class LateVerdicts:
         return self._carried.setdefault(queue.thread_id, [])
 
     def saved(self, ctx: ExecutionContext) -> None:
-        """Mark the waiting verdicts as kept in durable state, from where the next execution loads them."""
+        """Mark the waiting verdicts as stored in durable state, from which the next execution loads them."""
         queue = self._queue(ctx)
         queue.saved = list(queue.pending)
 
@@ -259,7 +259,7 @@ class LateVerdicts:
         if queue is None:
             return
         queue.ended = True
-        if not queue.pending:  # as nearly always
+        if not queue.pending:  # the usual case
             return
         # Compared by identity: two judges may give the same text, and each is delivered once.
         left = [entry for entry in queue.pending if not any(entry is kept for kept in queue.saved)]
@@ -272,7 +272,7 @@ LAYER_ID: Final = "steering"
 
 @dataclass(slots=True)
 class Row(Evaluation):
-    """An evaluation, its future ledger entry, and the verdicts of its judges before or after that."""
+    """An evaluation, its future ledger entry, and the verdicts of its judges before or after it."""
 
     entry: LedgerEntry | None = None
     late_faults: tuple[tuple[str, str], ...] = ()
@@ -285,7 +285,7 @@ class Row(Evaluation):
         return entry
 
     def failed(self, rule_id: str, reason: str) -> None:
-        """Note a judge that failed after the fact."""
+        """Record a judge that failed after the decision."""
         if self.entry is None:
             self.late_faults += ((rule_id, reason),)
         else:
@@ -293,7 +293,7 @@ class Row(Evaluation):
 
 
 class UnreadableVerdict(UserWarning):
-    """A judge answered something that is no verdict."""
+    """A judge's answer was not a verdict."""
 
     def __init__(self, rule_id: str, meaning: str) -> None:
         super().__init__(
@@ -303,33 +303,33 @@ class UnreadableVerdict(UserWarning):
 
 
 class Judging:
-    """The judges of one steering layer, and their verdicts that come after the fact."""
+    """The judges of one steering layer, and their late verdicts."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.late = LateVerdicts()
         self.unreadable: Counter[str] = Counter()
-        """How often the answer of each rule's judge could not be read."""
+        """The number of unreadable answers by rule."""
 
     async def now(self, rule: SteeringRule, judge: LLMEval, p: Params, row: Row) -> SteeringDecision | None:
         """Wait for a judge's verdict."""
-        # A task of its own, shielded: the time limit of the hook ends the waiting, not the judge.
+        # A shielded task, because the hook's time limit ends the waiting, not the judge.
         verdict = asyncio.ensure_future(self._verdict(judge, p))
         try:
             return await asyncio.shield(verdict)
         except asyncio.CancelledError:
-            # Too late for this call, but not lost: a deny that arrives now is recorded and queued for the next prompt.
+            # Too late for this call, but not lost: a late deny is recorded and queued for the next prompt.
             if not verdict.done():
                 self.late.queue_later(p.ctx, self._late_verdict(row, rule, p, verdict, late=True))
             raise
 
     def not_read(self, rule_id: str, p: Params, point: Point) -> None:
-        """Report an answer that could not be read: in the warnings of the turn, and for `check`."""
+        """Report an unreadable answer, in the warnings of the turn and for `check`."""
         self.unreadable[rule_id] += 1
         p.ctx.warn(LAYER_ID, point, UnreadableVerdict(rule_id, self.policy.on_unparseable))
 
     def later(self, rule: SteeringRule, judge: LLMEval, p: Params, row: Row) -> None:
-        """Begin to ask a judge whose verdict nobody waits for."""
+        """Start a judge without waiting for its verdict."""
         # The model is called at once, so that a missing client is an error here and not in the background.
         verdict = asyncio.ensure_future(self._verdict(judge, p, request_verdict(judge, p)))
         self.late.queue_later(p.ctx, self._late_verdict(row, rule, p, verdict))
@@ -356,16 +356,16 @@ class Judging:
                 reason = why = "unparseable"
                 self.not_read(rule.id, p, point)
         except (Exception, asyncio.CancelledError) as exc:
-            if is_cancelled():  # this task itself is to end, with the loop
+            if is_cancelled():  # this task itself should end, with the loop
                 raise
             p.ctx.diagnostic(LAYER_ID, point, exc)
             reason, guidance, why = "error", FAILED_GUIDANCE, fault_text(exc, point)
         if reason is not None:
-            # The call was let through, or denied, long ago: the row keeps its action and says that a judge failed.
+            # The call was decided long ago: the row keeps its action and records that a judge failed.
             row.failed(rule.id, reason)
             if self.policy.on_unparseable == "deny":
                 decision = SteeringDecision(SteeringAction.DENY, guidance)
-        # Recorded even if it allows: the hook had denied for want of this verdict.
+        # Recorded even for an allow, because the hook had denied for lack of this verdict.
         if (late or reason is not None) and p.ctx.sink is not None:
             outcome: Literal["late", "late_fault"] = "late" if reason is None else "late_fault"
             p.ctx.sink.emit(_late_event(rule, p, point, ALLOW if decision is None else decision, outcome, why))

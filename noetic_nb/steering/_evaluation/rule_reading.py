@@ -1,4 +1,4 @@
-"""Facts of a rule from its text alone: the tools and arguments it names, known or not, and its side effects."""
+"""Facts about a rule from its text alone: the tools and arguments it names, known or unknown, and its side effects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from noetic_nb.steering._predicates.cel_names import cel_tokens
 from noetic_nb.steering._predicates.sequence_rules import LINKS, has_argument, misspelt_arguments
 from noetic_nb.steering._rules.rule import CelCondition, PythonPredicate, SequenceRule, SteeringRule
 
-# What returns something else at another time, or acts on the world.
+# Modules whose functions vary with time or have effects on the outside world.
 _IMPURE_MODULES: Final = frozenset(
     {
         *("time", "random", "secrets", "uuid", "os", "subprocess", "socket", "shutil", "tempfile"),
@@ -39,18 +39,18 @@ class StaticFacts:
     """The readable properties of a rule."""
 
     tools: set[str] = field(default_factory=set)
-    """Tools it names beside `rule.tools`: those it compares with, and those of a sequence."""
-    about: set[str] = field(default_factory=set)  # of these the ones it compares the called tool with
+    """Tools it names besides `rule.tools`: those in comparisons and those of a sequence."""
+    about: set[str] = field(default_factory=set)  # those of them that it compares the called tool with
     arguments: set[str] = field(default_factory=set)  # arguments it names, or paths such as ``invite.email``
     trusted: set[str] = field(default_factory=set)
-    """Tools whose results it trusts, or fields of them: ``get_contacts.email``."""
+    """Tools, or fields of their results, that it trusts: ``get_contacts.email``."""
     maybe: set[str] = field(default_factory=set)
-    """Texts it compares with a ``name`` that may be something else than a tool's."""
+    """Texts it compares with a ``name`` that may not be a tool's."""
     demanded: set[str] = field(default_factory=set)
-    """Arguments without which it raises, ``call.tool_args["path"]``: a slip there is no silent one."""
-    impure: list[str] = field(default_factory=list)  # its side effects, in words
+    """Arguments that must be present, ``call.tool_args["path"]``: a misspelling there raises instead of passing silently."""
+    impure: list[str] = field(default_factory=list)  # descriptions of its side effects
     reads_all: bool = False  # whether it may read arguments that it does not name
-    silent: bool = False  # whether it can keep a call from happening without a reason
+    silent: bool = False  # whether it can block a call without a reason
 
 
 def read_rule(rule: SteeringRule) -> StaticFacts:
@@ -67,7 +67,7 @@ def read_rule(rule: SteeringRule) -> StaticFacts:
             found.trusted |= {trusted_source(one).name for one in named}
             found.arguments |= {path.removesuffix(f".{LINKS}") for path in args}
             found.reads_all = rule.sequence is not None and rule.sequence.kind == "only_from_user" and not args
-            # Without guidance of its own it has a default text.
+            # Without its own guidance it has a default text.
             found.silent = rule.guidance is not None and not rule.guidance.strip()
         case PythonPredicate(function):
             found.reads_all = rule.source is None or not _read_python(function, rule.source, found)
@@ -101,7 +101,7 @@ def _read_condition(text: str, found: StaticFacts) -> None:
 
 
 def _compared(tokens: list[tuple[str, str]], at: int) -> Iterator[str]:
-    """Yield the texts that the name at this place is compared with."""
+    """Yield the texts that the name at this position is compared with."""
     following = tokens[at + 1 : at + 3]
     if len(following) == 2 and following[0][1] in ("==", "!=") and following[1][0] == "string":
         yield _text_of(following[1][1])
@@ -116,10 +116,10 @@ def _compared(tokens: list[tuple[str, str]], at: int) -> Iterator[str]:
 
 
 def _read_python(function: Any, source: str, found: StaticFacts) -> bool:
-    """Read the text of a function; tells whether it reads only the arguments that it names."""
+    """Read the source of a function; return whether it only reads the arguments that it names."""
     try:
         tree = ast.parse(textwrap.dedent(source))
-    except SyntaxError:  # a lambda inside a longer statement: its text cannot be read alone
+    except SyntaxError:  # a lambda inside a longer statement, whose text cannot be parsed by itself
         return False
     functions = [
         node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
@@ -136,7 +136,7 @@ def _names_history(node: ast.expr) -> bool:
 
 
 class _PythonReader:
-    """Walks over one function; knows which names are its own."""
+    """Walks over one function and knows its local names."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class _PythonReader:
                 self.decision(node)
 
     def reads_by_name(self) -> bool:
-        """Tell whether neither the call nor its arguments go anywhere as a whole."""
+        """Tell whether neither the call nor its arguments are used as a whole."""
         named = {id(node.value) for node in self.nodes if isinstance(node, ast.Subscript) and self.argument(node.slice)}
         gets = [
             node.func for node in self.nodes if isinstance(node, ast.Call) and node.args and self.argument(node.args[0])
@@ -283,18 +283,18 @@ class _PythonReader:
             self.found.maybe |= texts
 
     def is_of_history(self, owner: ast.expr) -> bool:
-        """Tell whether an expression is a call of the history: ``call.history[-1]``, or ``past`` of a loop over it."""
+        """Tell whether an expression is a call of the history: ``call.history[-1]``, or ``past`` in a loop over it."""
         return _names_history(owner) or (isinstance(owner, ast.Name) and owner.id in self.past)
 
 
 KnownTools: TypeAlias = Mapping[str, Mapping[str, Any] | None]
-"""The JSON Schema of the arguments of each tool; None if it is not known."""
+"""The JSON Schema of the arguments of each tool; None if unknown."""
 
-MOST_NAMES: Final = 12  # of a hundred tools nobody reads the names
+MOST_NAMES: Final = 12  # a longer list of names would not be read
 
 
 class UnknownTarget(UserWarning):
-    """A rule names a tool or an argument that no tool has; `why` and `fix` say so in sentences."""
+    """A rule names a tool or an argument that no tool has; `why` and `fix` explain it in sentences."""
 
     warning_code: ClassVar[str] = "unknown_rule_target"
 

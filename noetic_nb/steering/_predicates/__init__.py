@@ -1,1 +1,1 @@
-"""The deciders of rules: Python, CEL, a judge, or the calls so far."""
+"""The deciders of rules: Python, CEL, a judge, or earlier calls."""

@@ -1,4 +1,4 @@
-"""The variables of a condition: plain data about the call or the response, and only the parts that are named."""
+"""The variables of a condition: plain data about the call or response, limited to the named parts."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from noetic_nb.items import thaw
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall
 from noetic_nb.steering._predicates.cel_names import ORIGIN
 
-# The last so many calls, and the head of what each returned: a condition sees enough, and costs the same in a long run.
+# The latest calls, and the start of each result: enough for conditions, at a constant cost in long runs.
 MAX_HISTORY: Final = 200
 MAX_OUTPUT: Final = 2_000
-# What is compared or evaluated at once, on the loop: some 50 ms. A value counts as much as the characters it is worth.
+# The limit of work done directly on the loop, about 50 ms, in characters; other values count as equivalent characters.
 MAX_AT_ONCE: Final = 50_000
 VALUE_WEIGHT: Final = 50
-# Without a loop, an expression looks at each value once.
+# Without a loop, an expression reads each value once.
 MAX_ONCE_THROUGH: Final = 20 * MAX_AT_ONCE
-# Beyond that nothing is judged at all, so that a thread or a process has an end.
+# Values beyond this are not judged at all, so that a thread or a process ends.
 MAX_JUDGED: Final = 100 * MAX_AT_ONCE
 
 Params = BeforeToolCallParams | AfterModelCallParams
@@ -56,7 +56,7 @@ def _response(name: str, params: AfterModelCallParams) -> Any:
 
 
 def weight(value: Any) -> int:
-    """Return how much work a value is, in characters; raises `ValueError` where it is too much."""
+    """Return the work for a value, in characters; raises `ValueError` if it is too much."""
     found, waiting = 0, [value]
     while waiting:
         part = waiting.pop()
@@ -74,7 +74,7 @@ def weight(value: Any) -> int:
 
 
 def work_of(params: Params) -> int:
-    """Return how much work it is to find where the arguments of a call come from, in characters."""
+    """Return the work of tracing the origins of a call's arguments, in characters."""
     unread = 0
     if isinstance(params, BeforeToolCallParams) and params.provenance is not None:
         unread = params.provenance().unread
@@ -87,7 +87,7 @@ def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
     fields: list[tuple[str, Callable[[PastCall], Any]]] = []
     for need in needs:
         root, _, name = need.partition(".")
-        # Only what is named is computed: thawing a long response would cost more than the condition.
+        # Only named values are computed: thawing a long response would cost more than the condition.
         if need == ORIGIN:
             continue  # a function, not a value
         if root == "tool":
@@ -99,7 +99,7 @@ def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
             found.setdefault("ctx", {})[name] = _CTX[name](params.ctx)
         elif name:
             fields.append((name, _CALL[name]))
-    # Plain `history` needs no fields: only its length counts, and it still costs a list of empty records.
+    # Plain `history` needs no fields: only its length matters, so empty records are enough.
     if "history" in needs or fields:
         calls = params.history[-MAX_HISTORY:]
         found["history"] = [{name: read(call) for name, read in fields} for call in calls]
@@ -107,7 +107,7 @@ def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
 
 
 def origins_of(params: Params) -> list[tuple[Any, list[str]]]:
-    """Return every part of a call's arguments with the origins of its members, for a process that cannot ask."""
+    """Return every part of a call's arguments with its members' origins, for a process that cannot look them up."""
     assert isinstance(params, BeforeToolCallParams)
     waiting: list[Any] = [params.tool_args]
     found: list[tuple[Any, list[str]]] = []
@@ -122,7 +122,7 @@ def origins_of(params: Params) -> list[tuple[Any, list[str]]]:
 
 
 class Bindings:
-    """The values of one evaluation, and the library's form of them; made when the first condition is reached."""
+    """The values of one evaluation, and the CEL library's form of them; made when the first condition is reached."""
 
     __slots__ = ("_context", "_needs", "_params", "_values", "_weight")
 
@@ -135,7 +135,7 @@ class Bindings:
 
     @property
     def weight(self) -> int:
-        """How much work its conditions are, in characters; of the history, which is short, the arguments count."""
+        """The work of its conditions, in characters; of the history, which is short, the arguments count."""
         if self._weight is None:
             values = self._values = values_of(self._params, self._needs)
             calls = [call["args"] for call in values.get("history", ()) if "args" in call]

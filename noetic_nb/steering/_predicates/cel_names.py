@@ -1,4 +1,4 @@
-"""Read a CEL expression for the names it uses, before anything is evaluated: unknown ones are found with their line."""
+"""Read the names in a CEL expression before evaluation, so that unknown ones are reported with their line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
         "output_tokens",
     ),
 }
-"""What an expression may name, and the fields of each; those of ``history`` are the fields of one call."""
+"""The names allowed in an expression, and the fields of each; those of ``history`` are the fields of one call."""
 
 _USAGE: Final = Usage._fields
 _MACROS: Final = frozenset({"all", "exists", "exists_one", "map", "filter"})
@@ -61,9 +61,9 @@ PYTHON: Final = {
 }
 """A hint for each word of Python that is not a word of CEL."""
 
-ORIGIN: Final = "tool.origin"  # what an expression needs that calls ``origin`` or ``origins``
+ORIGIN: Final = "tool.origin"  # required by an expression that calls ``origin`` or ``origins``
 
-# Longer marks before shorter ones, and `.` last: what no other pattern knows is a mark of one character.
+# Longer operators before shorter ones, and `.` last: any other character is an operator of one character.
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|//[^\n]*)
       | (?P<string>[rRbB]{0,2}(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
@@ -76,16 +76,16 @@ _TOKEN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """The names in an expression: ``tool.args``, ``history.status``, and plain ``history`` where only its length counts."""
+    """The names in an expression: ``tool.args``, ``history.status``, and plain ``history`` if only its length matters."""
 
     needs: frozenset[str]
-    nested: bool  # whether a comprehension stands inside another: its time is a product, not a sum
+    nested: bool  # whether comprehensions are nested: their time is a product, not a sum
     loops: bool = False  # whether there is a comprehension
 
 
 @dataclass(slots=True)
 class _Open:
-    """An open bracket; of a comprehension also the variable it binds."""
+    """An open bracket; for a comprehension also the variable it binds."""
 
     variable: str | None = None
     over_history: bool = False
@@ -95,7 +95,7 @@ class _Open:
 def does_not_compile(
     rule_id: str, what: str, line: int | None, hint: str = "Correct the expression.", **facts: Any
 ) -> NoeticConfigError:
-    """Return the error of an expression that cannot be used."""
+    """Return the error for an expression that cannot be used."""
     place = "" if line is None else f" in line {line}"
     return NoeticConfigError(
         "RULE_DOES_NOT_COMPILE",
@@ -111,7 +111,7 @@ Place: TypeAlias = tuple[int, int]  # line and column of a word, both from 1
 
 
 def cel_tokens(text: str) -> Iterator[tuple[str, str, Place]]:
-    """Yield the words of an expression: kind, text and place."""
+    """Yield the words of an expression: kind, text and position."""
     line, begin = 1, 0
     for match in _TOKEN.finditer(text):
         kind, value = str(match.lastgroup), match.group()
@@ -123,7 +123,7 @@ def cel_tokens(text: str) -> Iterator[tuple[str, str, Place]]:
 
 
 class _Reader:
-    """Walks over the tokens once, holding the open brackets and the last token."""
+    """Walks over the tokens once, keeping the open brackets and the last token."""
 
     def __init__(self, rule_id: str, text: str) -> None:
         self.rule_id = rule_id
@@ -131,7 +131,7 @@ class _Reader:
         self.needs: set[str] = set()
         self.open: list[_Open] = []
         self.nested = self.loops = False
-        self.calls = False  # whether what was just read is a list of calls
+        self.calls = False  # whether the expression just read is a list of calls
 
     def mark(self, at: int) -> str:
         return self.tokens[at][1] if 0 <= at < len(self.tokens) else ""
@@ -175,7 +175,7 @@ class _Reader:
             and self.tokens[at + 1][0] == "ident"
             and self.mark(at + 2) == ","
         ):
-            # Two of them multiply their times; three over a long history take hours.
+            # Nested comprehensions multiply their times; three over a long history take hours.
             self.loops = True
             self.nested = self.nested or any(frame.variable is not None for frame in self.open)
             self.open.append(_Open(self.mark(at + 1), self.calls, self.calls and name == "filter"))
@@ -207,8 +207,8 @@ class _Reader:
         return at
 
     def field(self, root: str, at: int) -> int:
-        """Read the field after a variable; a variable without one needs them all."""
-        # `tool == x` or `tool["args"]`: which field is meant is not known, so all are bound.
+        """Read the field after a variable; a variable without one needs all fields."""
+        # `tool == x` or `tool["args"]`: the required field is unknown, so all are bound.
         if self.mark(at) != "." or at + 1 >= len(self.tokens) or self.tokens[at + 1][0] != "ident":
             self.all_of(root)
             return at

@@ -1,25 +1,25 @@
-"""The other process, run as a file: says that it is ready, reads an expression, then sets of values, and answers each."""
+"""The worker process, run as a file: reports that it is ready, then reads an expression and sets of values, and answers each."""
 
 from __future__ import annotations
 
 import json
 import sys
 
-# An expression can build lists of lists; it may not take the machine's memory along.
+# An expression can build nested lists; it must not exhaust the machine's memory.
 MAX_BYTES = 1_000_000_000
 
 
 def limit_memory() -> None:
-    """Cap the memory of this process where the system can."""
+    """Limit the memory of this process if the system supports it."""
     try:
         import resource
-    except ImportError:  # not on Windows
+    except ImportError:  # not available on Windows
         return
     resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
 
 
 def written(value: object) -> str:
-    """Return a value as the text under which its origins are found."""
+    """Return a value as the text by which its origins are looked up."""
     return json.dumps(value, sort_keys=True)
 
 
@@ -41,7 +41,7 @@ def main() -> None:
             else:
                 context = cel.Context(given["values"])
                 known = {written(value): texts for value, texts in given.get("origins", ())}
-                # A value that is no part of the arguments is not known here: the lookup fails, and so does the rule.
+                # Values outside the arguments are unknown here: the lookup fails, and so does the rule.
                 context.add_function("origin", lambda value, known=known: known[written(value)][0])
                 context.add_function("origins", lambda value, known=known: known[written(value)][1:])
                 value = program.execute(context)

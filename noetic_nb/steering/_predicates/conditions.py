@@ -1,7 +1,7 @@
 """Conditions in CEL: data that can be saved, shared and loaded safely, and that can neither read a clock nor act.
 
-Evaluating one holds the interpreter, so no limit in this process could stop it. What may take long (comprehensions inside
-each other, long expressions, large values) therefore runs in a process of its own, which can be ended.
+Evaluation blocks the interpreter, so it cannot be interrupted within this process. Expressions that may be slow (nested
+comprehensions, long expressions, large values) therefore run in a separate process, which can be killed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WORKER: Final = Path(__file__).with_name("cel_worker.py")
 COMPILE_MS: Final = 5_000.0
 # On a busy machine a new process may need seconds before it can compile.
 START_MS: Final = 60_000.0
-# Old versions of a rule keep theirs; the one started first goes when there are more than this, and is started again if needed.
+# Old versions of a rule keep their process; beyond this number the oldest is ended, and restarted if needed.
 MAX_PROCESSES: Final = 16
 
 _live: Final[deque[weakref.ref[CelProcess]]] = deque()
@@ -58,7 +58,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 class CelProcess:
-    """Evaluates one expression elsewhere."""
+    """Evaluates one expression in another process."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -67,8 +67,8 @@ class CelProcess:
         self._finalizer: Any = None
 
     def compile_error(self) -> str | None:
-        """Start the process and compile; returns the fault of the expression, or None if there is none."""
-        # In a thread, because a pipe cannot be read with a time limit on every system.
+        """Start the process and compile; return the fault of the expression, or None if there is none."""
+        # In a thread, because not every system can read a pipe with a time limit.
         reply: list[dict[str, Any]] = []
         ready = threading.Event()
         thread = threading.Thread(target=lambda: reply.append(self._started(ready)), daemon=True)
@@ -93,17 +93,17 @@ class CelProcess:
     def _start(self, ready: threading.Event | None = None) -> dict[str, Any]:
         if self._process is not None and self._process.poll() is None:
             return {"compiled": True}
-        # The worker is run as a file, not as a module: importing the package would take longer than most evaluations.
+        # The worker is run as a file, because importing the package would take longer than most evaluations.
         process = subprocess.Popen(
             [sys.executable, str(_WORKER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # a pipe that nobody reads would fill up and block it
+            stderr=subprocess.DEVNULL,  # an unread pipe would fill up and block the process
             text=True,
             encoding="utf-8",
         )
         self._process = process
-        # Also at interpreter exit: nothing of ours outlives the kernel.
+        # Also at interpreter exit, so that no process outlives the kernel.
         self._finalizer = weakref.finalize(self, _end, process)
         _live.append(weakref.ref(self))
         while len(_live) > MAX_PROCESSES:
@@ -124,7 +124,7 @@ class CelProcess:
             process.stdin.write(json.dumps(message) + "\n")
             process.stdin.flush()
             line = process.stdout.readline()
-        except (OSError, ValueError):  # it was ended meanwhile
+        except (OSError, ValueError):  # the process was ended meanwhile
             line = ""
         if not line:
             return {"error": "the process of the expression ended: it ran out of time or of memory"}
@@ -135,7 +135,7 @@ class CelProcess:
         """End the process; the next evaluation starts another."""
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
-            process.kill()  # whoever reads from it gets the end of the file
+            process.kill()  # a thread that reads from it gets the end of the file
         if self._finalizer is not None:
             self._finalizer()
 
@@ -149,7 +149,7 @@ class CelProcess:
             return self._exchange(process, {"values": values, "origins": origins})
 
     async def evaluate(self, values: Mapping[str, Any], origins: Sequence[Any] = ()) -> Any:
-        """Return the value of the expression; raises ``step_failed``. Where the caller cancels, the process is ended."""
+        """Return the value of the expression; raises ``step_failed``. If the caller cancels, the process is killed."""
         try:
             reply = await in_thread(partial(self._evaluate, origins=origins), thaw(values), name="condition")
         except asyncio.CancelledError:
@@ -164,11 +164,11 @@ class CelProcess:
 _Find: TypeAlias = Callable[[str], str | None]
 
 _TEXT: Final = ["response", ".", "text", "."]
-MAX_SEARCHED: Final = 200_000  # longer answers are not looked through: each step of the search is an evaluation
+MAX_SEARCHED: Final = 200_000  # longer answers are not searched, because each step of the search is an evaluation
 
 
 def matched_text(condition: str, compile_cel: Callable[[str], Any]) -> Callable[[str], tuple[str, ...]] | None:
-    """Return a function that finds the text that a condition tests for in a response; None if it tests no text."""
+    """Return a function that finds the text in a response that a condition tests for; None if it tests no text."""
     finders = tuple(_finders(condition, compile_cel))
     if not finders:
         return None
@@ -198,7 +198,7 @@ def _finders(condition: str, compile_cel: Callable[[str], Any]) -> Iterator[_Fin
 
 
 def _plain(literal: str) -> str | None:
-    """Return the text of a CEL literal; None for bytes, and for escapes that Python reads in another way."""
+    """Return the text of a CEL literal; None for bytes, and for escapes that Python interprets differently."""
     try:
         value = ast.literal_eval(literal)
     except (SyntaxError, ValueError):
@@ -207,10 +207,10 @@ def _plain(literal: str) -> str | None:
 
 
 def _expression(program: Any) -> _Find:
-    """Find the first match of a regular expression with the library that evaluates it, which never takes long.
+    """Find the first match of a regular expression with the CEL library, which always takes linear time.
 
-    A beginning of the text that holds a match still holds it when it grows, so the end of the first match is found by
-    halving; then its start. What depends on its surroundings (the end of a line or a word) may end late or not be found at all.
+    A prefix that contains a match still does when it is extended, so bisection finds the end of the first match, and
+    then its start. Patterns that depend on context (the end of a line or word) may end late or not be found.
     """
 
     def holds(text: str) -> bool:
@@ -227,7 +227,7 @@ def _expression(program: Any) -> _Find:
 
 
 def _words_at(text: str, start: int, end: int) -> str:
-    """Return a part of a text with the rest of the words at its ends: the match that was found is the shortest."""
+    """Return a part of a text, extended to whole words at both ends: the match that was found is the shortest."""
     low, high = max(0, start - MAX_MATCHED), min(len(text), end + MAX_MATCHED)
     while start > low and text[start - 1].isalnum() and text[start].isalnum():
         start -= 1
@@ -237,7 +237,7 @@ def _words_at(text: str, start: int, end: int) -> str:
 
 
 def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Return the smallest number that holds, where all above it do."""
+    """Return the smallest number for which `holds` is true, given that it is true for all larger ones."""
     while low < high:
         middle = (low + high) // 2
         if holds(middle):
@@ -247,12 +247,12 @@ def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
     return low
 
 
-# Above 4 KB an expression is no longer read by a person, and its compilation no longer instant.
+# Above 4 KB an expression is unreadable for people and slow to compile.
 MAX_CHARACTERS: Final = 4_096
 MAX_ISOLATED: Final = 65_536
-MAX_KEPT: Final = 4_096  # an editor compiles at every pause in typing; what nobody uses any more goes first
+MAX_KEPT: Final = 4_096  # an editor compiles at every pause in typing; the least recently used go first
 
-# What the parser says, what is meant, and what to do.
+# Parser messages, their meaning, and the remedy.
 _GRAMMAR: Final = (
     (re.compile(r"token recognition error at: '=.*"), "a single = is not an operator", "Write == to compare."),
     (re.compile(r"token recognition error at: '&.*"), "a single & is not an operator", "Write && for `and`."),
@@ -276,14 +276,14 @@ _PLACE: Final = re.compile(r"<input>:(\d+):(\d+): (.*)")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A rule's condition, ready to be evaluated."""
+    """A rule's condition, ready for evaluation."""
 
     needs: frozenset[str]
-    evaluate: Callable[[Params, Bindings], Any]  # returns True, False, or something to await that does
-    decide: Callable[[Params], SteeringDecision]  # the decision where it is true, with the rule's name on it
+    evaluate: Callable[[Params, Bindings], Any]  # returns True, False, or an awaitable of these
+    decide: Callable[[Params], SteeringDecision]  # makes the decision for True, with the rule's name
 
 
-# By the fields of `_DECIDING`: switching a rule on, or undoing an edit, compiles nothing.
+# By the fields of `_DECIDING`, so that enabling a rule, or undoing an edit, compiles nothing.
 _conditions: Final[dict[tuple[Any, ...], Condition]] = {}
 
 
@@ -311,7 +311,7 @@ def _checked(rule: SteeringRule, text: str) -> Analysis:
     return found
 
 
-# What is judged at one point is not there yet, or not any more, at the other.
+# The object of one enforcement point does not exist at the other.
 _ABSENT: Final = {"before_tool_call": "response", "after_model_call": "tool"}
 
 
@@ -331,7 +331,7 @@ def _check_points(rule: SteeringRule, what: str, needs: Iterable[str]) -> None:
 
 
 def syntax_error(error: BaseException | str) -> tuple[str, int | None, int | None, str]:
-    """Return an error of the parser in plain words, its line and column, and what to do."""
+    """Return a parser error in plain words, with its line and column, and the remedy."""
     match = _PLACE.search(str(error))
     line, column = (None, None) if match is None else (int(match.group(1)), int(match.group(2)))
     what = (match.group(3) if match else str(error).splitlines()[0][:200]).removeprefix("Syntax error: ")
@@ -384,7 +384,7 @@ def _compile(rule: SteeringRule) -> Condition:
         failure = process.compile_error()
         if failure is not None:
             raise _syntax_error(rule.id, failure)
-        # It needs nothing bound here: the values are sent to the process.
+        # No bindings are needed here, because the values are sent to the process.
         return Condition(frozenset(), in_process, decide)
     try:
         program = _library().compile(text)

@@ -1,4 +1,4 @@
-"""Guidance with places to fill in: ``{tool.name}``, ``{tool.args.path}``. Only data is put in, and only so much of it."""
+"""Guidance with placeholders: ``{tool.name}``, ``{tool.args.path}``. Only data is inserted, with limited length."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.steering._predicates.bindings import values_of
 from noetic_nb.steering._predicates.cel_names import VARIABLES, does_not_compile
 
-# Guidance is read by the model at every refusal and kept in the ledger: about 2 000 tokens are a page.
+# The model reads guidance at every refusal, and the ledger keeps it: about 2 000 tokens are a page.
 MAX_GUIDANCE: Final = 8_000
-# What is filled in comes from a model: enough to recognise it, too little to talk the reader over.
+# Inserted values come from a model: long enough to recognise, too short to persuade the reader.
 MAX_VALUE: Final = 200
 
 _PLACE: Final = re.compile(r"\{([a-z]+(?:\.[A-Za-z0-9_]+)+)\}")
 
 
 def capped(text: str) -> str:
-    """Return a guidance of a length that can be used."""
+    """Return a guidance cut to the usable length."""
     if len(text) <= MAX_GUIDANCE:
         return text
     return f"{text[:MAX_GUIDANCE]}… ({len(text) - MAX_GUIDANCE} characters left out)"
@@ -51,12 +51,12 @@ class Guidance:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The names it fills in."""
+        """The names that it inserts."""
         return self._needs
 
     def fill(self, params: BeforeToolCallParams | AfterModelCallParams) -> str:
-        """Return the text with its places filled in."""
-        # Not capped: it was written by the author of the rule, and nothing is filled in.
+        """Return the text with its placeholders filled in."""
+        # Not cut: the author of the rule wrote it, and nothing is inserted.
         if not self._needs:
             return self._text
         values = values_of(params, self._needs)
@@ -68,5 +68,5 @@ def _shown(values: Mapping[str, Any], path: Sequence[str]) -> str:
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     text = value if isinstance(value, str) else compact_json(thaw(value))
-    text = " ".join(text.split())  # one line each: what a model wrote cannot pass for a line of its own
+    text = " ".join(text.split())  # one line each, so that a model's text cannot look like a line of its own
     return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"

@@ -1,8 +1,8 @@
-"""Run a function in a thread of its own, so that waiting for it can be abandoned.
+"""Run a function in a thread of its own, so that the caller can stop waiting for it.
 
-Python cannot stop a thread: one that hangs is left behind, and keeps whatever it holds. It is a daemon, so it does not keep
-the kernel from ending. In a browser there are no threads: there the function is called on the spot, and nothing ends one that
-hangs but the page.
+Python cannot stop a thread: a hanging one is left behind, with everything it holds. It is a daemon thread, so it does
+not keep the kernel from ending. A browser has no threads: the function is called directly, and only closing the page
+ends a hanging one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _numbers: Final = itertools.count(1)
 
 
 class TooManyThreads(RuntimeError):
-    """Every thread there may be is held by a rule that hangs."""
+    """Hanging rules occupy all available threads."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -37,7 +37,7 @@ class TooManyThreads(RuntimeError):
 
 
 class _Places:
-    """Places for threads: taken, left behind with a thread that hangs, given back. Several loops may share them."""
+    """The limit on threads: places are taken, lost to hanging threads, or given back. Several loops may share them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ class _Places:
         self._queue: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
 
     async def take(self) -> None:
-        """Take a place, or wait for one that will be given back; raises `TooManyThreads` where none will be."""
+        """Take a place, or wait for one that will be given back; raises `TooManyThreads` if none will be."""
         with self._lock:
             self._check()
             if self._free:
@@ -58,7 +58,7 @@ class _Places:
         try:
             await turn
         except asyncio.CancelledError:
-            # A place may have been handed over in the same moment.
+            # A place may have been handed over at the same moment.
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self.give_back(left_behind=False)
             raise
@@ -68,7 +68,7 @@ class _Places:
             raise TooManyThreads
 
     def leave(self) -> None:
-        """Take note of a thread that nobody waits for any more."""
+        """Record a thread that is no longer awaited."""
         with self._lock:
             self._left_behind += 1
             waiting = tuple(self._queue) if self._left_behind >= MAX_THREADS else ()
@@ -78,7 +78,7 @@ class _Places:
             _settle(loop, turn, TooManyThreads())
 
     def give_back(self, *, left_behind: bool) -> None:
-        """Give a place back: to the next waiting call."""
+        """Give a place back, to the next waiting call."""
         with self._lock:
             self._left_behind -= left_behind
             while self._queue:
@@ -109,13 +109,13 @@ _places = _Places()
 
 
 async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") -> T:
-    """Call a function in a daemon thread and wait for it; on the spot where there are no threads.
+    """Call a function in a daemon thread and wait for it; directly if there are no threads.
 
-    Unlike `asyncio.to_thread` it takes no place in the loop's pool: functions that hang there would, one by one, keep
-    everything else that needs the pool from running, and the program from ending. Raises `TooManyThreads` at once, where as many
-    threads as there may be were left behind.
+    Unlike `asyncio.to_thread`, it does not use the loop's thread pool: hanging functions would gradually block all
+    other users of the pool, and the end of the program. Raises `TooManyThreads` immediately if the maximum number of
+    threads was left behind.
     """
-    context = contextvars.copy_context()  # which does not follow into a thread by itself
+    context = contextvars.copy_context()  # a thread does not inherit the context by itself
     lock, is_over, is_left = threading.Lock(), False, False
 
     def work() -> T:
@@ -124,7 +124,7 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
             return context.run(function, *args)
         except Exception:
             raise
-        except BaseException as exc:  # SystemExit, say, is an error of the rule here, and ends nothing else
+        except BaseException as exc:  # such as SystemExit: an error of the rule that must not end anything else
             raise RuntimeError(f"{type(exc).__name__} in a thread: {exc}") from exc
         finally:
             with lock:
@@ -135,7 +135,7 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
     worker = Worker(f"noetic_nb {name} {next(_numbers)}") if has_threads() else None
     if worker is None:
         return work()
-    if running_loop() is None:  # the caller goes on by hand, as far as that goes
+    if running_loop() is None:  # the caller continues by hand, as far as possible
         await LOOP_NEEDED
     await _places.take()
     try:
@@ -145,7 +145,7 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
             if not is_over and worker.is_busy:
                 is_left = True
                 _places.leave()
-        if not worker.is_busy and not is_over:  # the system has no thread left
+        if not worker.is_busy and not is_over:  # the system cannot start another thread
             _places.give_back(left_behind=False)
         raise
     finally:

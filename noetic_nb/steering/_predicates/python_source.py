@@ -1,4 +1,4 @@
-"""Turn the text of a Python rule, its author's code in their own kernel and never a file's, into a predicate."""
+"""Turn the text of a Python rule (the author's code in their own kernel, never from a file) into a predicate."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory._steering_decision import allow, as_decision, ask, deny, guide
 from noetic_nb.steering._rules.rule import PythonPredicate, SteeringRule
 
-# What the text of a rule may use without importing it.
+# Names that the text of a rule may use without imports.
 NAMES: Final[Mapping[str, Any]] = {"allow": allow, "ask": ask, "deny": deny, "guide": guide}
 
-# An editor compiles at every pause in typing: the text of old drafts is not kept for tracebacks that nobody reads.
+# An editor compiles at every pause in typing, so texts of old drafts are not kept for tracebacks.
 MAX_TEXTS: Final = 256
 
 _versions: dict[str, int] = {}
@@ -38,7 +38,7 @@ def _not_replaced(rule_id: str, what: str, line: int | None, hint: str, column: 
 
 
 def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> Callable[..., Any]:
-    """Compile the text of a rule, one function and what it needs; raises ``RULE_DOES_NOT_COMPILE`` with `line` and `column`."""
+    """Compile a rule's text, one function with its helpers; raises ``RULE_DOES_NOT_COMPILE`` with `line` and `column`."""
     _versions[rule_id] = _versions.get(rule_id, 0) + 1
     file_name = f"<rule {rule_id} v{_versions[rule_id]}>"
     _texts.append(file_name)
@@ -56,13 +56,13 @@ def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> 
         found = ", ".join(node.name for node in functions) or "none"
         what = f"it needs exactly one function, and has {found}"
         raise _not_replaced(rule_id, what, None, "Write def name(call): ...")
-    # A decorator such as @rules.rule(...) would put the rule into the book while it is only being tried.
+    # A decorator such as @rules.rule(...) would add the rule to the book when it is only being tried.
     functions[0].decorator_list = []
     scope = {**NAMES, **namespace}
-    # Tracebacks and inspect.getsource find the text again, as they do for cells.
+    # So that tracebacks and inspect.getsource find the text, as they do for cells.
     linecache.cache[file_name] = (len(text), None, text.splitlines(keepends=True), file_name)
     try:
-        # In a scope of its own: running the text must not change the names of the notebook.
+        # In a separate scope: running the text must not change the notebook's names.
         exec(compile(tree, file_name, "exec"), scope)
     except Exception as exc:
         what = f"{type(exc).__name__}: {exc}"
@@ -72,7 +72,7 @@ def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> 
 
 
 def check_parameter(rule_id: str, function: Callable[..., Any]) -> None:
-    """Refuse a function that cannot be called with the call, or the response, that it decides on (``INVALID_RULE``)."""
+    """Refuse a function that cannot be called with the call or response to decide on (``INVALID_RULE``)."""
     try:
         inspect.signature(function).bind(None)
     except TypeError as exc:
@@ -84,7 +84,7 @@ def check_parameter(rule_id: str, function: Callable[..., Any]) -> None:
             rule_id=rule_id,
         ) from exc
     except ValueError:
-        return  # built in, and says nothing of itself
+        return  # a built-in without a signature
 
 
 def _line_of(error: BaseException, file_name: str) -> int | None:
@@ -93,11 +93,11 @@ def _line_of(error: BaseException, file_name: str) -> int | None:
 
 
 def check_on_samples(rule: SteeringRule, samples: Iterable[Any]) -> None:
-    """Call a predicate on calls it would have seen; raises ``RULE_FAILS_ON_SAMPLE`` with the `line`."""
+    """Call a predicate on calls that it would have seen; raises ``RULE_FAILS_ON_SAMPLE`` with the `line`."""
     if not isinstance(rule.decider, PythonPredicate):
         return
     predicate = rule.decider.function
-    # Samples are tried while someone presses a button: there is no loop to wait in.
+    # Samples are tried in a callback, without a loop to wait in.
     if inspect.iscoroutinefunction(predicate):
         return
     file_name = predicate.__code__.co_filename if hasattr(predicate, "__code__") else ""

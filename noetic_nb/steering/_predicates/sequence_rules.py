@@ -1,7 +1,7 @@
-"""Rules about earlier calls: never `send_email` after `read_secrets`; at most 3 `search` calls; only values or links of the user.
+"""Rules about earlier calls: never `send_email` after `read_secrets`; at most 3 `search` calls; only the user's values.
 
-A call counts from its decision on, unless it was refused, and whether or not it succeeded: what failed may have had its
-effect. For *only after*, what came before must have succeeded.
+A call counts from its decision on, unless it was refused, and even if it failed, because it may have had effects. For
+*only after*, the earlier calls must have succeeded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from noetic_nb.steering._predicates.guidance_template import Guidance
 from noetic_nb.steering._predicates.in_thread import in_thread
 from noetic_nb.steering._rules.rule import SequenceRule, SteeringRule
 
-LINKS: Final = "links"  # stands after the path of an argument that is a text
+LINKS: Final = "links"  # follows the path of a text argument
 _BETWEEN: Final = re.compile(r"[\s<>\"]+|\]\(")
 _AROUND: Final = "([{'`*_)]}.,;:!?"
 _DOTS: Final = str.maketrans("。｡", "..")
@@ -31,12 +31,12 @@ _LINK: Final = re.compile(
 
 
 def links_in(text: str) -> list[str]:
-    """Return the links in a text with all that is glued to them; a host is known by its point, in doubt a word is a link."""
+    """Return the links in a text with adjacent characters; a host is known by its dot, in doubt a word is a link."""
     words = [word.strip(_AROUND) for word in _BETWEEN.split(text)]
     return [word for word in words if _LINK.search(unicodedata.normalize("NFKC", word).translate(_DOTS))]
 
 
-# How a call ends that was never made.
+# Statuses of calls that were not executed.
 _NOT_MADE: Final = frozenset({"denied", "guided", "invalid_args", "unknown"})
 
 
@@ -89,7 +89,7 @@ def sequence_rule(
     action: str | None = None,
     guidance: str | None = None,
 ) -> SteeringRule:
-    """Return a rule about the calls so far, named after its tools; raises `NoeticConfigError` ``INVALID_RULE``."""
+    """Return a rule about earlier calls, named after its tools; raises `NoeticConfigError` ``INVALID_RULE``."""
     names, before, values = _names(tools), _names(others), _names(args)
     title = {"never_after": "never", "only_after": "only", "at_most": f"at-most-{count}"}.get(kind, kind)
     if kind == "only_from_user":
@@ -113,8 +113,8 @@ def check_sequence(
         if work_of(params) > MAX_AT_ONCE:
             return in_thread(_check_origins, rule, sequence, params, name=rule.id)
         return _check_origins(rule, sequence, params)
-    # Names are compared by what a reader sees, as rules are looked up: a look-alike tool counts as the tool.
-    # Counted by name first: a thread has a thousand calls of a few tools.
+    # Names are compared by appearance, as in rule lookup: a look-alike tool counts as the tool. Counted by name first,
+    # because a thread has a thousand calls of a few tools.
     made = Counter([call.name for call in params.history if call.status not in _NOT_MADE])
     others = {skeleton(name) for name in sequence.others}
     match sequence.kind:
@@ -124,7 +124,7 @@ def check_sequence(
         case "never_after":
             violated = any(skeleton(name) in others for name in made)
         case "only_after":
-            # What failed did not do what the rule relies on.
+            # A failed call did not do what the rule relies on.
             ended_well = {call.name for call in params.history if call.status == "ok"}
             violated = not others <= set(map(skeleton, ended_well))
     if not violated:
@@ -134,15 +134,15 @@ def check_sequence(
 
 
 def _check_origins(rule: SteeringRule, sequence: SequenceRule, params: Any) -> SteeringDecision | None:
-    """Return the decision on a call with a value that neither the user nor anybody trusted wrote."""
+    """Return the decision on a call with a value that neither the user nor a trusted source wrote."""
     trusted = ("user", *sequence.trust)
     args = params.tool_args
     for name in sequence.args or tuple(args):
-        # Of all arguments, those that the tool takes under any name are named by the model.
+        # With a rule about all arguments, names that the tool accepts freely come from the model as well.
         value = _argument(args, name) if sequence.args else {name: args[name]}
         texts = [*map(value_text, members(value, args))]
         if not texts and _is_misspelt(rule, sequence, name, params):
-            # A rule that looks at nothing must not let everything pass.
+            # A rule that checks no argument must not let every call pass.
             text = f"The rule {rule.id} names the argument {name!r}, and {params.tool_name} has no such argument."
             text += " The call is refused until the rule is corrected."
             return SteeringDecision(SteeringAction(rule.action or "deny"), text, (rule.id,))
@@ -152,7 +152,7 @@ def _check_origins(rule: SteeringRule, sequence: SequenceRule, params: Any) -> S
         if rule.guidance is not None:
             text = Guidance(rule.id, rule.guidance).fill(params)
         else:
-            # The tool's name, not its words: what it wrote may be what the attacker wants the model to read.
+            # The tool's name, not its text, which may be written by an attacker for the model to read.
             origin = params.origin(value)
             said = "is only in what the user quotes, forwards or warns of"
             fault = said if origin.kind == "user" else f"comes from {origin}"
@@ -171,14 +171,14 @@ def _is_misspelt(rule: SteeringRule, sequence: SequenceRule, path: str, params: 
 
 
 def misspelt_arguments(rule: SteeringRule, sequence: SequenceRule, schema: Mapping[str, Any]) -> list[str]:
-    """Return the arguments named by a rule that this tool cannot have; of several tools one has to have them."""
+    """Return the rule's arguments that this tool cannot have; with several tools, one of them must have each argument."""
     wrong = [path for path in sequence.args if not has_argument(schema, path.removesuffix(f".{LINKS}"))]
     is_of_one = len(set(map(skeleton, rule.tools or ()))) == 1
     return wrong if is_of_one or (rule.tools and len(wrong) == len(sequence.args)) else []
 
 
 def _argument(args: Any, path: str) -> Any:
-    """Return an argument by its name or path, of every member where a list is on the way; None if it is not there."""
+    """Return an argument by its name or path; for a list on the path, that of every member; None if it is missing."""
     if isinstance(args, Mapping):
         if path in args:
             return args[path]
@@ -186,7 +186,7 @@ def _argument(args: Any, path: str) -> Any:
         return _argument(args.get(name), rest) if rest else None
     if isinstance(args, str):
         return links_in(args) if path == LINKS else None
-    # A path that ends in a list must not mean that nothing is looked at.
+    # A path that ends in a list must not leave its contents unchecked.
     return [_argument(member, path) for member in args] if isinstance(args, list | tuple) else None
 
 
@@ -195,7 +195,7 @@ def has_argument(schema: Mapping[str, Any], path: str) -> bool:
     return _may_have(schema, path, schema.get("$defs") or {}, 0)
 
 
-_DEEPEST: Final = 50  # schemas may refer to themselves; a path is as long as somebody writes
+_DEEPEST: Final = 50  # schemas may be recursive, and paths of any length
 
 
 def _may_have(schema: Any, path: str, definitions: Mapping[str, Any], depth: int) -> bool:
@@ -211,7 +211,7 @@ def _may_have(schema: Any, path: str, definitions: Mapping[str, Any], depth: int
         return _may_have(schema["items"], path, definitions, depth + 1)
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
-        # Without a word about its members an object may have any; a text or a number has none.
+        # Without a schema for members, an object may have any; a text or a number has none.
         kinds = schema.get("type", "object")
         return not {"object", "array"}.isdisjoint([kinds] if isinstance(kinds, str) else kinds)
     if path in properties or schema.get("additionalProperties", False) is not False:

@@ -19,11 +19,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class RuleMethods(ABC):
-    """The methods of a rule book that make a rule and put it into the book."""
+    """The methods of a rule book that make a rule and add it to the book."""
 
     @abstractmethod
     def find(self, rule_id: str) -> SteeringRule | None:
-        """Return the rule of an id, or None if there is none."""
+        """Return the rule with an id, or None if there is none."""
 
     @abstractmethod
     def put(self, rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
@@ -70,20 +70,20 @@ class RuleMethods(ABC):
         Parameters
         ----------
         id : str or callable, optional
-            The function's name where it is left out. A function itself is added at once: ``rules.rule(f, on=...)``.
+            By default the function's name. A function itself is added immediately: ``rules.rule(f, on=...)``.
         on : {"before_tool_call", "after_model_call"} or both
             When it is evaluated.
         tools : iterable of str, optional
             Before a call: only for these tools; None means every tool.
         history : bool, default False
-            Give the rule the calls of the whole execution tree so far as ``call.history``.
+            Give the rule the earlier calls of the whole execution tree as ``call.history``.
         isolate : {"thread"} or bool, optional
-            Run the function in a thread, so that one that hangs is denied on time.
+            Run the function in a thread, so that a hanging one is denied in time.
 
         Raises
         ------
         NoeticConfigError
-            ``INVALID_RULE``, or ``DUPLICATE_RULE_ID`` where one function definition makes several rules of its name.
+            ``INVALID_RULE``, or ``DUPLICATE_RULE_ID`` if one function definition makes several rules with its name.
         """
         rule_id = None if callable(id) else id
 
@@ -107,7 +107,7 @@ class RuleMethods(ABC):
         return add(id) if callable(id) else add
 
     def _check_is_new(self, made: SteeringRule) -> None:
-        """Refuse a second rule of the same name in one cell; a cell that is run again replaces its rules."""
+        """Refuse a second rule with the same name in one cell; a cell that is run again replaces its rules."""
         old = self.find(made.id)
         if old is None or old.predicate is None or made.predicate is None or old.predicate is made.predicate:
             return
@@ -152,7 +152,7 @@ class RuleMethods(ABC):
         isolate: bool = False,
         name: str | None = None,
     ) -> SteeringRule:
-        """Add a rule whose condition is an expression in CEL.
+        """Add a rule whose condition is a CEL expression.
 
         Parameters
         ----------
@@ -163,15 +163,15 @@ class RuleMethods(ABC):
         id : str
             The rule's name.
         on : {"before_tool_call", "after_model_call"} or both, optional
-            After a model call where the condition names ``response``, else before a tool call.
+            After a model call if the condition names ``response``, else before a tool call.
         tools : str or iterable of str, optional
             Only for these tools.
         action : {"deny", "guide", "ask", "allow"}
-            What a true condition leads to.
+            The action for a true condition.
         guidance : str, optional
-            For the model; ``{tool.args.path}`` and the like are filled in.
+            For the model; placeholders such as ``{tool.args.path}`` are filled in.
         isolate : bool
-            Evaluate it in a process of its own: needed for comprehensions inside each other and above 4 096 characters.
+            Evaluate it in a separate process: required for nested comprehensions and above 4 096 characters.
 
         Raises
         ------
@@ -192,7 +192,7 @@ class RuleMethods(ABC):
                 given=condition,
                 hint="To make a function a rule, use rules.rule(f, on='before_tool_call').",
             )
-        # A first guess is enough: a condition at the wrong point does not compile.
+        # A guess is enough, because a condition at the wrong point does not compile.
         point: Point = "after_model_call" if "response" in condition else "before_tool_call"
         return self.put(
             SteeringRule(
@@ -228,7 +228,7 @@ class RuleMethods(ABC):
         Parameters
         ----------
         prompt : str
-            What is judged, in plain words.
+            The question for the judge, in plain words.
         id : str
             The rule's name.
         on, tools
@@ -236,9 +236,9 @@ class RuleMethods(ABC):
         mode : {"sync", "async"}
             Wait for the verdict, or deliver it with a later prompt.
         model : str
-            Name of the model that judges.
+            The name of the judging model.
         when : str, optional
-            A condition in CEL: the judge is consulted only where it is true.
+            A condition in CEL: the judge is called only if it is true.
 
         Examples
         --------
@@ -263,14 +263,14 @@ class RuleMethods(ABC):
         positional="Write rules.never('send_email', after='read_secrets').",
     )
     def never(self, tool: str | Iterable[str], *, after: str | Iterable[str], **more: Any) -> SteeringRule:
-        """Add the rule that a tool is never called after others were, as far as the layer's `scope` reaches.
+        """Add the rule that a tool is never called after certain others, within the layer's `scope`.
 
         Parameters
         ----------
         tool : str or iterable of str
-            What is kept from being called.
+            The tools that must not be called.
         after : str or iterable of str
-            Any of these, made before, whether or not it succeeded.
+            Earlier calls of any of these, whether or not they succeeded.
         **more
             ``id``, ``action`` (``"deny"``, ``"guide"`` or ``"ask"``) and ``guidance``.
 
@@ -287,7 +287,7 @@ class RuleMethods(ABC):
         positional="Write rules.only('pay', after='confirm').",
     )
     def only(self, tool: str | Iterable[str], *, after: str | Iterable[str], **more: Any) -> SteeringRule:
-        """Add the rule that a tool is called only after all of the others have succeeded, as far as `scope` reaches.
+        """Add the rule that a tool is called only after all of the others have succeeded, within the layer's `scope`.
 
         Examples
         --------
@@ -299,7 +299,7 @@ class RuleMethods(ABC):
 
     @explained(tool="Say how often and which tool: rules.at_most(3, 'search').")
     def at_most(self, count: int, tool: str | Iterable[str], **more: Any) -> SteeringRule:
-        """Add the rule that a tool (or several together) is called at most so often, as far as `scope` reaches.
+        """Add the rule that a tool (or several together) is called at most `count` times, within the layer's `scope`.
 
         Examples
         --------
@@ -324,14 +324,14 @@ class RuleMethods(ABC):
         Parameters
         ----------
         tool : str or iterable of str
-            What is kept from being called with other values.
+            The tools that must not be called with other values.
         *args : str
-            The arguments that it is about, ``"recipient"`` or ``"invite.email"``; all of them where none is named. Of a text,
-            ``"body.links"`` are the addresses of the web and of mail in it.
+            The arguments to check, ``"recipient"`` or ``"invite.email"``; by default all. For a text, ``"body.links"``
+            are the web and mail addresses in it.
         trust : str or iterable of str
-            Who may have written them besides the user: a tool, or better ``tool.field``, a key of its JSON or YAML results, or
-            ``tool.field[key=value]``, that of items of which another key says so; ``system`` for the instructions, ``layer:id``
-            for what a layer recalls. What a tool was given itself does not count.
+            Additional trusted authors: a tool, or better ``tool.field``, a key of its JSON or YAML results, or
+            ``tool.field[key=value]``, only for items with that value of another key; ``system`` for the instructions,
+            ``layer:id`` for texts recalled by a layer. Values that were passed to a tool do not count as written by it.
         **more
             ``id``, ``action`` (``"deny"``, ``"guide"`` or ``"ask"``) and ``guidance``.
 
@@ -363,22 +363,22 @@ def _code(function: Callable[..., Any]) -> Any:
 
 
 def _is_cell(code: Any) -> bool:
-    """Tell whether a notebook has compiled some code: a cell with another text has another name."""
+    """Tell whether code was compiled by a notebook: a cell with another text has another file name."""
     return code.co_filename.startswith("<ipython-input") or "ipykernel_" in code.co_filename
 
 
 def _is_bound_alike(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """Tell whether two functions of the same code have the same defaults and the same values around them."""
+    """Tell whether two functions with the same code have the same defaults and closure values."""
     values, others = _bound(one), _bound(other)
     try:
         return len(values) == len(others) and all(a is b or bool(a == b) for a, b in zip(values, others, strict=True))
-    except Exception:  # of arrays, for instance, or of anything else that cannot be compared
+    except Exception:  # such as arrays, whose comparison may fail
         return False
 
 
 def _bound(function: Callable[..., Any]) -> list[Any]:
     inner = inspect.unwrap(function)
-    # An empty cell is a name that has no value yet.
+    # An empty cell is a name without a value yet.
     cells = [cell for cell in getattr(inner, "__closure__", None) or () if _is_full(cell)]
     return [*[cell.cell_contents for cell in cells], *(getattr(inner, "__defaults__", None) or ())]
 
@@ -395,4 +395,4 @@ def _source(function: Callable[..., Any]) -> str | None:
     try:
         return textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
-        return None  # typed at a prompt that keeps no text: the rule works, it just cannot be shown
+        return None  # typed at a prompt that keeps no text: the rule works, but its source cannot be shown

@@ -1,6 +1,6 @@
-"""Rules in files: written as YAML or JSON, read back as rules. Reading a file never runs anything that is in it.
+"""Rules in files: written as YAML or JSON, read back as rules. Reading a file never executes anything in it.
 
-YAML is plain data only: no tags, no anchors, no repeated keys, and `on` is a word, not a truth value.
+YAML is limited to plain data: no tags, anchors or repeated keys, and `on` is a string, not a boolean.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering._rules.file_schema import JudgeData, RuleData, RuleFile
 from noetic_nb.steering._rules.rule import SteeringRule
 
-# Rule files are four deep; what is much deeper is hostile.
+# Rule files have four levels; much deeper ones are hostile.
 MAX_DEPTH: Final = 32
 
 _ESCAPED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
-# Of YAML 1.1 only what JSON has: `no`, `on`, dates and 0x1 stay text.
+# Only the YAML 1.1 types that JSON has: `no`, `on`, dates and 0x1 remain text.
 _PLAIN: Final = (
     ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), "tf"),
     ("tag:yaml.org,2002:null", re.compile(r"^(?:null|~|)$"), "n~\0"),
-    ("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), "-+0123456789"),  # without a zero in front, see below
+    ("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), "-+0123456789"),  # without a leading zero, see below
     ("tag:yaml.org,2002:float", re.compile(r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"), "-+.0123456789"),
 )
 
@@ -79,7 +79,7 @@ def _loader(yaml: Any) -> Any:
 
         def construct_yaml_int(self, node: Any) -> int:
             text = str(node.value)
-            # 010 is 8 in YAML 1.1 and 10 in YAML 1.2; nobody sees which was meant.
+            # 010 is 8 in YAML 1.1 and 10 in YAML 1.2, so the meaning is ambiguous.
             if len(digits := text.lstrip("+-")) > 1 and digits[0] == "0":
                 plain = digits.lstrip("0") or "0"
                 self.refuse(
@@ -105,7 +105,7 @@ def _loader(yaml: Any) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the data of a YAML text; raises `ValueError`, with the line, for anything that is not plain data."""
+    """Return the data of a YAML text; raises `ValueError`, with the line, for anything except plain data."""
     yaml = _yaml()
     loader: Any = None
     try:
@@ -122,7 +122,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def dump_yaml(data: Any) -> str:
-    """Return data as YAML, longer texts as blocks."""
+    """Return data as YAML, with long texts as blocks."""
     yaml = _yaml()
 
     base: Any = yaml.SafeDumper
@@ -134,7 +134,7 @@ def dump_yaml(data: Any) -> str:
             return True  # the reader refuses anchors
 
     def text(dumper: Any, value: str) -> Any:
-        # Some line breaks are folded away unless they are written as escapes.
+        # Some line breaks are lost by folding unless they are escaped.
         style = '"' if _ESCAPED.search(value) else "|" if "\n" in value else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
@@ -143,11 +143,11 @@ def dump_yaml(data: Any) -> str:
     return written
 
 
-# A thousand rules of a kilobyte each.
+# A thousand rules of one kilobyte each.
 MAX_BYTES: Final = 1_000_000
 
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
-FileMark: TypeAlias = tuple[Path, str]  # a file that was read or written, and the digest of its content
+FileMark: TypeAlias = tuple[Path, str]  # a file that was read or written, and a digest of its content
 
 
 def _refuse(source: str, what: str, hint: str, cause: BaseException | None = None, **facts: Any) -> NoReturn:
@@ -160,7 +160,7 @@ def dump_rules(rules: Iterable[SteeringRule], *, format: Literal["yaml", "json"]
     Parameters
     ----------
     rules : RuleBook or iterable of SteeringRule
-        Python rules are written by name; whoever reads the file binds them.
+        Python rules are written by name; the reader of the file binds them.
     format : {"yaml", "json"}
         YAML needs the extra ``rules``.
 
@@ -196,7 +196,7 @@ def write_rules(rules: Iterable[SteeringRule], path: str | PathLike[str]) -> Fil
 
 
 def is_unchanged(mark: FileMark | None, path: Path) -> bool:
-    """Return whether a file is the one that was read or written before, with the same content."""
+    """Return whether a file still has the content that was last read or written."""
     try:
         return mark == (path.resolve(), _digest(path.read_bytes()))
     except OSError:
@@ -214,7 +214,7 @@ def read_rules(
     source = Path(path)
     kind = _format_of(source)
     try:
-        # One byte more than is allowed is enough to see that a file is too large.
+        # One byte more than allowed is enough to detect a file that is too large.
         with regular_file(source) as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as exc:
@@ -236,7 +236,7 @@ def _format_of(path: Path) -> Literal["yaml", "json"]:
     raise NoeticConfigError("INVALID_FORMAT", "Rule files end in .yaml, .yml or .json.", given=str(path), hint=hint)
 
 
-# JSON keeps the last of repeated keys in silence: half of a rule would be gone.
+# JSON silently keeps the last of repeated keys, which would lose part of a rule.
 def _only_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
@@ -250,7 +250,7 @@ def parsed_rules(
     text: str, format: Literal["yaml", "json"], functions: Functions | None, source: str
 ) -> tuple[SteeringRule, ...]:
     """Return the rules of a text; `source` names it in errors. See `noetic_nb.steering.parse_rules`."""
-    # Before parsing: YAML takes seconds a megabyte.
+    # Before parsing, because YAML takes seconds per megabyte.
     if len(text) > MAX_BYTES:
         _refuse(source, f"it has more than {MAX_BYTES:,} characters", "Split it, or drop what is not a rule.")
     try:
@@ -278,7 +278,7 @@ def _rule(source: str, place: int, data: RuleData, functions: Functions) -> Stee
 
 
 def _explain(source: str, error: ValidationError) -> NoReturn:
-    # A misspelt key also leaves the right one missing: the misspelling is what has to be corrected.
+    # A misspelt key also leaves the correct one missing; report the misspelling.
     found = error.errors()
     first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")

@@ -1,7 +1,7 @@
 """An ordered, versioned set of rules that may be edited while an agent runs.
 
-Whoever evaluates takes a snapshot first, and snapshots never change: an edit takes effect at the next evaluation and never
-in the middle of one. Rules are found by enforcement point and tool name, so that rules about other tools cost nothing.
+Each evaluation first takes a snapshot, and snapshots never change: an edit applies from the next evaluation on, never in
+the middle of one. Rules are indexed by enforcement point and tool name, so that rules about other tools cost nothing.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class RuleChange:
 
 @with_card(shown="as HTML")
 class RuleBook(RuleMethods):
-    """Rules that are living, versioned data.
+    """Rules as live, versioned data.
 
     Parameters
     ----------
     rules : iterable of SteeringRule or mapping, optional
-        The first rules, in order.
+        The initial rules, in order.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class RuleBook(RuleMethods):
     (['inside_workspace'], 1)
     """
 
-    # Set by the module of the layer, which stands above this one. Any: so does the layer.
+    # Set by the layer's module, which is above this one and so cannot be imported. It returns a layer.
     make_layer: ClassVar[Callable[[RuleBook], Any]]
 
     def __init__(self, rules: Iterable[SteeringRule | Mapping[str, Any]] = ()) -> None:
@@ -73,14 +73,14 @@ class RuleBook(RuleMethods):
         self.file: FileMark | None = None
         """The rule file that it was last read from or written to."""
         self.known_tools: Mapping[str, Mapping[str, Any] | None] = {}
-        """The JSON Schemas of the tools, by name, of the agent in which the rules were used last."""
+        """The JSON Schemas of the tools, by name, of the agent that last used the rules."""
         self._snapshot = RuleSnapshot(0, ())
         self._changes: list[RuleChange] = []
         self._past: list[tuple[tuple[SteeringRule, ...], RuleChange]] = []
         self._listeners: list[Callable[[RuleChange], None]] = []
         # Edits read the rules and then write them; widgets may do so from another thread than the agent's.
         self._lock = threading.RLock()
-        # A text is a sequence of letters, and a single rule no sequence at all.
+        # A string would be iterated by letter, and a single rule is not iterable.
         listed = [rules] if isinstance(rules, str | Mapping) or not isinstance(rules, Iterable) else rules
         first = tuple([_checked(rule) for rule in listed])
         seen: set[str] = set()
@@ -89,12 +89,12 @@ class RuleBook(RuleMethods):
                 hint = "Rename one."
                 raise NoeticConfigError("DUPLICATE_RULE_ID", "Two rules share an id.", given=rule.id, hint=hint)
             seen.add(rule.id)
-        # The first rules are no change: version 0, and nothing to undo.
+        # The initial rules are not a change: version 0, and nothing to undo.
         if first:
             self._snapshot = RuleSnapshot(0, first)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Who listens is of this process, as the lock is.
+        # Listeners and the lock belong to this process.
         return {**self.__dict__, "_listeners": [], "_lock": None, "known_tools": {}}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -102,12 +102,12 @@ class RuleBook(RuleMethods):
 
     @property
     def snapshot(self) -> RuleSnapshot:
-        """The rules as they are now; never changes."""
+        """The current rules; never changes."""
         return self._snapshot
 
     @property
     def version(self) -> int:
-        """How many changes there have been."""
+        """The number of changes."""
         return self._snapshot.version
 
     @property
@@ -117,11 +117,11 @@ class RuleBook(RuleMethods):
 
     @property
     def change_count(self) -> int:
-        """How many changes there have been since the book was made."""
+        """The number of changes since the book was made."""
         return len(self._changes)
 
     def as_layer(self) -> Any:
-        """Return the layer that enforces these rules, with its defaults: the meaning of a rule book in ``memory=[...]``."""
+        """Return the layer that enforces these rules, with its defaults; ``memory=[rules]`` uses this layer."""
         return type(self).make_layer(self)
 
     def save(self, path: str | PathLike[str]) -> Path:
@@ -144,7 +144,7 @@ class RuleBook(RuleMethods):
         return load_rules(path, functions=functions)
 
     def mark_used(self) -> None:
-        """Take note that something evaluates these rules; a rule book without that is a finding of ``harness.check()``."""
+        """Record that these rules are evaluated; ``harness.check()`` reports a rule book without that."""
         self._is_used = True
 
     def __iter__(self) -> Iterator[SteeringRule]:
@@ -157,7 +157,7 @@ class RuleBook(RuleMethods):
         return isinstance(rule_id, str) and self.find(rule_id) is not None
 
     def find(self, rule_id: str) -> SteeringRule | None:
-        """Return the rule of an id, or None if there is none."""
+        """Return the rule with an id, or None if there is none."""
         return next((rule for rule in self._snapshot if rule.id == rule_id), None)
 
     def __getitem__(self, rule_id: str) -> SteeringRule:
@@ -172,9 +172,9 @@ class RuleBook(RuleMethods):
         Raises
         ------
         NoeticConfigError
-            ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE`` or ``MISSING_PACKAGE``; the rule book then stays as it was.
+            ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE`` or ``MISSING_PACKAGE``; the rule book then stays unchanged.
         """
-        # Compiled before the lock is taken: a condition in a process may take seconds.
+        # Compiled before the lock is taken, because a condition in a process may take seconds.
         new = _checked(rule)
         with self._lock:
             rules = list(self._snapshot.rules)
@@ -187,7 +187,7 @@ class RuleBook(RuleMethods):
         return new
 
     def draft(self, rule_id: str, text: str) -> SteeringRule:
-        """Return a Python rule with another text, without putting it into the book: something to try first.
+        """Return a Python rule with another text, without adding it to the book, so that it can be tried first.
 
         Raises
         ------
@@ -213,11 +213,11 @@ class RuleBook(RuleMethods):
         Parameters
         ----------
         rule_id : str
-            Which rule.
+            The id of the rule.
         text : str
             Source of one function; it may use the names its old version could use, and `allow`, `deny`, `guide`.
         samples : iterable, optional
-            Calls or responses the new version is tried on first (records with the fields of the hook's parameters).
+            Calls or responses to try the new version on first (records with the fields of the hook's parameters).
 
         Raises
         ------
@@ -229,7 +229,7 @@ class RuleBook(RuleMethods):
         return self.put(new)
 
     def remove(self, rule_id: str) -> SteeringRule:
-        """Take a rule out."""
+        """Remove a rule."""
         with self._lock:
             old = self[rule_id]
             self._change_to("remove", rule_id, [rule for rule in self._snapshot if rule.id != rule_id], old, None)
@@ -240,16 +240,16 @@ class RuleBook(RuleMethods):
         self._switch(rule_id, True)
 
     def disable(self, rule_id: str) -> None:
-        """Leave a rule in its place but do not evaluate it."""
+        """Keep a rule in its place but do not evaluate it."""
         self._switch(rule_id, False)
 
     def move(self, rule_id: str, position: int) -> None:
-        """Put a rule at another place in the order.
+        """Move a rule to another position.
 
         Parameters
         ----------
         rule_id : str
-            Which rule.
+            The id of the rule.
         position : int
             0 for the first place, ``len(rules) - 1`` or -1 for the last.
 
@@ -273,11 +273,11 @@ class RuleBook(RuleMethods):
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is a change to take back."""
+        """Whether there is a change to undo."""
         return bool(self._past)
 
     def undo(self) -> RuleChange | None:
-        """Take the last change back, as a change of its own; None if there is nothing to take back."""
+        """Undo the last change, as a change of its own; None if there is nothing to undo."""
         with self._lock:
             if not self._past:
                 return None
@@ -286,7 +286,7 @@ class RuleBook(RuleMethods):
             return self._changes[-1]
 
     def listen(self, listener: Callable[[RuleChange], None]) -> Callable[[], None]:
-        """Call `listener` after every change, until it raises; returns a function that ends this."""
+        """Call `listener` after every change, until it raises; return a function that ends this."""
 
         def relay(change: RuleChange) -> None:  # one per call, so that the same function may listen twice
             listener(change)
@@ -320,13 +320,13 @@ class RuleBook(RuleMethods):
     ) -> None:
         before = self._snapshot.rules
         version = self._snapshot.version + 1
-        # One assignment, and readers take no lock: an evaluation sees all of the change or nothing of it.
+        # One assignment, so that readers need no lock: an evaluation sees the whole change or none of it.
         self._snapshot = RuleSnapshot(version, tuple(rules))
         change = RuleChange(version, kind, rule_id, old, new)
         self._changes.append(change)
         if remember:
             self._past.append((before, change))
-        # A copy, because a listener may end its own listening.
+        # A copy, because a listener may remove itself.
         for listener in tuple(self._listeners):
             try:
                 listener(change)
@@ -356,8 +356,8 @@ def save_rules(rules: Iterable[SteeringRule], path: str | PathLike[str]) -> Path
     Raises
     ------
     NoeticConfigError
-        ``INVALID_FORMAT`` for another suffix, ``MISSING_PACKAGE`` without the extra ``rules``, ``CANNOT_WRITE``; what was there
-        before stays.
+        ``INVALID_FORMAT`` for another suffix, ``MISSING_PACKAGE`` without the extra ``rules``, ``CANNOT_WRITE``; an
+        existing file is then kept.
     """
     mark = write_rules(rules, path)
     if isinstance(rules, RuleBook):
@@ -378,7 +378,7 @@ def load_rules(path: str | PathLike[str], *, functions: Functions | None = None)
     Raises
     ------
     NoeticConfigError
-        ``INVALID_RULE_FILE`` where it cannot be read, ``UNBOUND_RULE`` for a Python rule without its function,
+        ``INVALID_RULE_FILE`` if it cannot be read, ``UNBOUND_RULE`` for a Python rule without its function,
         ``RULE_DOES_NOT_COMPILE``, ``DUPLICATE_RULE_ID``, ``INVALID_FORMAT``, ``MISSING_PACKAGE``.
     """
     rules, mark = read_rules(path, functions)
@@ -406,19 +406,19 @@ def parse_rules(
 
 
 def unused_books() -> tuple[RuleBook, ...]:
-    """Return the rule books in the callers' variables, outside the library, that have rules and that nothing uses."""
+    """Return unused rule books with rules in the callers' variables outside the library."""
     seen: dict[int, object] = {}
     frame: FrameType | None = sys._getframe(1)
     is_nearest = True
     while frame is not None:
         if str(frame.f_globals.get("__name__")).split(".")[0] != "noetic_nb":
-            # Of those further out the local names only: their modules may be anybody's.
+            # For outer frames only local names, because their modules may be any code.
             names = (*frame.f_globals.values(), *frame.f_locals.values()) if is_nearest else frame.f_locals.values()
             seen.update({id(value): value for value in names})
             is_nearest = False
         frame = frame.f_back
     books = [value for value in seen.values() if isinstance(value, RuleBook)]
-    # Rules that are written and enforced by nothing are a trap.
+    # Rules that are written but not enforced are a trap.
     return tuple([book for book in books if not book._is_used and any(rule.enabled for rule in book)])
 
 
@@ -430,7 +430,7 @@ def _checked(rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
     return found
 
 
-MAX_IDS: Final = 8  # a repr is read at a glance; the table has all of them
+MAX_IDS: Final = 8  # a repr should be short; the table has all of them
 
 
 def _summary(rule: SteeringRule) -> str:

@@ -1,6 +1,6 @@
-"""A rule as data: the schema of a rule file, and a rule as text for people.
+"""Rules as data: the schema of a rule file, and a rule as readable text.
 
-Nothing in a file is executed. A Python rule is a name; whoever loads the file binds it to a function of their own.
+Loading executes no code. A Python rule is a name; the caller that loads the file binds it to a function.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def rule_data(rule: SteeringRule) -> dict[str, Any]:
 
 
 def rule_text(rule: SteeringRule) -> str:
-    # A predicate without its text (typed at a prompt) is shown as data, by its name.
+    # A predicate without a text (typed at a prompt) is shown as data, by its name.
     if rule.source is not None:
         return rule.source
     return json.dumps(rule_data(rule), ensure_ascii=False, indent=2)
@@ -53,7 +53,7 @@ def rule_text(rule: SteeringRule) -> str:
 
 SCHEMA_ID: Final = "urn:noetic-nb:rules:1"
 
-# Of these a rule has one at most; the last four are the kinds of a sequence rule.
+# A rule has at most one of these; the last four are the kinds of a sequence rule.
 _DECIDERS: Final = ("when", "python", "never_after", "only_after", "at_most", "only_from_user")
 
 
@@ -151,7 +151,7 @@ class RuleFile(_Strict):
 
 
 def rule_file_schema() -> dict[str, Any]:
-    """Return the JSON Schema of rule files, as it is published beside the package.
+    """Return the JSON Schema of rule files, as published beside the package.
 
     Examples
     --------

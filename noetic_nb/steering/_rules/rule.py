@@ -1,7 +1,7 @@
 """One steering rule: when it applies, and how it decides. A rule never changes; a rule book replaces it by a new one.
 
-Its fields are flat, as in a rule file, and at most one of `predicate`, `when` and `sequence` is set. Code that depends on the
-form does not compare them with None, but matches `SteeringRule.decider`, a union of the forms.
+Its fields are flat, as in a rule file, and at most one of `predicate`, `when` and `sequence` is set. Code that depends
+on the form matches `SteeringRule.decider`, a union of the forms, instead of testing fields for None.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
 """The two enforcement points."""
 
 RuleForm: TypeAlias = Literal["python", "cel", "sequence", "judge", "none"]
-"""What decides a rule first: the tag of `Decider`."""
+"""The first decider of a rule: the tag of `Decider`."""
 
 # Cheap and quick; see docs/decisions/limits.md, "Steering".
 DEFAULT_JUDGE_MODEL: Final = "openai/gpt-4o-mini"
@@ -49,37 +49,37 @@ class _Frozen(BaseModel, metaclass=RecordType):
 
 
 class LLMEval(_Frozen):
-    """A judge: a model that is shown the call or the response and answers ALLOW, DENY or GUIDE."""
+    """A judge: a model that receives the call or response and answers ALLOW, DENY or GUIDE."""
 
     form: ClassVar[RuleForm] = "judge"
 
     mode: Literal["sync", "async"]
     """``sync`` waits for the verdict; ``async`` lets the call pass and delivers the verdict with a later prompt."""
     prompt: str = Field(min_length=1)
-    """What is judged, in plain words."""
+    """The question for the judge, in plain words."""
     model: str = Field(default=DEFAULT_JUDGE_MODEL, min_length=1)
-    """Name of the model that judges."""
+    """The name of the judging model."""
 
 
-# A rule about a tool without a name would guard nothing, silently.
+# A rule about a tool without a name would silently guard nothing.
 ToolName: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
 class SequenceRule(_Frozen):
-    """The calls that a rule allows after earlier ones: by other tools, by the number of calls, or by an argument's author."""
+    """The calls that a rule allows after earlier ones: by other tools, by number of calls, or by an argument's author."""
 
     form: ClassVar[RuleForm] = "sequence"
 
     kind: Literal["never_after", "only_after", "at_most", "only_from_user"]
-    """How what came before decides."""
+    """The kind of condition on earlier calls."""
     others: tuple[ToolName, ...] = ()
-    """The tools that came, or did not come, before."""
+    """The tools that must, or must not, have been called before."""
     count: int | None = Field(default=None, ge=0, strict=True)
-    """For ``at_most``: how many calls are allowed."""
+    """For ``at_most``: the number of allowed calls."""
     args: tuple[ToolName, ...] = ()
     """For ``only_from_user``: the arguments, such as ``recipient``, ``invite.email`` or ``body.links``; empty for all."""
     trust: tuple[ToolName, ...] = ()
-    """For ``only_from_user``: who may have written them besides: a tool, ``tool.field``, ``tool.field[key=value]``, ``system``,
+    """For ``only_from_user``: other trusted authors: a tool, ``tool.field``, ``tool.field[key=value]``, ``system``,
     ``layer:id``."""
 
     @model_validator(mode="after")
@@ -104,7 +104,7 @@ class SequenceRule(_Frozen):
 
 @dataclass(frozen=True, slots=True)
 class PythonPredicate:
-    """A function of the hook's parameters that returns a decision, or None for no opinion."""
+    """A function of the hook's parameters that returns a decision, or None for no decision."""
 
     form: ClassVar[RuleForm] = "python"
 
@@ -113,7 +113,7 @@ class PythonPredicate:
 
 @dataclass(frozen=True, slots=True)
 class CelCondition:
-    """An expression in CEL that is true or false."""
+    """A CEL expression that is true or false."""
 
     form: ClassVar[RuleForm] = "cel"
 
@@ -121,11 +121,11 @@ class CelCondition:
 
 
 Decider: TypeAlias = PythonPredicate | CelCondition | SequenceRule | LLMEval
-"""What is evaluated first for a rule; each has its `form`."""
+"""The part of a rule that is evaluated first; each has its `form`."""
 
 
 class SteeringRule(_Frozen):
-    """A rule: one thing that decides, and perhaps a judge.
+    """A rule: one decider, and optionally a judge.
 
     Raises
     ------
@@ -141,37 +141,37 @@ class SteeringRule(_Frozen):
     id: str = Field(min_length=1)
     """Unique in its rule book."""
     name: str | None = None
-    """For people."""
+    """For display."""
     applies_to: tuple[Point, ...] = Field(min_length=1)
     """When it is evaluated."""
     predicate: Callable[[Any], Any] | None = None
-    """A function of the hook's parameters that returns a decision, or None for no opinion."""
+    """A function of the hook's parameters that returns a decision, or None for no decision."""
     when: str | None = Field(default=None, min_length=1)
-    """A condition in CEL: where it is true, `action` is taken, or the judge is consulted if there is one."""
+    """A condition in CEL: if it is true, `action` is taken, or the judge is called if there is one."""
     sequence: SequenceRule | None = None
-    """What the calls so far allow: a call that violates it leads to `action`."""
+    """The condition on earlier calls: a call that violates it leads to `action`."""
     action: Literal["deny", "guide", "ask", "allow"] | None = None
-    """What a condition or a sequence rule leads to; ``"deny"`` where it is left out."""
+    """The action of a condition or a sequence rule; ``"deny"`` by default."""
     guidance: str | None = None
-    """Text for the model; ``{tool.args.path}`` and the like are filled in."""
+    """Text for the model; placeholders such as ``{tool.args.path}`` are filled in."""
     llm_eval: LLMEval | None = None
-    """The judge: decides alone, where a predicate has no opinion, or where a condition is true."""
+    """The judge: decides alone, if a predicate returns no decision, or if a condition is true."""
     tools: tuple[ToolName, ...] | None = None
     """Before a call: the tools it applies to; None means every tool."""
     history: bool = False
     """Whether the predicate reads ``call.history``."""
     isolate: Literal["thread", "process"] | None = None
-    """Where it runs so that one that hangs is denied on time: a predicate in a thread, a condition in a process."""
+    """Where it runs so that a hanging rule is denied in time: a predicate in a thread, a condition in a process."""
     source: str | None = None
-    """The text of the predicate, for people."""
+    """The source of the predicate, for display."""
     enabled: bool = True
-    """Whether it is evaluated at all."""
+    """Whether it is evaluated."""
 
     def __init__(self, **data: Any) -> None:
         try:
             super().__init__(**data)
         except ValidationError as exc:
-            first = exc.errors()[0]  # of several faults the first is enough: people correct one at a time
+            first = exc.errors()[0]  # The first fault is enough, because faults are corrected one at a time
             where = ".".join(map(str, first["loc"])) or "rule"
             near = nearest(str(first["loc"][-1]), SteeringRule.model_fields) if first["loc"] else None
             unknown = first["type"] == "extra_forbidden"
@@ -210,7 +210,7 @@ class SteeringRule(_Frozen):
             return value
         return tuple(_POINTS.get(name, name) if isinstance(name, str) else name for name in names)
 
-    # A text is iterable: "pay" would otherwise become the tools "p", "a" and "y".
+    # A string is iterable: "pay" would otherwise become the tools "p", "a" and "y".
     @field_validator("tools", mode="before")
     @classmethod
     def _tools(cls, value: object) -> object:
@@ -221,7 +221,7 @@ class SteeringRule(_Frozen):
     @field_validator("isolate", mode="before")
     @classmethod
     def _isolated(cls, value: object) -> object:
-        return None if value is False else value  # `isolate=False` reads like the default
+        return None if value is False else value  # `isolate=False` means the default
 
     @model_validator(mode="before")
     @classmethod
@@ -253,7 +253,7 @@ class SteeringRule(_Frozen):
 
     @property
     def decider(self) -> Decider | None:
-        """The part that is evaluated first, to be matched by class; None if nothing decides and the rule has no opinion.
+        """The part that is evaluated first, to be matched by class; None if there is none and the rule never decides.
 
         Examples
         --------
@@ -263,7 +263,7 @@ class SteeringRule(_Frozen):
         ...         print(text)
         tool.args.amount > 100
         """
-        # Made anew each time: `model_copy` changes the fields, and would carry a cached one along.
+        # Not cached: `model_copy` changes the fields, and would copy a cached decider as well.
         if self.predicate is not None:
             return PythonPredicate(self.predicate)
         if self.when is not None:
@@ -272,14 +272,14 @@ class SteeringRule(_Frozen):
 
     @property
     def form(self) -> RuleForm:
-        """Which form it has: ``"python"``, ``"cel"``, ``"sequence"``, ``"judge"`` or ``"none"``."""
+        """The form of the rule: ``"python"``, ``"cel"``, ``"sequence"``, ``"judge"`` or ``"none"``."""
         decider = self.decider
         return "none" if decider is None else decider.form
 
 
 def as_rule(value: SteeringRule | Mapping[str, Any]) -> SteeringRule:
     """Return a rule given as a record or as a mapping; raises `NoeticConfigError` ``INVALID_RULE``."""
-    given: object = value  # what was really passed may be anything
+    given: object = value  # the argument may be of any type
     if isinstance(given, SteeringRule):
         return given
     if isinstance(given, Mapping):
