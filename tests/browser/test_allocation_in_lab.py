@@ -99,7 +99,7 @@ def test_a_call_shows_what_it_was_billed_at_once_it_has_ended(notebook: Open, ce
 
     expect(legend).to_contain_text("Unexplained")
     expect(root).to_contain_text("Billed 5,000 input tokens, 1,050 of them unexplained (21 %).")
-    expect(root.locator('.nn-mark[data-kind="unexplained"]')).to_have_count(1)
+    expect(root.locator('.nn-box[data-kind="unexplained"]')).to_have_count(1)
     expect(root.locator(".nn-sub")).to_contain_text("Turn 1, call 1")
     expect(root.locator("[data-kept]")).to_have_count(1)  # patched, not redrawn
 
@@ -231,7 +231,7 @@ def test_a_run_of_others_has_the_picture_and_its_calls_are_chosen(notebook: Open
     expect(root).to_contain_text("parts estimated from the texts")
     expect(root.locator(".nn-note", has_text="no plans")).to_be_visible()
     expect(root.locator(".nn-empty")).to_have_count(0)
-    expect(root.locator(".nn-bar").first).to_be_hidden()
+    expect(root.locator(".nn-call")).to_be_hidden()
 
     root.get_by_role("slider", name="Model call").focus()
     opened.page.keyboard.press("Home")
@@ -253,7 +253,7 @@ def test_a_part_shows_its_items_and_an_item_is_chosen(notebook: Open, cells_of: 
     opened.run_all()
     root = opened.view
 
-    root.locator('.nn-mark[data-kind="history"]').first.click()
+    root.locator('.nn-box[data-kind="history"]').first.click()
 
     items = root.locator(".nn-part-items")
     expect(items.locator(".nn-change")).to_have_text("History: 8 items, 492 tokens, 3 not sent")
@@ -312,7 +312,7 @@ def test_a_slider_plans_the_call_again_and_reset_shows_it_as_it_was(notebook: Op
     notes.fill("200")
 
     expect(root.locator(".nn-returned")).to_contain_text("She would rather not change planes")
-    expect(root.locator(".nn-row-name").first).to_have_text("Would be sent")
+    expect(root.locator(".nn-call .nn-axis text").first).to_have_text("Would be sent")
     wanted = opened.kernel.value("str(int(shown.what_if(-1, budgets={'notes': (20, 200)}).layers[0].used))")
     expect(root.locator('.nn-legend [data-part="0"]')).to_contain_text(f"{wanted[1:-1]} of 200")
     notes.focus()
@@ -320,7 +320,7 @@ def test_a_slider_plans_the_call_again_and_reset_shows_it_as_it_was(notebook: Op
     expect(root.locator('.nn-legend [data-part="0"]')).to_contain_text("of 199")
 
     root.get_by_role("button", name="Reset").click()
-    expect(root.locator(".nn-row-name").first).to_have_text("Sent")
+    expect(root.locator(".nn-call .nn-axis text").first).to_have_text("Sent")
     wait_for(lambda: root.locator(".nn-legend").inner_text() == was, "the legend is as it was")
 
 
@@ -338,7 +338,7 @@ def test_ribbons_of_a_band_are_pointed_at_and_chosen(notebook: Open, cells_of: O
     opened = notebook(*cells_of("planned_run", ["run = scenes.planned_run(14)", "shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
     root = opened.view
-    ribbons = root.locator(".nn-box")
+    ribbons = root.locator('.nn-box[data-kind="life"]')
     expect(ribbons).to_have_count(0)
 
     root.get_by_role("button", name="user", exact=True).press("Enter")

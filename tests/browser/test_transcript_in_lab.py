@@ -135,7 +135,7 @@ def test_a_selection_elsewhere_is_shown_here_and_the_other_way_round(notebook: O
     # From a segment of the allocation to the item.
     bars = opened.view
     opened.kernel.run("heard = []\nforget = chosen.observe(heard.append)")
-    bars.locator('.nn-mark[data-kind="history"]').first.click()
+    bars.locator('.nn-box[data-kind="history"]').first.click()
     bars.locator(".nn-part-items .nn-t-item", has_text="Where is order A17").click()
     expect(marked).to_contain_text("Where is order A17? I have waited")
     # A segment selects its first item itself; this must arrive before the kernel's next selection.

@@ -386,8 +386,8 @@ def test_what_was_billed_and_not_planned_is_a_part_of_its_own(reported: int, row
     with TokenAllocation(billed_run(reported)) as view:
         call = view.snapshot["calls"][0]
 
-        assert [line[2] for line in call["rows"] if line[0] == "unexplained"] == row
-        assert [part[1] for part in call["sent"] if part[0] == "unexplained"] == [
+        assert [line[3] for line in call["rows"] if line[0] == "unexplained"] == row
+        assert [bar[2] for bar in call["bars"][0] if bar[0] == "unexplained"] == [
             cell for cell in row if cell[0] != "−"
         ]
         assert call["counted"] == f"Counted by o200k_base (known error 0.5 %). {said}"
@@ -404,7 +404,8 @@ def test_a_call_is_drawn_again_when_it_is_billed() -> None:
     assert [message["type"] for message in messages] == ["call", "billed"]
     assert (messages[0]["call"]["counted"], messages[1]["at"]) == ("", 0)
     assert messages[0]["call"] | messages[1]["call"] == reading.snapshot["calls"][0]
-    assert "planned" not in messages[1]["call"]  # unchanged values are not sent again
-    drawn = {part[0]: part[1] for part in messages[1]["call"]["sent"]}
-    assert (drawn["unexplained"], drawn["free"]) == ("60", "640")
+    assert "title" not in messages[1]["call"]  # what is as before is not sent again
+    assert {("unexplained", "60"), ("free", "640")} < {
+        (key, tokens) for key, _, tokens, *_ in messages[1]["call"]["bars"][0]
+    }
     assert messages[0]["call"]["caching"] != ""

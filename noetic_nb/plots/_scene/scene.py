@@ -58,6 +58,15 @@ class Series(NamedTuple):
         """The colour of words inside it."""
         return ink_on(self.colour) if self.colour.startswith("#") else "currentColor"
 
+    @property
+    def box(self) -> str:
+        """The look of a bar as CSS of a page; a pale one has an edge."""
+        paint = self.paint()
+        if self.opacity == 1:
+            return f"background-color:{paint};color:{'var(--nn-paper)' if self.colour == 'ink' else self.ink}"
+        pale = f"color-mix(in srgb, {paint} {100 * self.opacity:g}%, transparent)"
+        return f"background-color:{pale};box-shadow:none;border:1px {'dashed' if self.dash else 'solid'} {paint}"
+
     def paint(self, theme: str | None = None) -> str:
         """Return the colour as CSS, for a page or for one theme."""
         if self.colour in PLAIN:
@@ -69,6 +78,8 @@ class Series(NamedTuple):
     def style(self, theme: str | None = None) -> str:
         """Return the style as a CSS declaration, for a page with its own theme or for one theme."""
         paint, opacity = self.paint(theme), "" if self.opacity == 1 else f"opacity:{self.opacity:g};"
+        if opacity and self.kind == "bar":  # pale, with an edge
+            return f"fill:{paint};fill-{opacity}stroke:{paint};stroke-dasharray:{self.dash or 'none'}"
         if not self.width:
             # The stroke makes an area of a single point visible.
             edge = f";stroke:{paint};stroke-width:1" if self.kind == "area" else ""
@@ -252,6 +263,6 @@ def series_data(series: Mapping[str, Series]) -> list[dict[str, Any]]:
     """Return series for a page, front ones last."""
     return [
         {"name": name, "kind": look.kind, "panel": look.panel, "style": look.style(), "path": look.path, "swatch": look.swatch,
-         "colour": look.colour, "text": look.ink, "left": look.left, "right": look.right}
+         "box": look.box if look.kind == "bar" else "", "left": look.left, "right": look.right}
         for name, look in series.items()
     ]  # fmt: skip

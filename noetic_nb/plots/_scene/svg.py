@@ -92,7 +92,7 @@ def _single(scene: Scene, panel: Panel, mark: Mark, look: Series, theme: str | N
     share = scene.share(mark.points[0])
     x, y = 100 * share, panel.y(mark.points[1])
     if look.kind == "bar":
-        return _bar(panel, mark, look, share, scene.share(mark.points[2]))
+        return _bar(panel, mark, look, share, scene.share(mark.points[2]), theme)
     if look.kind == "text":
         # In a lane, text is centred on a background of its own.
         return text(f"{x:.3f}%", y + 4 * bool(panel.lanes), mark.text, anchor_at(share), GROUND * bool(panel.lanes))
@@ -100,13 +100,13 @@ def _single(scene: Scene, panel: Panel, mark: Mark, look: Series, theme: str | N
     return DOT.format(x=x, y=y, inside=_title(mark.text) + inside)
 
 
-def _bar(panel: Panel, mark: Mark, look: Series, left: float, right: float) -> str:
+def _bar(panel: Panel, mark: Mark, look: Series, left: float, right: float, theme: str | None) -> str:
     top, foot = panel.span(*mark.points[1::2])
     wide, high = max(right - left, LEAST_WIDE), max(foot - top, LEAST_HIGH)
     # Besides the sign, a problem has a frame, because the colour shows the kind.
     frame = f' stroke="{BAD}" stroke-width="2"' if "bad" in mark.tone else ""
     pale = ' opacity="0.8"' if "many" in mark.tone else ""
-    box = f'<rect class="nn-mark" width="100%" height="{high:g}" rx="2" fill="{look.colour}"{frame}{pale}/>'
+    box = f'<rect class="nn-mark" width="100%" height="{high:g}" rx="2" style="{look.style(theme)}"{frame}{pale}/>'
     words = " ".join(filter(None, (mark.sign, mark.words)))
     if wide >= WORDY and mark.words:
         fits = clip(words, max(3, round(wide * LETTERS)))

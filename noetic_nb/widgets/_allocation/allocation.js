@@ -48,11 +48,7 @@ export default () => {
     const itemsHead = items.appendChild(make("p", { class: "nn-change" }));
     const itemsList = items.appendChild(make("ol", { class: "nn-t-items nn-tall", "aria-label": "Items of a part of the request" }));
     const detail = body.appendChild(make("div"));
-    const grid = detail.appendChild(make("div", { class: "nn-rows" }));
-    const sent = barIn(grid, "Sent", 34);
-    const planned = barIn(grid, "Planned", 16);
-    grid.append(make("span", { class: "nn-row-name" }, "Tokens"));
-    const axis = grid.appendChild(make("svg", { class: "nn-axis", width: "100%", height: 22, "aria-hidden": "true" }));
+    const plot = detail.appendChild(make("div", { class: "nn-grid nn-call", role: "group" }));
     const caching = detail.appendChild(make("p", { class: "nn-caching" }));
     const legend = detail.appendChild(make("ul", { class: "nn-legend", "aria-label": "Tokens by part" }));
     const counted = detail.appendChild(make("p", { class: "nn-note nn-counted" }));
@@ -245,16 +241,16 @@ export default () => {
       const first = answer.rows.find(({ item, sent }) => item != null && sent);
       select(request.at, first?.item ?? null);
     });
-    const barPart = (key) => [key === "history" ? HISTORY : [key], partOf(key, store.data)[1]];
-    const keyOf = (event) => {
+    const partsOf = (key) => (key === "history" ? HISTORY : [/^\d+$/.test(key) ? Number(key) : key]);
+    const pickPart = (key) => pick([partsOf(key), named.get(key)]);
+    legend.addEventListener("click", (event) => {
       const key = event.target.closest("[data-part]")?.dataset.part;
-      return /^\d+$/.test(key) ? Number(key) : key;
-    };
-    for (const bar of [sent, planned, legend]) {
-      const use = (event) => keyOf(event) !== undefined && pick(barPart(keyOf(event)));
-      bar.addEventListener("click", use);
-      if (bar !== legend) usedByKey(bar, use); // the legend has buttons
-    }
+      if (key !== undefined) pickPart(key);
+    });
+    let bars = null; // the scene of one call, with the looks that it was made for
+    let named = new Map(); // the names of its parts
+    let pointed = ""; // the key of the bar with the stop of the Tab key
+    barKeys(plot, ({ bar }) => (pointed = bar.key), ({ bar }) => bar.look.name !== "limit" && pickPart(ownerOf(bar.look.name)));
     choosable(itemsList, ({ row }) => row.item != null && select(shown(), row.item));
     itemsList.addEventListener("click", (event) => {
       const button = event.target.closest("button");
@@ -290,23 +286,24 @@ export default () => {
       if (call === undefined || call.fault !== undefined) return;
       const picture = other ?? call;
       root.classList.toggle("nn-other", Boolean(other));
-      setText(sent.row[0], other ? "Would be sent" : "Sent");
-      setText(planned.row[0], other ? "Would be planned" : "Planned");
-      drawBar(sent, picture.sent, store.data, `Sent: ${picture.head}`, picture.limit, picture.broke);
+      if (bars?.count !== store.data.layers.length) {
+        plot.replaceChildren();
+        const looks = looksOf(store.data);
+        bars = { looks, count: store.data.layers.length, ...sceneIn(plot, { series: looks, pad: 0, axis: "tokens" }) };
+      }
+      put(plot, { "aria-label": picture.head });
+      const hadFocus = plot.contains(document.activeElement);
+      bars.draw((bars.scene = sceneOfCall(picture, store.data.call)));
+      oneStop(plot, ({ bar }) => bar.key === pointed, hadFocus);
       setText(caching, picture.caching);
-      drawBar(planned, picture.planned, store.data, "Planned before the call", picture.limit);
-      drawAxis(axis, picture.ticks);
-      fitLabels(sent);
-      arrowKeys(sent, ".nn-mark");
-      arrowKeys(planned, ".nn-mark");
-      patch(legend, picture.rows, legendEntry, (entry, row) => {
+      named = new Map(picture.rows);
+      patch(legend, picture.rows, legendEntry, (entry, [key, name, words]) => {
         const button = entry.firstElementChild;
-        const [swatch, name, amount] = button.children;
-        const part = partOf(row[0], store.data);
-        paint(swatch.firstElementChild, part, store.data);
-        setText(name, part[1]);
-        setText(amount, row[1]);
-        put(button, { "data-part": row[0], "data-readout": `${part[1]}: ${row[1]}`, "aria-expanded": String(isPicked(barPart(row[0])[0])) });
+        const [swatch, label, amount] = button.children;
+        put(swatch.firstElementChild, { style: bars.looks.find((look) => look.name === key).style });
+        setText(label, name);
+        setText(amount, words);
+        put(button, { "data-part": key, "data-readout": `${name}: ${words}`, "aria-expanded": String(isPicked(partsOf(key))) });
       });
     }
 
@@ -353,13 +350,17 @@ export default () => {
       if (!behind.open) return;
       rows ??= tableIn(behind, "Table", store.data.columns);
       patch(rows, call.rows, () => namedRow(store.data.columns.length - 1), (line, row) => {
-        [partOf(row[0], store.data)[1], ...row.slice(2)].forEach((text, column) => setText(line.children[column], text));
+        [row[1], ...row.slice(3)].forEach((text, column) => setText(line.children[column], text));
       });
     }
 
     const hide = store.show({ model, el, root, draw, traits: ["position", "follow"] });
-    const resized = new ResizeObserver(() => fitLabels(sent));
-    resized.observe(root);
+    const resized = new ResizeObserver(() => {
+      if (bars === null || bars.width === plot.clientWidth) return;
+      bars.width = plot.clientWidth; // other words fit
+      bars.draw(bars.scene);
+    });
+    resized.observe(plot);
     return () => {
       resized.disconnect();
       hide();
@@ -368,3 +369,38 @@ export default () => {
 
   return { initialize: store.initialize, render: store.guard(render) };
 };
+
+/** Return the looks of all parts: those of layers are one with their colours. */
+function looksOf({ looks, layer, layers }) {
+  const painted = (look, [fill, ink], name) => ({ ...JSON.parse(JSON.stringify(look).replaceAll("$", fill).replaceAll("currentColor", ink)), name });
+  return [...looks, ...layers.flatMap((colours, at) => [painted(layer[0], colours, `${at}`), painted(layer[1], colours, `${-1 - at}`)])];
+}
+
+/** Return a call as a scene, of its bars one behind the other. */
+function sceneOfCall({ bars, limit, lanes, ticks, rows }, panel) {
+  const names = new Map(rows);
+  const marks = new Map();
+  lanes.forEach((lane, at) => {
+    let left = 0;
+    const add = (key, right, text, words = "", sign = "") => marks.set(key, [...(marks.get(key) ?? []), [[left, lane, right], text, words, sign, "", `${lane} ${key}`]]);
+    for (const [key, right, tokens, room, broke] of bars[at]) {
+      const name = names.get(ownerOf(key));
+      add(key, right, `${name}${key < 0 ? " (yielded)" : ""}: ${tokens} tokens${broke ? "; broke the prefix here" : ""}`, ["", name, `${name} ${tokens}`][room], broke ? "▼" : "");
+      left = right;
+    }
+    if (limit !== null) add("limit", (left = limit), "Budget");
+  });
+  return { panels: [{ ...panel, lanes, ticks: lanes.map((lane) => [lane, lane]) }], captions: {}, marks, over: new Map(), first: 0, last: 100, ticks };
+}
+
+/** Return the key of the part that a bar belongs to: what a layer yielded is the layer's. */
+function ownerOf(key) {
+  return key < 0 ? `${-1 - key}` : key;
+}
+
+function legendEntry() {
+  const entry = make("li");
+  const button = entry.appendChild(make("button", { type: "button", class: "nn-part" }));
+  button.append(swatchOf({ x: 0.5, y: 0.5, width: 11, height: 11 }), make("span", { class: "nn-name" }), make("span", { class: "nn-number" }));
+  return entry;
+}

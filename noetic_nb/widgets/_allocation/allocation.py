@@ -64,7 +64,7 @@ class TokenAllocation(PictureView):
     table = "allocations"
     follow = traitlets.Bool(True).tag(sync=True)
     position = traitlets.Int(-1).tag(sync=True)
-    scripts = ("base/scene", "base/rows", "allocation/call_bars", "allocation/what_if", "allocation/allocation")
+    scripts = ("base/scene", "base/rows", "allocation/what_if", "allocation/allocation")
 
     def __init__(
         self,

@@ -7,18 +7,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from noetic_nb.markup import escape
+from noetic_nb.plots._scene.scene import Scene
+from noetic_nb.plots._scene.svg import swatch, to_html
 from noetic_nb.runs._plain_text import REASONS, count, plain
 from noetic_nb.runs._requests.model_calls import CallShare, LayerShare, LeftOut, Part
 from noetic_nb.widgets._allocation.call_bars import (
     BROKE,
+    LANES,
     NO_CACHING,
     CallCaching,
-    axis,
-    bar,
+    bars_of,
+    call_scene,
     key_of,
-    swatch,
+    limit_of,
     ticks,
-    widths,
 )
 from noetic_nb.widgets.base._table import table
 
@@ -150,15 +152,13 @@ def dropped_text(call: CallShare) -> str:
     return f"Left out: {count(number)} item{'' if number == 1 else 's'}{size}"
 
 
-def call_data(call: CallShare, order: dict[str, int], caching: CallCaching = NO_CACHING) -> dict[str, Any]:
-    """Return the picture of a call as JSON data; the page creates elements from it and computes nothing."""
-    sent, planned = call.sent_parts(order), call.planned_parts(order)
-    scale = call.scale_of(sent, planned)
-
-    def segments(parts: Sequence[Part]) -> list[list[Any]]:
-        lengths = widths([part.tokens for part in parts], scale)
-        return [[key_of(part), count(part.tokens), round(width, 3)] for part, width in zip(parts, lengths, strict=True)]
-
+def call_data(
+    call: CallShare,
+    order: dict[str, int],
+    caching: CallCaching = NO_CACHING,
+    names: Sequence[str] = LANES,
+) -> dict[str, Any]:
+    """Return the picture of a call as JSON data for the page, which computes nothing."""
     left_out = [left_out_text(entry) for entry in call.left_out[:FATES_SENT]]
     if len(call.left_out) > FATES_SENT:
         left_out.append(f'and {len(call.left_out) - FATES_SENT} more; the table "items" of the run has all')
@@ -167,22 +167,29 @@ def call_data(call: CallShare, order: dict[str, int], caching: CallCaching = NO_
         "head": call.headline,
         "counted": call.counted,
         "turn": call.turn,
-        "limit": None if call.total is None or call.total >= scale else round(100 * call.total / scale, 3),
-        "ticks": ticks(scale),
-        "sent": segments(sent),
-        "planned": segments(planned),
-        "rows": [[key_of(row.part), row.words, *row.cells] for row in rows(call, order, caching)],
+        "bars": _bars(call, order, caching),
+        "limit": limit_of(call, order),
+        "lanes": list(names),
+        "ticks": [list(tick) for tick in ticks(call.scale(order))],
+        "rows": [[f"{key_of(row.part)}", row.part.label, row.words, *row.cells] for row in rows(call, order, caching)],
         "caching": caching.line,
-        "broke": caching.broke,
         "dropped": dropped_text(call),
         "out": left_out,
     }
 
 
-def _table(call: CallShare, order: dict[str, int], caching: CallCaching) -> str:
+def _bars(call: CallShare, order: dict[str, int], caching: CallCaching) -> list[list[list[Any]]]:
+    """Return the bars of a call in few characters: key, right end, tokens, room, and whether it broke the prefix."""
+    return [
+        [[f"{key_of(bar.part)}", bar.right, count(bar.part.tokens), bar.room, *[1] * bar.broke] for bar in row]
+        for row in bars_of(call, order, caching)
+    ]
+
+
+def _table(call: CallShare, order: dict[str, int], caching: CallCaching, scene: Scene) -> str:
     body = (
         [
-            f'<span class="nn-cell">{swatch(row.part)}<span>{escape(row.part.label)}</span></span>',
+            f'<span class="nn-cell">{swatch(scene, f"{key_of(row.part)}")}<span>{escape(row.part.label)}</span></span>',
             *map(escape, row.cells),
         ]
         for row in rows(call, order, caching)
@@ -203,17 +210,12 @@ def _counted(call: CallShare) -> str:
 
 
 def call_html(call: CallShare, order: dict[str, int], caching: CallCaching) -> str:
-    scale = call.scale(order)
-    label = f"Sent: {call.headline}"
-    sent = bar(call.sent_parts(order), scale, label=label, height_px=34, limit=call.total, broke=caching.broke)
-    planned = bar(call.planned_parts(order), scale, label="Planned before the call", height_px=16, limit=call.total)
+    """Return one call as HTML without scripts."""
+    scene = call_scene(call, order, caching)
     return (
-        f'<p class="nn-sub">{escape(call.title)}: {escape(call.headline)}</p>'
-        f'<div class="nn-rows"><span class="nn-row-name">Sent</span>{sent}'
-        f'<span class="nn-row-name">Planned</span>{planned}'
-        f'<span class="nn-row-name">Tokens</span>{axis(scale)}</div>'
+        f'<p class="nn-sub">{escape(call.title)}: {escape(call.headline)}</p>{to_html(scene)}'
         f'<p class="nn-caching">{escape(caching.line)}</p>{_counted(call)}<p class="nn-note">{NOTE}</p>'
-        f"{_table(call, order, caching)}{_left_out(call)}"
+        f"{_table(call, order, caching, scene)}{_left_out(call)}"
     )
 
 

@@ -22,7 +22,15 @@ from noetic_nb.runs._requests.prefix_reuse import CacheReader, PrefixReuse
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, call_html, call_text
-from noetic_nb.widgets._allocation.call_bars import BROKE_PATH, LOOKS, NO_CACHING, CallCaching, caching_of, fixed_parts
+from noetic_nb.widgets._allocation.call_bars import (
+    CALL,
+    CALL_PX,
+    LOOKS,
+    NO_CACHING,
+    CallCaching,
+    caching_of,
+    looks_of,
+)
 from noetic_nb.widgets._allocation.call_changes import (
     OtherBudgets,
     handles_of,
@@ -85,11 +93,11 @@ class AllocationReading(Reading):
         self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
             "note": NOTE,
-            "looks": LOOKS,
-            "fixed": fixed_parts(),
-            "columns": list(COLUMNS),
-            "broke": BROKE_PATH,
+            "looks": series_data(LOOKS),
+            "layer": series_data(dict(zip(("layer", "yielded"), looks_of("$"), strict=True))),
             "layers": [],
+            "call": {"key": CALL, "height": CALL_PX},
+            "columns": list(COLUMNS),
             "first": 0,
             "calls": [],
             "plain": 0,  # requests of a run without plans
@@ -135,8 +143,8 @@ class AllocationReading(Reading):
         lost, self._open[key] = self._open.get(key), at
         if lost is not None:
             self._ended(lost, None)
-        # Layers are coloured by index, so a page must know new layers before the call that names them. If several
-        # requests are running, `_ended` corrects this number when one ends.
+        # A page must know the colours of new layers before the call that has them.
+        # If several requests are running, `_ended` corrects this number when one ends.
         self._numbers.append(self._next + self.index.under_way - 1)
         if not self.is_followed:
             return None  # no picture is made of the older calls of a long run
@@ -160,9 +168,10 @@ class AllocationReading(Reading):
         self._draw(max(known, count - CALLS_HOSTED))
 
     def _draw(self, first: int) -> None:
-        """Add the calls from an index on, and their layers, to the snapshot, which keeps only the newest calls."""
-        calls, count = self.snapshot["calls"], len(self._drawn)
-        self.snapshot["layers"] += self._layers(len(self.snapshot["layers"]))
+        """Add the calls from an index on, and the colours of their layers, to the snapshot, which keeps only the newest calls."""
+        calls, count, layers = self.snapshot["calls"], len(self._drawn), self.snapshot["layers"]
+        fills = [layer_colour(number) for number in range(len(layers), len(self.calls.order))]
+        layers += [[fill, ink_on(fill)] for fill in fills]
         calls += [self._drawn_call(at) for at in range(max(0, first), count)]
         del calls[: -self._calls_kept]
         self.snapshot["first"] = count - len(calls)
@@ -182,11 +191,6 @@ class AllocationReading(Reading):
         self.snapshot["calls"][kept] = data = self._drawn_call(at)
         changed = {name: value for name, value in data.items() if before[name] != value}
         return {"type": "billed", "at": at, "call": changed} if changed else None
-
-    def _layers(self, known: int) -> list[list[str]]:
-        """Return the layers that pages do not know yet: name, colour, and text colour."""
-        fills = {name: layer_colour(number) for name, number in list(self.calls.order.items())[known:]}
-        return [[name, fill, ink_on(fill)] for name, fill in fills.items()]
 
     def request(self, at: int) -> RecordedRequest:
         return self.index.requests[self._drawn[at]]

@@ -1,19 +1,16 @@
-"""The bars of a model call and their axis, as SVG without scripts.
-
-Lengths are percentages of the page width, so that text keeps its size at every width.
-"""
+"""A model call as a scene: what was sent above what was planned, as bars on a token axis, and what is known of its caching."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, NamedTuple
 
-from noetic_nb.markup import escape
-from noetic_nb.runs._palette import CATEGORY, ink_on, layer_colour
+from noetic_nb.plots._scene.scene import Mark, Panel, Scene, Series
+from noetic_nb.runs._palette import CATEGORY, layer_colour
 from noetic_nb.runs._plain_text import count, plain
-from noetic_nb.runs._requests.model_calls import Calls, Part
+from noetic_nb.runs._requests.model_calls import Calls, CallShare, Part
 from noetic_nb.runs._requests.prefix_reuse import PrefixReuse
 
 BROKE = "broke the prefix here"
@@ -72,29 +69,26 @@ def _cached(reuse: PrefixReuse) -> str:
     return f"Predicted to be cached, by the rules of {plain(reuse.rules.provider)}: {count(reuse.cached)}{least}."
 
 
-# Smallest width of a part in percent, about two pixels on a narrow page, so that every part is visible.
+# A part that exists is seen, however small: about two pixels on a narrow page, which is so wide; a wide letter has seven.
 LEAST_WIDTH: Final = 0.45
-# Page widths for fitting labels: a narrow page, or a wide one only; a wide letter has seven pixels.
 NARROW_PX: Final = 340
-ROOMY_PX: Final = 700
 LETTER_PX: Final = 7.0
-# A wedge and a line at the left edge of the part that broke the prefix.
-BROKE_PATH: Final = "M0 0h13L7.8 9V60H5.2V9z"
-
-LOOKS: Final[dict[str, dict[str, str]]] = {
-    **{kind: {"fill": "$"} for kind in ("system", "tools", "layer", "framing", "history", "unexplained")},
-    "yielded": {"fill": "$", "fill-opacity": "0.22", "stroke": "$", "stroke-dasharray": "3 2"},
-    # Free space is an empty frame, the reserve is filled lightly.
-    "free": {
-        "fill": "currentColor",
-        "fill-opacity": "0",
-        "stroke": "currentColor",
-        "stroke-opacity": "0.55",
-        "stroke-dasharray": "3 3",
-    },
-    "reserve": {"fill": "currentColor", "fill-opacity": "0.16", "stroke": "currentColor", "stroke-opacity": "0.55"},
+CALL: Final = "call"
+CALL_PX: Final = 52
+LANES: Final = ("Sent", "Planned")
+LOOKS: Final = {
+    **{kind: Series("bar", CALL, fill) for kind, fill in CATEGORY.items()},
+    # What is free is an empty frame, the reserve a light field.
+    "free": Series("bar", CALL, "ink", opacity=0.0, dash="3 3"),
+    "reserve": Series("bar", CALL, "ink", opacity=0.16),
+    "limit": Series("bar", CALL, "ink"),
 }
-"""SVG attributes of a segment, by its kind; ``$`` is the colour of the layer or kind."""
+"""Those of the parts that every call has, by key; `looks_of` has the others."""
+
+
+def looks_of(fill: str) -> tuple[Series, Series]:
+    """Return the looks of a layer and of what it yielded."""
+    return Series("bar", CALL, fill), Series("bar", CALL, fill, opacity=0.22, dash="3 2")
 
 
 def widths(tokens: Sequence[float], scale: float) -> list[float]:
@@ -120,20 +114,20 @@ def widths(tokens: Sequence[float], scale: float) -> list[float]:
     return [width - excess * (width - LEAST_WIDTH) / slack for width in wide]
 
 
-def ticks(scale: float) -> list[list[Any]]:
+def ticks(scale: float) -> list[tuple[float, str]]:
     """Return the ticks of a token axis: positions in percent, and labels.
 
     Examples
     --------
     >>> ticks(8_000)
-    [[0.0, '0'], [25.0, '2,000'], [50.0, '4,000'], [75.0, '6,000'], [100.0, '8,000']]
+    [(0.0, '0'), (25.0, '2,000'), (50.0, '4,000'), (75.0, '6,000'), (100.0, '8,000')]
     >>> ticks(37)
-    [[0.0, '0'], [27.027, '10'], [54.054, '20'], [81.081, '30']]
+    [(0.0, '0'), (27.027, '10'), (54.054, '20'), (81.081, '30')]
     """
     unit = 10.0 ** math.floor(math.log10(scale / 4))
     # The coarsest usual step that leaves at least three ticks besides 0.
     step = next((unit * part for part in (10, 5, 2, 1) if unit * part >= 1 and scale / (unit * part) >= 3), 1.0)
-    return [[round(100 * at * step / scale, 3), count(at * step)] for at in range(int(scale / step) + 1)]
+    return [(round(100 * at * step / scale, 3), count(at * step)) for at in range(int(scale / step) + 1)]
 
 
 def key_of(part: Part) -> str | int:
@@ -143,104 +137,63 @@ def key_of(part: Part) -> str | int:
     return -1 - part.layer if part.kind == "yielded" else part.layer
 
 
-def _fill_of(part: Part) -> str | None:
-    """Return the colour of a segment, None for parts drawn as an outline."""
-    if part.layer is not None:
-        return layer_colour(part.layer)
-    return CATEGORY.get(part.kind)
+class Bar(NamedTuple):
+    """A part of a call between two places, in percent of its scale."""
+
+    part: Part
+    left: float
+    right: float
+    broke: bool
+    """Whether it broke the prefix."""
+    room: int
+    """What fits on a narrow page: 0 nothing, 1 its name, cut where it is too long, 2 its tokens as well."""
 
 
-def fixed_parts() -> dict[str, list[str]]:
-    """Return label, fill and text colour of the parts that every call has; layers have the same three."""
-    filled = {kind: [kind.capitalize(), fill, ink_on(fill)] for kind, fill in CATEGORY.items()}
-    return {**filled, "free": ["Free", "", "currentColor"], "reserve": ["Reserve", "", "currentColor"]}
+def bars_of(call: CallShare, order: dict[str, int], caching: CallCaching = NO_CACHING) -> list[list[Bar]]:
+    """Return the bars of what was sent and of what was planned; `order` numbers the layers of the run."""
+    every = call.sent_parts(order), call.planned_parts(order)
+    scale, rows = call.scale_of(*every), []
+    for at, parts in enumerate(every):
+        row: list[Bar] = []
+        left = 0.0
+        for part, width in zip(parts, widths([part.tokens for part in parts], scale), strict=True):
+            letters = len(f"{part.label} {count(part.tokens)}")
+            room = 2 if letters * LETTER_PX + 12 < width / 100 * NARROW_PX else 1
+            broke = at == 0 and caching.broke == key_of(part)
+            right = round(left + width, 3)
+            row.append(Bar(part, left, right, broke, 0 if part.kind == "yielded" else room))
+            left = right
+        rows.append(row)
+    return rows
 
 
-def _look(part: Part) -> str:
-    fill = _fill_of(part) or ""
-    return " ".join(f'{name}="{value.replace("$", fill)}"' for name, value in LOOKS[part.kind].items())
+def limit_of(call: CallShare, order: dict[str, int]) -> float | None:
+    """Return where the budget ends if the call goes beyond it."""
+    scale = call.scale(order)
+    return None if call.total is None or call.total >= scale else round(100 * call.total / scale, 3)
 
 
-def _tip(part: Part) -> str:
-    return f"{part.label}{' (yielded)' if part.kind == 'yielded' else ''}: {count(part.tokens)} tokens"
+def call_scene(call: CallShare, order: dict[str, int], caching: CallCaching = NO_CACHING) -> Scene:
+    """Return a call as a scene, as pages make it of `bars_of`.
 
-
-def _label(part: Part, width: float, height_px: int) -> str:
-    needed = len(part.label) * LETTER_PX + 12
-    # Static pages cannot measure text: estimate its width; container queries hide labels that do not fit.
-    if part.kind == "yielded" or needed > width / 100 * ROOMY_PX:
-        return ""
-    roomy = ' class="nn-roomy"' if needed > width / 100 * NARROW_PX else ""
-    fill = _fill_of(part)
-    ink = "currentColor" if fill is None else ink_on(fill)
-    return f'<text{roomy} x="6" y="{height_px / 2 + 4.5}" font-size="12" fill="{ink}">{escape(part.label)}</text>'
-
-
-def bar(
-    parts: Sequence[Part],
-    scale: float,
-    *,
-    label: str,
-    height_px: int,
-    limit: float | None = None,
-    broke: str | int | None = None,
-) -> str:
-    """Return a stacked bar as an escaped ``svg`` element.
-
-    Segments start at the left, `scale` tokens are the whole length, and `label` is for screen readers. `limit` is the
-    end of the budget in tokens, if the bar exceeds it; `broke` is the key of the part that broke the prefix.
+    Examples
+    --------
+    >>> from noetic_nb.runs._requests.model_calls import CallShare
+    >>> call = CallShare("t", 1, 1, 0, 100.0, 20.0, 10, 0, 0, 40, 70.0, 2, (), ())
+    >>> [mark.words for mark in call_scene(call, {}).marks if mark.points[1] == "Sent"]
+    ['System', 'History 40', 'Free 30', 'Reserve']
     """
-    drawn = [
-        f'<svg class="nn-bar" role="img" aria-label="{escape(label)}" width="100%" height="{height_px}" '
-        'xmlns="http://www.w3.org/2000/svg">'
-    ]
-    left = 0.0
-    for part, width in zip(parts, widths([part.tokens for part in parts], scale), strict=True):
-        drawn.append(
-            f'<svg x="{left:.3f}%" width="{width:.3f}%" height="{height_px}"><title>{escape(_tip(part))}</title>'
-            f'<rect class="nn-mark" data-kind="{part.kind}" width="100%" height="{height_px}" {_look(part)}/>'
-        )
-        if height_px >= 20:
-            drawn.append(_label(part, width, height_px))
-        if broke is not None and broke == key_of(part):
-            drawn.append(f'<path class="nn-broke" d="{BROKE_PATH}"><title>{escape(part.label)} {BROKE}</title></path>')
-        drawn.append("</svg>")
-        left += width
-    if limit is not None and limit < scale:
-        at = 100 * limit / scale
-        drawn.append(
-            f'<rect class="nn-limit" x="{at:.3f}%" width="3" height="{height_px}"><title>Budget</title></rect>'
-        )
-    drawn.append("</svg>")
-    return "".join(drawn)
-
-
-def swatch(part: Part) -> str:
-    """Return a small square in the style of a segment."""
-    return (
-        '<svg class="nn-swatch" width="12" height="12" aria-hidden="true" xmlns="http://www.w3.org/2000/svg">'
-        f'<rect x="0.5" y="0.5" width="11" height="11" {_look(part)}/></svg>'
-    )
-
-
-def axis(scale: float) -> str:
-    """Return the token axis below the bars."""
-    marks = ticks(scale)
-    words = "".join(
-        f'<text x="{place:.3f}%" y="18" font-size="11" text-anchor="{_anchor(place)}"{_roomy(at, len(marks))}>{number}</text>'
-        f'<line x1="{place:.3f}%" x2="{place:.3f}%" y1="0" y2="5" stroke="currentColor"/>'
-        for at, (place, number) in enumerate(marks)
-    )
-    return (
-        '<svg class="nn-axis" aria-hidden="true" width="100%" height="22" fill="currentColor" '
-        f'xmlns="http://www.w3.org/2000/svg">{words}</svg>'
-    )
-
-
-def _anchor(place: float) -> str:
-    return "start" if place < 4 else "end" if place > 96 else "middle"
-
-
-def _roomy(at: int, marks: int) -> str:
-    # Hide every other label on a narrow page, where seven would overlap.
-    return ' class="nn-roomy"' if marks > 4 and at % 2 else ""
+    marks, limit = [], limit_of(call, order)
+    for lane, row in zip(LANES, bars_of(call, order, caching), strict=True):
+        for part, left, right, broke, room in row:
+            tokens = count(part.tokens)
+            tip = f"{part.label}{' (yielded)' * (part.kind == 'yielded')}: {tokens} tokens{f'; {BROKE}' * broke}"
+            words = ("", part.label, f"{part.label} {tokens}")[room]
+            marks.append(Mark(f"{key_of(part)}", [left, lane, right], tip, words, "▼" * broke))
+        if limit is not None:
+            marks.append(Mark("limit", [limit, lane, limit], "Budget"))
+    looks = dict(LOOKS)
+    for number in order.values():
+        looks[f"{number}"], looks[f"{-1 - number}"] = looks_of(layer_colour(number))
+    panel = Panel(CALL, CALL_PX, lanes=LANES, ticks=[(name, name) for name in LANES])
+    return Scene([panel], marks, 0, 100, looks, ticks(call.scale(order)), "tokens")

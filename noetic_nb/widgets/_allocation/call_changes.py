@@ -143,7 +143,8 @@ def what_if_data(request: RecordedRequest, calls: Calls, share: CallShare, asked
     """
     plan = OtherBudgets(calls, asked).plan(request)
     difference = plan_difference(request.inputs, request.plan, plan)
-    data = call_data(calls.share(request.event_of(plan), share.call), calls.order)
+    planned = calls.share(request.event_of(plan), share.call)
+    data = call_data(planned, calls.order, names=("Would be sent", "Would be planned"))
     return {
         "picture": data,
         "dropped": _changes("would be left out", difference.dropped),

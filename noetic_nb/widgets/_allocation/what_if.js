@@ -1,4 +1,28 @@
 // Sliders that plan a call again.
+/** An item: its first words, its tokens, and why it is absent; one of the log can be chosen. */
+function itemEntry() {
+  const entry = make("li");
+  const button = entry.appendChild(make("button", { type: "button", class: "nn-item" }));
+  button.append(make("span", { class: "nn-words" }), make("span", { class: "nn-why" }), make("span", { class: "nn-number" }));
+  return entry;
+}
+
+function drawItem(entry, [words, tokens, position, why]) {
+  const button = entry.firstElementChild;
+  setText(button.children[0], words);
+  setText(button.children[1], why);
+  setText(button.children[2], tokens);
+  button.disabled = position === null;
+  put(button, { "data-item": position, class: why ? "nn-item nn-absent" : "nn-item" });
+}
+
+/** Let Enter and space use what is no button. */
+function usedByKey(node, use) {
+  node.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" || event.key === " ") (event.preventDefault(), use(event));
+  });
+}
+
 function sliderRow() {
   const row = make("div", { class: "nn-knob" });
   row.append(make("span", { class: "nn-knob-name" }), make("input", { type: "range", min: 0 }), make("output", { class: "nn-number" }));

@@ -94,7 +94,7 @@ function drawBars(layer, { panel, scale }, found, first, last) {
     const stands = bar.sign !== "" && !(wide && bar.words) && at >= (free.get(bar.row) ?? 0);
     node.bar = bar;
     put(node, {
-      style: `left:${pixels((100 * (left - first)) / (last - first))}%;width:${pixels((100 * (right - left)) / (last - first))}%;top:${top}px;height:${high}px;line-height:${high}px;background-color:${bar.look.colour};color:${bar.look.text}`,
+      style: `left:${pixels((100 * (left - first)) / (last - first))}%;width:${pixels((100 * (right - left)) / (last - first))}%;top:${top}px;height:${high}px;line-height:${high}px;${bar.look.box}`,
       "data-kind": bar.look.name, "data-tone": bar.tone || null, "data-wide": wide || null, "data-sign": stands || null,
       "data-readout": bar.text, "aria-label": bar.text,
     });
