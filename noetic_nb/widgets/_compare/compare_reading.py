@@ -193,54 +193,6 @@ PAIRS_SHOWN: Final = 10
 GOES: Final = 3
 
 
-class ComparePicture:
-    """Two runs as HTML and as text."""
-
-    def __init__(self, reading: Any) -> None:
-        self.reading = reading
-        self.names = reading.names
-        self.totals: list[list[str]] = reading.snapshot["totals"]
-        self.pairs = self._first() if reading.has_any else []
-        self.scene: Scene = reading.scene()
-        self.said = f"{said_of(reading.counts(), len(reading.turns.pairs))}."
-
-    def _first(self) -> list[dict[str, Any]]:
-        pairs: list[dict[str, Any]] = []
-        start: int | None = 0
-        for _ in range(GOES):
-            page = self.reading.page({"start": start, "only": True})
-            pairs += page["pairs"]
-            start = page["next"]
-            if start is None or len(pairs) >= PAIRS_SHOWN:
-                break
-        return pairs[:PAIRS_SHOWN]
-
-    def to_html(self) -> str:
-        head = heading(TITLE)
-        if not self.reading.has_any:
-            return f'{head}<p class="nn-empty">{escape(self.reading.snapshot["empty"])}</p>'
-        sums = table(
-            "nn-totals", ("", *self.names, "Difference"), ([escape(cell) for cell in row] for row in self.totals)
-        )
-        pairs = table(
-            "nn-compared",
-            ("Turn", "What", *self.names),
-            [row["html"] for pair in self.pairs for row in pair_rows(pair)],
-        )
-        picture = f"{legend_html(self.scene)}{to_html(self.scene)}" if self.scene.panels else ""
-        return f'{head}{picture}{sums}<p class="nn-sub">{escape(self.said)}</p>{pairs if self.pairs else ""}'
-
-    def to_text(self) -> str:
-        if not self.reading.has_any:
-            return f"Compare. {self.reading.snapshot['empty']}"
-        lines = [f"Compare. {', '.join(self.names)}. {self.said}"]
-        lines += [f"  {name}: {a} | {b}{f' ({more})' if more else ''}" for name, a, b, more in self.totals]
-        for pair in self.pairs:
-            lines.append(f"Turn {pair['turn']}")
-            lines += [f"  {row['what']}: {parts_text(row['a'])} | {parts_text(row['b'])}" for row in pair["rows"]]
-        return "\n".join(lines)
-
-
 def turn_text(pair: Pair) -> str:
     """Return the turn numbers of a pair, once if they are equal."""
     a, b = ["—" if part is None else f"{part.where.turn}" for part in pair]
@@ -393,11 +345,49 @@ class CompareReading(Reading):
             numbers.append(PairNumbers(turn_text(pair), context, cost, differences))
         return pairs_scene(numbers, self.names)
 
+    def _first(self) -> list[dict[str, Any]]:
+        pairs: list[dict[str, Any]] = []
+        start: int | None = 0
+        for _ in range(GOES):
+            page = self.page({"start": start, "only": True})
+            pairs += page["pairs"]
+            start = page["next"]
+            if start is None or len(pairs) >= PAIRS_SHOWN:
+                break
+        return pairs[:PAIRS_SHOWN]
+
     def to_html(self) -> str:
-        return ComparePicture(self).to_html()
+        head = heading(TITLE)
+        if not self.has_any:
+            return f'{head}<p class="nn-empty">{escape(self.snapshot["empty"])}</p>'
+        sums = table(
+            "nn-totals",
+            ("", *self.names, "Difference"),
+            ([escape(cell) for cell in row] for row in self.snapshot["totals"]),
+        )
+        found = self._first()
+        pairs = table(
+            "nn-compared",
+            ("Turn", "What", *self.names),
+            [row["html"] for pair in found for row in pair_rows(pair)],
+        )
+        scene = self.scene()
+        picture = f"{legend_html(scene)}{to_html(scene)}" if scene.panels else ""
+        return f'{head}{picture}{sums}<p class="nn-sub">{escape(self._said)}</p>{pairs if found else ""}'
 
     def to_text(self) -> str:
-        return ComparePicture(self).to_text()
+        if not self.has_any:
+            return f"Compare. {self.snapshot['empty']}"
+        lines = [f"Compare. {', '.join(self.names)}. {self._said}"]
+        lines += [f"  {name}: {a} | {b}{f' ({more})' if more else ''}" for name, a, b, more in self.snapshot["totals"]]
+        for pair in self._first():
+            lines.append(f"Turn {pair['turn']}")
+            lines += [f"  {row['what']}: {parts_text(row['a'])} | {parts_text(row['b'])}" for row in pair["rows"]]
+        return "\n".join(lines)
+
+    @property
+    def _said(self) -> str:
+        return f"{said_of(self.counts(), len(self.turns.pairs))}."
 
 
 def _go(part: TurnPart | None) -> dict[str, Any] | None:

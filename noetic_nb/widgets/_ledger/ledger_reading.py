@@ -98,65 +98,6 @@ def _outcome(event: SteeringDecided | ErrorRaised) -> str:
     return "" if event.outcome is None else OUTCOMES.get(event.outcome) or plain(event.outcome)
 
 
-class LedgerPicture:
-    """The static forms of an index.
-
-    Examples
-    --------
-    >>> LedgerPicture(LedgerIndex(), "").to_text()
-    'Ledger. No steering decision yet. Each evaluation of the rules appears here.'
-    """
-
-    def __init__(self, index: LedgerIndex, note: str, empty: str = EMPTY) -> None:
-        self.empty = empty
-        self.index = index
-        self.note = note
-
-    def headline(self) -> str:
-        """Return the number of decisions with each label, in one line."""
-        total = len(self.index.entries)
-        counts = ", ".join([f"{number:,} {name}" for name, number in sorted(self.index.counts("chip"))])
-        return f"{total:,} decision{'' if total == 1 else 's'}: {counts}"
-
-    def _newest(self) -> tuple[list[Line], int]:
-        lines = self.index.lines(Filter())
-        return lines[-LINES_SHOWN:][::-1], max(0, len(lines) - LINES_SHOWN)
-
-    def to_html(self) -> str:
-        head = heading("Ledger")
-        note = f'<p class="nn-note">{escape(self.note)}</p>' if self.note else ""
-        if not self.index.entries:
-            return f'{head}<p class="nn-empty">{escape(self.empty)}</p>{note}'
-        lines, earlier = self._newest()
-        rows = table(
-            "nn-ledger", COLUMNS, [self._fold(line) if isinstance(line, Fold) else _row(line) for line in lines]
-        )
-        if earlier:
-            note += f'<p class="nn-note">{earlier:,} earlier lines are in <code>to_frame()</code>.</p>'
-        return f'{head}<p class="nn-sub">{escape(self.headline())}</p>{rows}{note}'
-
-    def _fold(self, fold: Fold) -> str:
-        shown = self.index.entries[max(fold.first, fold.last - FOLDED_SHOWN + 1) : fold.last + 1][::-1]
-        rows = table("nn-ledger", COLUMNS, map(_row, shown), scroll="")
-        more = fold.count - len(shown)
-        rest = f'<p class="nn-note">and {more:,} more</p>' if more > 0 else ""
-        inside = f"<details><summary>{fold_words(fold)}</summary>{rows}{rest}</details>"
-        html: str = _fold_row("", inside)["html"]
-        return html
-
-    def to_text(self) -> str:
-        note = [self.note] if self.note else []
-        if not self.index.entries:
-            return "\n".join([f"Ledger. {self.empty}", *note])
-        lines, earlier = self._newest()
-        texts = [f"Ledger. {self.headline()}", *note]
-        for line in lines:
-            texts.append(f"  {fold_words(line)}" if isinstance(line, Fold) else f"  {_line(line)}")
-        if earlier:
-            texts.append(f"  {earlier:,} earlier lines are in to_frame().")
-        return "\n".join(texts)
-
-
 def _line(entry: Entry) -> str:
     row, action, outcome = row_texts(entry.event, entry.answer), entry.action, _outcome(entry.event)
     because = f" by {row['rules']}" if row["rules"] else ""
@@ -218,6 +159,11 @@ class LedgerReading(Reading):
         Returns the current texts of the rules, by id.
     note : str
         A remark besides the decisions, such as rules that were not evaluated.
+
+    Examples
+    --------
+    >>> LedgerReading().to_text()
+    'Ledger. No steering decision yet. Each evaluation of the rules appears here.'
     """
 
     counted = "steering_decided", "decisions"
@@ -448,11 +394,49 @@ class LedgerReading(Reading):
             return []
         return [plain(known.origin(value, event.args).text) for value in event.args.values()]
 
+    def headline(self) -> str:
+        """Return the number of decisions with each label, in one line."""
+        total = len(self.index.entries)
+        counts = ", ".join([f"{number:,} {name}" for name, number in sorted(self.index.counts("chip"))])
+        return f"{total:,} decision{'' if total == 1 else 's'}: {counts}"
+
+    def _newest(self) -> tuple[list[Line], int]:
+        lines = self.index.lines(Filter())
+        return lines[-LINES_SHOWN:][::-1], max(0, len(lines) - LINES_SHOWN)
+
     def to_html(self) -> str:
-        return LedgerPicture(self.index, self.note, self._snapshot["empty"]).to_html()
+        head = heading("Ledger")
+        note = f'<p class="nn-note">{escape(self.note)}</p>' if self.note else ""
+        if not self.index.entries:
+            return f'{head}<p class="nn-empty">{escape(self._snapshot["empty"])}</p>{note}'
+        lines, earlier = self._newest()
+        rows = table(
+            "nn-ledger", COLUMNS, [self._fold(line) if isinstance(line, Fold) else _row(line) for line in lines]
+        )
+        if earlier:
+            note += f'<p class="nn-note">{earlier:,} earlier lines are in <code>to_frame()</code>.</p>'
+        return f'{head}<p class="nn-sub">{escape(self.headline())}</p>{rows}{note}'
+
+    def _fold(self, fold: Fold) -> str:
+        shown = self.index.entries[max(fold.first, fold.last - FOLDED_SHOWN + 1) : fold.last + 1][::-1]
+        rows = table("nn-ledger", COLUMNS, map(_row, shown), scroll="")
+        more = fold.count - len(shown)
+        rest = f'<p class="nn-note">and {more:,} more</p>' if more > 0 else ""
+        inside = f"<details><summary>{fold_words(fold)}</summary>{rows}{rest}</details>"
+        html: str = _fold_row("", inside)["html"]
+        return html
 
     def to_text(self) -> str:
-        return LedgerPicture(self.index, self.note, self._snapshot["empty"]).to_text()
+        note = [self.note] if self.note else []
+        if not self.index.entries:
+            return "\n".join([f"Ledger. {self._snapshot['empty']}", *note])
+        lines, earlier = self._newest()
+        texts = [f"Ledger. {self.headline()}", *note]
+        for line in lines:
+            texts.append(f"  {fold_words(line)}" if isinstance(line, Fold) else f"  {_line(line)}")
+        if earlier:
+            texts.append(f"  {earlier:,} earlier lines are in to_frame().")
+        return "\n".join(texts)
 
 
 def _head(entry: Entry) -> str:

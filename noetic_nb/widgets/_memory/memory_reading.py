@@ -48,87 +48,6 @@ FLOWS: Final = dict.fromkeys(("Turn", "Child", "Was given", "Its own", "Came bac
 _table: Final = partial(table, "nn-memory")
 
 
-class MemoryPicture:
-    """The layers of a run as HTML and as text.
-
-    Examples
-    --------
-    >>> MemoryPicture(StateIndex(), None).to_text()
-    'Memory. No layer has kept anything yet. Layers belong to the agent: AgentConfig(memory=[...]).'
-    """
-
-    def __init__(self, index: StateIndex, shown: Track | None, empty: str = EMPTY) -> None:
-        self.index = index
-        self.tracks = index.tracks[:LAYERS_SHOWN]
-        self.more = len(index.tracks) - len(self.tracks)
-        self.has_threads = len({track.thread_id for track in index.tracks}) > 1
-        self.shown = shown
-        self.empty = empty
-        # If a thread or turn does not exist, say that, not that its layers are empty.
-        self.is_empty = not self.tracks or shown is None
-        self.is_empty |= empty != EMPTY and not any(track.writes for track in index.tracks)
-
-    def _name(self, track: Track) -> str:
-        return plain(track.layer_id) + (f" of thread {plain(track.thread_id)}" if self.has_threads else "")
-
-    def to_html(self) -> str:
-        head = heading("Memory")
-        if self.is_empty or self.shown is None:
-            return f'{head}<p class="nn-empty">{escape(self.empty)}</p>'
-        scene = self.scene()
-        picture = f"{legend_html(scene)}{to_html(scene)}" if scene.legend else ""
-        rows = [_cells([self._name(track), *_facts(track)]) for track in self.tracks]
-        more = f'<p class="nn-note">and {self.more:,} more layers and threads</p>' if self.more else ""
-        layers = _table(("Layer", "Changes", "Writes", "Last", "State now"), rows)
-        return f"{head}{picture}{layers}{more}{self._changes_html(self.shown)}{self._flows_html(self.shown)}"
-
-    def scene(self) -> Scene:
-        if self.shown is None:
-            return Scene(title=TITLE)
-        thread = self.shown.thread_id
-        tracks = [track for track in self.index.tracks if track.thread_id == thread]
-        return memory_scene(
-            tracks[:LAYERS_SHOWN], f"{TITLE}, thread {plain_line(thread)}" if self.has_threads else TITLE
-        )
-
-    def _changes_html(self, track: Track) -> str:
-        parts = []
-        for write in track.changes[: -CHANGES_SHOWN - 1 : -1]:
-            head = f'<p class="nn-change-head">{escape(_head(write))}</p>'
-            rows = _rows(write)
-            whole = f'<p class="nn-quote">{escape(state_line(write.event.state))}</p>' if write.last is None else ""
-            parts.append(head + (_differences(rows) if rows else whole))
-        if not parts:
-            return ""
-        earlier = len(track.changes) - len(parts)
-        note = (
-            f'<p class="nn-note">Earlier changes, {earlier:,}, are in <code>to_frame()</code>.</p>' if earlier else ""
-        )
-        return f'<p class="nn-label">Changes of {escape(self._name(track))}, newest first</p>{"".join(parts)}{note}'
-
-    def _flows_html(self, track: Track) -> str:
-        if not track.flows:
-            return ""
-        rows = [_flow_row(flow)["html"] for flow in track.flows[: -FLOWS_SHOWN - 1 : -1]]
-        return f'<p class="nn-label">Children</p>{_table(FLOWS, rows)}'
-
-    def to_text(self) -> str:
-        if self.is_empty or self.shown is None:
-            return f"Memory. {self.empty}"
-        lines = [f"Memory. {len(self.tracks) + self.more:,} layer{'' if len(self.tracks) == 1 else 's'}"]
-        for track in self.tracks:
-            changes, writes, last, state = _facts(track)
-            said = f"{changes} changed of {writes} writes, {last}: {state}" if track.writes else state
-            lines.append(f"  {self._name(track)}: {said}")
-        for write in self.shown.changes[: -CHANGES_SHOWN - 1 : -1]:
-            lines.append(f"{self._name(self.shown)}, {_head(write)}")
-            lines += [f"  {KINDS[kind]} {path}: {parts_text(value)}" for path, kind, value in _rows(write)]
-        for flow in self.shown.flows[: -FLOWS_SHOWN - 1 : -1]:
-            turn, child, given, left, back = flow_texts(flow)
-            lines.append(f"child {child}, turn {turn}: given {given}; {left}; {back}")
-        return "\n".join(lines)
-
-
 def _facts(track: Track) -> list[str]:
     if track.newest is None:
         return [str(len(track.changes)), str(len(track.writes)), "", NO_STATE]
@@ -158,6 +77,13 @@ def _differences(rows: list[Any]) -> str:
     return _table(("Where", "What", "Value"), html, caption="What differs")
 
 
+def _flows_html(track: Track) -> str:
+    if not track.flows:
+        return ""
+    rows = [_flow_row(flow)["html"] for flow in track.flows[: -FLOWS_SHOWN - 1 : -1]]
+    return f'<p class="nn-label">Children</p>{_table(FLOWS, rows)}'
+
+
 def _write_row(write: Write) -> dict[str, Any]:
     turn = write.event.where.turn
     texts = (turn, writer_words(write), count_words(write), state_line(write.event.state))
@@ -183,6 +109,11 @@ class MemoryReading(Reading):
     """The states of layers in a run: counts in the snapshot, everything else through `answer`.
 
     `layer_id` is the layer to show first, by default the one with the most changes; without `begin_edit`, editing is disabled.
+
+    Examples
+    --------
+    >>> MemoryReading().to_text()
+    'Memory. No layer has kept anything yet. Layers belong to the agent: AgentConfig(memory=[...]).'
     """
 
     counted = "layer_state_changed", "writes of states"
@@ -290,7 +221,7 @@ class MemoryReading(Reading):
                 if found is not None:
                     return self._change(track, found, request.get("against"))
             case {"what": "picture", "layer": int(at)} if self._has(at):
-                return MemoryPicture(self.index, self.index.tracks[at]).scene().data()
+                return self._scene(self.index.tracks[at]).data()
             case {"what": "flows", "layer": int(at)} if self._has(at):
                 return _newest(self.index.tracks[at].flows, request.get("start"), _flow_row)
             case {"what": "edit" | "save" | "rewind", "layer": int(at)} if self._has(at):
@@ -349,14 +280,74 @@ class MemoryReading(Reading):
     def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
         return None
 
-    def scene(self) -> Scene:
-        return MemoryPicture(self.index, self.shown, self.snapshot["empty"]).scene()
+    @property
+    def _has_threads(self) -> bool:
+        return len({track.thread_id for track in self.index.tracks}) > 1
+
+    @property
+    def _is_empty(self) -> bool:
+        # If a thread or turn does not exist, say that, not that its layers are empty.
+        is_said = self.snapshot["empty"] != EMPTY
+        return not self.index.tracks or (is_said and not any(track.writes for track in self.index.tracks))
+
+    def _name(self, track: Track) -> str:
+        return plain(track.layer_id) + (f" of thread {plain(track.thread_id)}" if self._has_threads else "")
 
     def to_html(self) -> str:
-        return MemoryPicture(self.index, self.shown, self.snapshot["empty"]).to_html()
+        head, shown = heading("Memory"), self.shown
+        if self._is_empty or shown is None:
+            return f'{head}<p class="nn-empty">{escape(self.snapshot["empty"])}</p>'
+        tracks = self.index.tracks
+        scene = self.scene()
+        picture = f"{legend_html(scene)}{to_html(scene)}" if scene.legend else ""
+        rows = [_cells([self._name(track), *_facts(track)]) for track in tracks[:LAYERS_SHOWN]]
+        left = len(tracks) - len(rows)
+        more = f'<p class="nn-note">and {left:,} more layers and threads</p>' if left else ""
+        layers = _table(("Layer", "Changes", "Writes", "Last", "State now"), rows)
+        return f"{head}{picture}{layers}{more}{self._changes_html(shown)}{_flows_html(shown)}"
+
+    def scene(self) -> Scene:
+        """Return the picture of the shown thread."""
+        return self._scene(self.shown)
+
+    def _scene(self, shown: Track | None) -> Scene:
+        if shown is None:
+            return Scene(title=TITLE)
+        tracks = [track for track in self.index.tracks if track.thread_id == shown.thread_id]
+        title = f"{TITLE}, thread {plain_line(shown.thread_id)}" if self._has_threads else TITLE
+        return memory_scene(tracks[:LAYERS_SHOWN], title)
+
+    def _changes_html(self, track: Track) -> str:
+        parts = []
+        for write in track.changes[: -CHANGES_SHOWN - 1 : -1]:
+            head = f'<p class="nn-change-head">{escape(_head(write))}</p>'
+            rows = _rows(write)
+            whole = f'<p class="nn-quote">{escape(state_line(write.event.state))}</p>' if write.last is None else ""
+            parts.append(head + (_differences(rows) if rows else whole))
+        if not parts:
+            return ""
+        earlier = len(track.changes) - len(parts)
+        note = (
+            f'<p class="nn-note">Earlier changes, {earlier:,}, are in <code>to_frame()</code>.</p>' if earlier else ""
+        )
+        return f'<p class="nn-label">Changes of {escape(self._name(track))}, newest first</p>{"".join(parts)}{note}'
 
     def to_text(self) -> str:
-        return MemoryPicture(self.index, self.shown, self.snapshot["empty"]).to_text()
+        tracks, shown = self.index.tracks, self.shown
+        if self._is_empty or shown is None:
+            return f"Memory. {self.snapshot['empty']}"
+        lines = [f"Memory. {len(tracks):,} layer{'' if len(tracks) == 1 else 's'}"]
+        for track in tracks[:LAYERS_SHOWN]:
+            changes, writes, last, state = _facts(track)
+            said = f"{changes} changed of {writes} writes, {last}: {state}" if track.writes else state
+            lines.append(f"  {self._name(track)}: {said}")
+        for write in shown.changes[: -CHANGES_SHOWN - 1 : -1]:
+            lines.append(f"{self._name(shown)}, {_head(write)}")
+            lines += [f"  {KINDS[kind]} {path}: {parts_text(value)}" for path, kind, value in _rows(write)]
+        for flow in shown.flows[: -FLOWS_SHOWN - 1 : -1]:
+            turn, child, given, left, back = flow_texts(flow)
+            lines.append(f"child {child}, turn {turn}: given {given}; {left}; {back}")
+        return "\n".join(lines)
 
 
 def base_of(track: Track, write: Write, against: Any) -> tuple[Write | None, str, str]:
