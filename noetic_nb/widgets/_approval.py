@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
 
 import anywidget
-import ipywidgets
 import traitlets
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
@@ -23,21 +22,7 @@ from noetic_nb.markup import escape, heading
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data
 from noetic_nb.widgets.base._assets import script, static_frame, style
 from noetic_nb.widgets.base._display import DisplayMixin, enter_cell
-from noetic_nb.widgets.base._page_thread import PAGES, take_from_any_shell
-
-
-class Notice(anywidget.AnyWidget):
-    """Text below an editor, never markup; empty text hides the notice, `mood` tells success from failure.
-
-    While the live view is on a page, the static form called `static_name` is hidden.
-    """
-
-    text = traitlets.Unicode("").tag(sync=True)
-    mood = traitlets.Enum(("good", "bad", "plain"), "plain").tag(sync=True)
-    static_name = traitlets.Unicode("").tag(sync=True)
-    _esm = script("base/notice")
-    _css = style("base/notice")
-
+from noetic_nb.widgets.base._page_thread import take_from_any_shell
 
 REFUSED: Final = "A person said no."
 REPLACED: Final = "The question was withdrawn: its cell ran again."
@@ -190,88 +175,87 @@ def origin_words(origin: Origin) -> str:
     return f"the {origin.kind}{name}{of}"
 
 
-class _InOrder:
-    """Mixin for a widget that handles its messages in the order of arrival.
+class OpenQuestion:
+    """One question that waits for its answer, the first one it gets.
 
-    Otherwise a subshell could handle a click before the text typed earlier.
+    Examples
+    --------
+    >>> async def main():
+    ...     question = OpenQuestion(QuestionWords("Pay?", "pay {}"))
+    ...     question.take("deny", "Too much.")
+    ...     question.take("once")
+    ...     return await question.answer
+    >>> asyncio.run(main())
+    'Too much.'
     """
 
-    def open(self) -> None:
-        super().open()  # type: ignore[misc]
-        take_from_any_shell(self.comm)  # type: ignore[attr-defined]
-
-    def _handle_msg(self, msg: dict[str, Any]) -> None:
-        PAGES.do(self._handle_in_turn, msg)
-
-    def _handle_in_turn(self, msg: dict[str, Any]) -> None:
-        if self.comm is not None:  # type: ignore[attr-defined]  # closed while the message waited
-            super()._handle_msg(msg)  # type: ignore[misc]
-
-
-class _Button(_InOrder, ipywidgets.Button):  # type: ignore[misc]  # ipywidgets has no types
-    pass
-
-
-class _Text(_InOrder, ipywidgets.Text):  # type: ignore[misc]
-    pass
-
-
-class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
-    """One question: allow once, allow for this run, or deny with a reason.
-
-    After the answer its widgets are closed; the question, the answer and its time stay on the page.
-    """
-
-    def __init__(self, words: QuestionWords, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, words: QuestionWords, /, **traits: Any) -> None:
         self._loop = asyncio.get_running_loop()
-        self._clock = clock
         self.answer: asyncio.Future[str] = self._loop.create_future()
         self.asked, self.call, self.why = words
+        super().__init__(**traits)
+
+    def take(self, answer: str, reason: str = "") -> None:
+        """Take an answer from any thread: ``"once"``, ``"always"``, or anything else for a no with its reason."""
+        given = answer if answer in ("once", "always") else refusal(reason)
+        with contextlib.suppress(RuntimeError):  # if the loop has ended, nobody waits for the answer
+            self._loop.call_soon_threadsafe(self.settle, given)
+
+    def settle(self, answer: str | None = None) -> None:
+        """Use the answer; without one the question is withdrawn."""
+        if self.answer.done():
+            return
+        if answer is None:  # the turn was cancelled, or the kernel interrupted
+            self.answer.cancel()
+        else:
+            self.answer.set_result(answer)
+
+
+class Question(OpenQuestion, DisplayMixin, anywidget.AnyWidget):
+    """A question below a cell: allow once, allow for this run, or deny with a reason.
+
+    Once it is answered its widget is closed; the question, the answer and its time stay on the page.
+    """
+
+    words = traitlets.Dict().tag(sync=True)
+    static_name = traitlets.Unicode("").tag(sync=True)
+    _esm = script("base/question", "base/approval")
+    _css = style("base/approval")
+
+    def __init__(self, words: QuestionWords, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self.outcome = WAITING
         self.times = [self._time(), ""]
-        # Text from a model is never markup; it uses the same field as notices.
-        self.notice = Notice(text="\n".join([self.asked, self.call, *self.why]), static_name=self.static_id)
-        wide = {"width": "auto"}
-        self.once_button = _Button(description="Allow once", button_style="primary", layout=wide)
-        self.always_button = _Button(description="Allow for this run", layout=wide)
-        self.deny_button = _Button(description="Deny", layout=wide)
-        self.reason = _Text(placeholder="Why not?", layout=wide)
-        self.once_button.on_click(lambda _button: self._clicked("once"))
-        self.always_button.on_click(lambda _button: self._clicked("always"))
-        self.deny_button.on_click(lambda _button: self._clicked(refusal(self.reason.value)))
-        self._row = ipywidgets.HBox(
-            [self.once_button, self.always_button, self.deny_button, self.reason], layout={"flex_flow": "row wrap"}
-        )
-        super().__init__([self.notice, self._row])
-        self.add_class("nn-editor")
+        super().__init__(words, words=words._asdict(), static_name=self.static_id)
+        self.on_msg(self._answered)
         enter_cell(self)
+
+    def open(self) -> None:
+        """Open a comm whose messages may come by any shell."""
+        super().open()
+        take_from_any_shell(self.comm)
+
+    def _answered(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        match content:
+            case {"answer": str(answer), "reason": str(reason)}:
+                self.take(answer, reason)
 
     def _time(self) -> str:
         return datetime.fromtimestamp(self._clock.now_ms() / 1_000).astimezone().isoformat(" ", "seconds")
 
-    def _clicked(self, answer: str) -> None:
-        # Clicks arrive in another thread; if the event loop has ended, nothing waits for the answer.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.settle, answer)
-
     def discard(self) -> None:
-        """Withdraw the question: the cell that asked runs again."""
+        """Withdraw the question: the cell that asked it runs again, and nobody can answer any more."""
         self.settle(REPLACED)
 
     def settle(self, answer: str | None = None) -> None:
-        """Accept the answer if it is the first, and close the form; None withdraws the question."""
-        if not self.answer.done():
-            if answer is None:  # the turn was cancelled, or the kernel interrupted
-                self.answer.cancel()
-            else:
-                self.answer.set_result(answer)
+        """Use the answer, the first one only, and close the form; without an answer the question is withdrawn."""
+        super().settle(answer)
         if self.comm is None:
             return
         given = None if self.answer.cancelled() else self.answer.result()
         words = {"once": "Allowed once.", "always": "Allowed for this run.", None: WITHDRAWN}
         self.outcome = words[given] if given in words else f"Denied: {plain(given, TEXT_LENGTH)}"
         self.times[1] = self._time()
-        self.notice.text = f"{self.asked}\n{self.call}\n{self.outcome}"
         self.close()
 
     def to_html(self) -> str:
@@ -292,17 +276,13 @@ class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
             ]
         )
         inside = f'{heading(self.asked)}<table class="nn-table"><tbody>{rows}</tbody></table>'
-        return static_frame(inside, style("base/notice"))
+        return static_frame(inside, style("base/approval"))
 
     def to_text(self) -> str:
         """Return the same as plain text."""
         asked, answered = self.times
         when = f", answered {answered}" if answered else ""
         return "\n".join([self.asked, self.call, *self.why, f"{self.outcome} (asked {asked}{when})"])
-
-    def _release(self) -> bool:
-        parts = (self.once_button, self.always_button, self.deny_button, self.reason, self._row, self.notice)
-        return self.release_widget(*parts, self)
 
 
 def refusal(text: str) -> str:

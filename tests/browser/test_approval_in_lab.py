@@ -34,7 +34,7 @@ run = nn.record(harness)
 def test_a_person_answers_in_the_page(notebook: Open, shot: Open) -> None:
     opened = notebook(AGENT, "first = asyncio.create_task(harness.execute('Pay'))", "1 + 1")
     opened.run_all()
-    question = opened.page.locator(".nn-editor").first
+    question = opened.page.locator(".nn-question").first
     expect(question).to_contain_text("Pay <b>500</b>?")
     assert question.locator("b").count() == 0
     assert_readable(question)
@@ -46,7 +46,7 @@ def test_a_person_answers_in_the_page(notebook: Open, shot: Open) -> None:
     answer = opened.page.locator(".noetic-nb-static").first
     expect(answer).to_be_visible()
     expect(answer).to_contain_text("Allowed once.")
-    expect(opened.page.locator(".nn-editor")).to_have_count(0)
+    expect(opened.page.locator(".nn-question")).to_have_count(0)
     assert_readable(answer)
     assert_contained(answer)
     shot(answer, "approval-answered")
@@ -61,7 +61,7 @@ def test_a_person_answers_while_the_cell_waits(notebook: Open) -> None:
         "reply = nn.run_sync(harness.execute('Pay more'))\nprint(reply.text)",  # a cell that holds the main shell
     )
     opened.command("notebook:run-all-cells")
-    question = opened.page.locator(".nn-editor").first
+    question = opened.page.locator(".nn-question").first
     expect(question).to_contain_text("Pay <b>500</b>?", timeout=60_000)
 
     question.get_by_placeholder("Why not?").fill("Too much.")

@@ -34,7 +34,7 @@ class Squares(Reading):
 
 class Probe(RunView):
     """Two buttons, and what came of them."""
-    _css = style("base/notice")
+    _css = style("base/approval")
     _esm = _text("base/common.js") + r"""
 export default () => {
   const store = storeOf(() => true);

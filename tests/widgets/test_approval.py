@@ -53,7 +53,7 @@ async def test_an_answered_question_leaves_what_was_asked_and_answered_in_an_out
     assert list(live.bundles[0]) == [WIDGET]
     assert "Not answered yet." in static.bundles[-1]["text/html"]
 
-    approval.questions[0].once_button.click()
+    approval.questions[0].take("once")
 
     assert await task is True
     assert live.bundles[-1] == {}
@@ -89,8 +89,7 @@ async def test_however_a_question_ends_its_comms_are_returned(
                 await task
             assert WITHDRAWN in question.to_text()
         elif way == "denied":
-            question.reason.value = "Too much."
-            question.deny_button.click()
+            question.take("deny", "Too much.")
             assert await task == "Too much."
         else:
             page.run_cell("cell-1", "request-2")
@@ -105,7 +104,7 @@ async def test_however_a_question_ends_its_comms_are_returned(
 async def test_two_hundred_questions_at_once_leave_nothing_behind(page: Page) -> None:
     approval = Approval()
     tasks = await asked(approval)
-    approval.questions[0].deny_button.click()
+    approval.questions[0].take("deny")
     assert await tasks[0] == REFUSED
     assert PAGES.wait()  # starts the page thread
     comms, threads, pending = (
@@ -120,8 +119,8 @@ async def test_two_hundred_questions_at_once_leave_nothing_behind(page: Page) ->
         if number % 4 == 0:
             tasks[199 - number].cancel()
         else:
-            button = (question.once_button, question.always_button, question.deny_button)[number % 4 - 1]
-            threading.Thread(target=button.click).start()
+            answer = ("once", "always", "deny")[number % 4 - 1]
+            threading.Thread(target=question.take, args=(answer,)).start()
     answers = (await asyncio.gather(*tasks, return_exceptions=True))[::-1]
 
     kinds = [asyncio.CancelledError, True, True, REFUSED]
@@ -135,7 +134,7 @@ async def test_two_hundred_questions_at_once_leave_nothing_behind(page: Page) ->
     assert len(asyncio.all_tasks()) == pending
     assert threading.active_count() <= threads
     assert all(not cell.shown for cell in cells._open.values())
-    del questions, question, tasks, button
+    del questions, question, tasks
     gc.collect()
     assert not [cell for cell in cells._open.values() if len(cell.opened)]
 
@@ -145,14 +144,13 @@ async def test_a_reason_is_never_read_as_a_yes(page: Page, word: str) -> None:
     approval = Approval()
     (task,) = await asked(approval)
 
-    approval.questions[0].reason.value = word
-    approval.questions[0].deny_button.click()
+    approval.questions[0].take("deny", word)
 
     assert await task == REFUSED
     assert approval.always == frozenset()
 
 
-async def test_a_reason_counts_as_it_was_when_deny_was_pressed(page: Page) -> None:
+async def test_a_reason_comes_with_the_answer_of_a_page(page: Page) -> None:
     approval = Approval()
     (task,) = await asked(approval)
     (question,) = approval.questions
@@ -160,8 +158,12 @@ async def test_a_reason_counts_as_it_was_when_deny_was_pressed(page: Page) -> No
     def message(widget: Any, data: dict[str, Any]) -> None:
         widget._handle_msg({"content": {"data": data}, "buffers": []})
 
-    message(question.reason, {"method": "update", "state": {"value": "Too much."}, "buffer_paths": []})
-    message(question.deny_button, {"method": "custom", "content": {"event": "click"}})
+    for content in (
+        "deny",
+        {"answer": "once"},
+        {"answer": "deny", "reason": "Too much."},
+    ):  # what says nothing is no answer
+        message(question, {"method": "custom", "content": content})
 
     assert await task == "Too much."
 
@@ -172,8 +174,7 @@ async def test_hostile_text_is_text_in_the_form_that_stays(page: Page) -> None:
         approval("<img src=x onerror=alert(1)>", {"</style>": "<b>"}, question="<script>x</script>")
     )
     await asyncio.sleep(0)
-    approval.questions[0].reason.value = "<iframe>"
-    approval.questions[0].deny_button.click()
+    approval.questions[0].take("deny", "<iframe>")
     await task
 
     html = page.outputs[1].bundles[-1]["text/html"]
@@ -196,11 +197,11 @@ async def test_a_turn_with_many_questions_runs_on_when_they_are_answered(page: P
     harness = nn.AgentHarness(config, model=nn.ScriptedModel(replies), approve=approval)
     turn = asyncio.ensure_future(harness.execute("Pay"))
     answered: Any = None
-    for button in ("once_button", "deny_button"):
+    for answer in ("once", "deny"):
         while not approval.questions or approval.questions[0] is answered:
             await asyncio.sleep(0)
         answered = approval.questions[0]
-        getattr(answered, button).click()
+        answered.take(answer)
 
     assert (await turn).text == "Done."
     answers = [output.bundles[-1]["text/plain"].splitlines()[-1] for output in page.outputs[1::2]]
@@ -240,8 +241,8 @@ async def test_the_form_shows_the_rule_its_reason_and_who_wrote_each_argument(pa
         while not approval.questions:
             await asyncio.sleep(0)
         question = approval.questions[0]
-        assert question.notice.text.splitlines() == ["Pay 50?", question.call, *why]
-        question.once_button.click()
+        assert question.words == {"asked": "Pay 50?", "call": question.call, "why": tuple(why)}
+        question.take("once")
         await turn
     form = page.outputs[1].bundles[-1]
     assert all(line in form["text/plain"] and line in form["text/html"] for line in why)

@@ -28,22 +28,21 @@ async def open_question(approval: Approval, name: str = "pay", **args: Any) -> t
 
 
 @pytest.mark.parametrize(
-    ("button", "reason", "answer"),
+    ("given", "reason", "answer"),
     [
-        ("once_button", "", True),
-        ("always_button", "", True),
-        ("deny_button", "", REFUSED),
-        ("deny_button", " Too much. ", "Too much."),
+        ("once", "", True),
+        ("always", "", True),
+        ("deny", "", REFUSED),
+        ("deny", " Too much. ", "Too much."),
     ],
 )
-async def test_a_click_answers(button: str, reason: str, answer: Any) -> None:
+async def test_a_click_answers(given: str, reason: str, answer: Any) -> None:
     approval = Approval()
     task, question = await open_question(approval, amount=500)
-    assert "Pay 500?" in question.notice.text
-    assert '"amount": 500' in question.notice.text
+    assert question.words["asked"] == "Pay 500?"
+    assert '"amount": 500' in question.words["call"]
 
-    question.reason.value = reason
-    getattr(question, button).click()
+    question._handle_custom_msg({"answer": given, "reason": reason}, [])
 
     assert await task == answer
     assert approval.questions == ()
@@ -52,7 +51,7 @@ async def test_a_click_answers(button: str, reason: str, answer: Any) -> None:
 async def test_allowed_for_the_run_is_not_asked_again_until_forgotten() -> None:
     approval = Approval()
     task, question = await open_question(approval)
-    question.always_button.click()
+    question.take("always")
     await task
 
     assert await approval("pay", {}) is True
@@ -60,7 +59,7 @@ async def test_allowed_for_the_run_is_not_asked_again_until_forgotten() -> None:
     again.cancel()
     approval.forget()
     task, question = await open_question(approval)
-    question.deny_button.click()
+    question.take("deny")
     assert await task == REFUSED
 
 
@@ -98,9 +97,9 @@ async def test_a_rule_that_asks_waits_for_the_person() -> None:
     while not approval.questions:
         await asyncio.sleep(0)
     assert paid == []
-    assert "Pay 500?" in approval.questions[0].notice.text
+    assert approval.questions[0].asked == "Pay 500?"
 
-    approval.questions[0].once_button.click()
+    approval.questions[0].take("once")
 
     assert (await turn).text == "Paid."
     assert paid == [500]

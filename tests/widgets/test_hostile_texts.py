@@ -230,7 +230,7 @@ async def test_a_question_with_hostile_text_stays_text(name: str) -> None:
     plain.settle("no")
     expected = Page(plain.to_html())
     question = Question(question_words(text, {text: [text]}, text, [text], {text: Origin("tool", text, field=text)}))
-    wire(question.notice.text)
+    wire({**question.words, "why": list(question.why)})
     question.settle(text or "no")
     await asyncio.wait([question.answer])
 
@@ -239,7 +239,7 @@ async def test_a_question_with_hostile_text_stays_text(name: str) -> None:
     assert page.problems == []
     assert page.parts == expected.parts
     assert page.sheets == expected.sheets
-    assert not INVISIBLE.search(question.to_html() + question.to_text() + question.notice.text)
+    assert not INVISIBLE.search(question.to_html() + question.to_text() + str(question.words))
 
 
 def test_there_are_many_kinds_of_hostile_text() -> None:

@@ -7,7 +7,6 @@ messages arrive on another thread. The harness orders the turns: a message sent 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine
 from copy import copy
 from typing import Any, Final
@@ -18,34 +17,21 @@ from noetic_nb.redact import safe_logger
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.runtime._context.reply import AgentReply
 from noetic_nb.runtime._harness import AgentHarness
-from noetic_nb.widgets._approval import QuestionWords, refusal
+from noetic_nb.widgets._approval import OpenQuestion, QuestionWords
 
 CLOSED: Final = "The question was withdrawn: its workbench was closed."
 
 
-class OpenQuestion:
-    """One open question; to an `Approval` it looks like its form below a cell."""
+class _Asked(OpenQuestion):
+    """A question in a workbench, by its number; `done` is called when it is settled."""
 
-    def __init__(self, number: int, words: QuestionWords, done: Callable[[OpenQuestion], object]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._done = done
-        self.number = number
-        self.asked, self.call, self.why = words
-        self.answer: asyncio.Future[str] = self._loop.create_future()
-
-    def take(self, answer: str) -> None:
-        """Accept an answer from any thread."""
-        # If the event loop has ended, nothing waits for the answer.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.settle, answer)
+    def __init__(self, number: int, words: QuestionWords, done: Callable[[_Asked], object]) -> None:
+        super().__init__(words)
+        self.number, self._done = number, done
 
     def settle(self, answer: str | None = None) -> None:
-        """Accept the answer if it is the first; None withdraws the question."""
-        if not self.answer.done():
-            if answer is None:  # the turn was cancelled, or the kernel interrupted
-                self.answer.cancel()
-            else:
-                self.answer.set_result(answer)
+        """Use the answer, the first one only; without one the question is withdrawn."""
+        super().settle(answer)
         self._done(self)
 
 
@@ -55,11 +41,12 @@ class Questions:
     def __init__(self, changed: Callable[[], object]) -> None:
         self._changed = changed
         self._count = 0
-        self._open: dict[int, OpenQuestion] = {}
+        self._open: dict[int, _Asked] = {}
 
-    def ask(self, words: QuestionWords) -> OpenQuestion:
+    def ask(self, words: QuestionWords) -> _Asked:
+        """Add a question."""
         self._count += 1
-        asked = OpenQuestion(self._count, words, self._settled)
+        asked = _Asked(self._count, words, self._settled)
         self._open[asked.number] = asked
         self._changed()
         return asked
@@ -69,13 +56,13 @@ class Questions:
         asked = self._open.get(number)
         if asked is None:
             return False
-        asked.take(answer if answer in ("once", "always") else refusal(reason))
+        asked.take(answer, reason)
         return True
 
     def withdraw(self) -> None:
         """Withdraw all questions, which denies them: they are no longer visible."""
         for asked in tuple(self._open.values()):
-            asked.take(CLOSED)
+            asked.take("deny", CLOSED)
 
     def data(self) -> list[dict[str, Any]]:
         """Return the open questions for a page."""
@@ -84,7 +71,7 @@ class Questions:
             for asked in self._open.values()
         ]
 
-    def _settled(self, asked: OpenQuestion) -> None:
+    def _settled(self, asked: _Asked) -> None:
         if self._open.pop(asked.number, None) is not None:
             self._changed()
 

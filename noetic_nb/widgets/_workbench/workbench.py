@@ -102,7 +102,7 @@ class Workbench(PanelHost):
     table = "turns"
     panels = traitlets.List(traitlets.Unicode()).tag(sync=True)
     sizes = traitlets.Dict().tag(sync=True)
-    scripts = ("workbench/workbench_parts", "workbench/workbench")
+    scripts = ("base/question", "workbench/workbench_parts", "workbench/workbench")
     _css = joint_style({name: panel.view.scripts for name, panel in PANELS.items()}, scripts[-1])
     _esm = once_a_page(
         joint_script({name: panel.view.scripts for name, panel in PANELS.items()}, *scripts), _css, scripts[-1]

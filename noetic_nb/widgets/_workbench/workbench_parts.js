@@ -189,33 +189,13 @@ function talkPart(parent, { get, failed }) {
 /** Questions of the agent, each with its answers. */
 function questionsPart(parent, { get, failed }) {
   const box = parent.appendChild(make("div", { class: "nn-questions", role: "alert" }));
-  const create = () => {
-    const form = make("form", { class: "nn-question" });
-    form.append(make("p", { class: "nn-asked" }), make("p", { class: "nn-quote" }), make("ul", { class: "nn-list" }));
-    const row = form.appendChild(make("div", { class: "nn-toolbar" }));
-    const answer = (word) => get({ do: "answer", id: form.question, answer: word, reason: reason.value }).catch(failed);
-    button(row, "Allow once", () => answer("once"));
-    button(row, "Allow for this run", () => answer("always"));
-    button(row, "Deny", () => answer("deny"));
-    const reason = row.appendChild(make("input", { type: "text", "aria-label": "Why not?", placeholder: "Why not?" }));
-    reason.addEventListener("keydown", (event) => event.stopPropagation());
-    // Enter in the reason field denies, never approves.
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      answer("deny");
-    });
-    return form;
-  };
   return function draw(questions) {
     // Match by number: an answer must never go to another question.
     for (const form of [...box.children]) if (!questions.some((each) => each.id === form.question)) form.remove();
     for (const each of questions) {
       if ([...box.children].some((form) => form.question === each.id)) continue;
-      const form = box.appendChild(create());
+      const form = box.appendChild(questionForm(each, (answer, reason) => get({ do: "answer", id: each.id, answer, reason }).catch(failed)));
       form.question = each.id;
-      setText(form.children[0], each.asked);
-      setText(form.children[1], each.call);
-      patch(form.children[2], each.why, () => make("li"), setText);
     }
     box.hidden = questions.length === 0;
   };

@@ -135,7 +135,7 @@ def joint_style(panels: Mapping[str, Sequence[str]], last: str) -> str:
 
     Examples
     --------
-    >>> joint_style({"ledger": ["ledger/ledger"]}, "base/notice").count('[data-panel="ledger"] {')
+    >>> joint_style({"ledger": ["ledger/ledger"]}, "workbench/workbench").count('[data-panel="ledger"] {')
     1
     """
     parts = [f'[data-panel="{name}"] {{\n{_sheet(scripts)}\n}}' for name, scripts in panels.items()]
@@ -154,7 +154,7 @@ def style(*scripts: str) -> str:
 
     Examples
     --------
-    >>> style("ledger/ledger").startswith(style("base/notice")[:80])
+    >>> style("ledger/ledger").startswith(style("base/approval")[:80])
     True
     """
     own = _sheet(scripts)
