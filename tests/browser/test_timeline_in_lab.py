@@ -51,7 +51,7 @@ def test_a_turn_shows_where_its_time_went(notebook: Open, shot: Open) -> None:
     parts = root.locator(".nn-tl-parts li")
     expect(parts.first).to_contain_text("%")
 
-    assert root.locator(".nn-tl-time > span").count() == parts.count()
+    assert root.locator(".nn-tl-time path").count() == parts.count()
     opened.theme("dark")
     for width in (1400, 420):
         at_width(root, width)

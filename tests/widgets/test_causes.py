@@ -16,6 +16,7 @@ from noetic_nb.steering import RuleBook
 from noetic_nb.widgets import RuleEditor, Workbench
 from noetic_nb.widgets._timeline.timeline_reading import go_of
 from tests.lab.test_rule_drafts import NOT_LOOKED, PAGE, USER, denying, limited, paying, recorded
+from tests.widgets.rows import cells
 from tests.widgets.scenes import demo_run
 
 
@@ -172,10 +173,11 @@ def test_the_list_of_events_has_decisions_by_their_tool_with_their_action_and_wh
     run = recorded(denying(), paying(PAGE), paying(USER))
     with Workbench(run, panels=[]) as bench:
         rows = bench.timeline.reading.answer({"what": "list"})["rows"]
-    decided = [row[2:6] for row in rows if row[3] == "decision" and row[2].endswith("pay")]
-    assert [(row[1], row[2]) for row in decided] == [("decision", "⊘ deny"), ("decision", "allow")]
-    assert decided[0][3].startswith("only-from-user-recipient-of-pay: pay may be called only")
-    assert not [row for row in rows if row[3] == "hook"]
+    listed = [cells(row) for row in rows]
+    decided = [row for row in listed if row["Kind"] == "decision" and row["Name"].endswith("pay")]
+    assert [row["Status"] for row in decided] == ["⊘ deny", "allow"]
+    assert decided[0]["Why"].startswith("only-from-user-recipient-of-pay: pay may be called only")
+    assert not [row for row in listed if row["Kind"] == "hook"]
 
 
 @pytest.mark.parametrize("name", ["transcript", "allocation", "timeline", "ledger", "trends", "memory"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pandas
@@ -15,6 +16,7 @@ from noetic_nb.runs._timeline.span import SIGNS
 from noetic_nb.widgets import RunTimeline, Selection
 from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
+from tests.widgets.rows import words
 from tests.widgets.timeline_scenes import branches_run, many_turns, out_of_time_run, ten_thousand_spans, untimed_run
 
 
@@ -152,10 +154,11 @@ def test_the_detail_says_where_a_span_is_and_why_it_failed() -> None:
     with RunTimeline(branches_run()) as view:
         detail = view.reading.answer({"what": "span", "at": named(view, "refund")})
 
-    assert detail["title"] == "✕ tool refund: 70 ms, error"
-    assert detail["error"] == "The bank is closed."
-    assert [name for _, name in detail["around"]] == ["turn 1", "agent"]
-    assert ["Began", "1.73 s after the start"] in detail["facts"]
+    parts = {part["key"]: words(part) for part in detail["parts"]}
+    assert parts["head"] == "✕ tool refund: 70 ms, error"
+    assert parts["error"] == "The bank is closed."
+    assert parts["buttons"] == "Zoom to itInside of:turn 1agent"
+    assert "Began: 1.73 s after the start" in parts["facts"]
 
 
 def test_problems_are_walked_through_in_a_circle() -> None:
@@ -236,11 +239,9 @@ def test_a_turn_that_is_pointed_at_says_where_its_time_went() -> None:
         call = view._timeline.answer({"what": "span", "at": named(view, "<b>fast</b>")})
         open_turn = running._timeline.answer({"what": "span", "at": named(running, "turn 1")})
 
-    assert [part[1:] for part in turn["time"]] == [
-        [60.0, "models 60%, 60 ms", ""],
-        [30.0, "not recorded what for 30%, 30 ms", ""],
-        [10.0, "storage 10%, 10 ms", ""],
-    ]
-    assert len({part[0] for part in turn["time"]}) == 3
-    assert "time" not in call
-    assert "time" not in open_turn
+    shown, *others = [{part["key"]: part["html"] for part in found["parts"]} for found in (turn, call, open_turn)]
+    said = ["models 60%, 60 ms", "not recorded what for 30%, 30 ms", "storage 10%, 10 ms"]
+    assert re.findall(r"<span>(.*?)</span>", shown["parts"]) == said
+    assert re.findall(r"h([0-9.]+)V", shown["time"]) == ["60.0", "30.0", "10.0"]
+    assert len({*re.findall(r'fill="([^"]+)"', shown["time"])}) == 3
+    assert not [parts for parts in others if "time" in parts]

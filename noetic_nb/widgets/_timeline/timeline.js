@@ -8,7 +8,6 @@ export default () => {
   });
   const PX_A_BIN = 4;
   const LISTS = { problems: "✕ did not go well", held: "⊘ held back" };
-  const COLUMNS = ["Turn", "Name", "Kind", "Status", "Why", "Began", "Took"];
 
   function render({ model, el }) {
     const { root, body, isEmpty } = frameIn(el, "Run timeline", "nn-tl");
@@ -46,7 +45,7 @@ export default () => {
     const table = body.appendChild(make("details"));
     table.append(make("summary", {}, "Spans as a table"));
     table.open = store.data.listed; // inside a workbench, it is the list of events
-    const rows = tableIn(table, "Spans", COLUMNS, { wordy: (name) => !["Turn", "Began", "Took"].includes(name) });
+    const rows = tableIn(table, "Spans", store.data.columns, { wordy: (name) => !["Turn", "Began", "Took"].includes(name) });
     const paging = pagerIn(table, ["Earlier", "Later"], (by) => {
       listStart = Math.max(0, listed.start + 50 * by);
       relist();
@@ -214,6 +213,11 @@ export default () => {
       const line = event.target.closest("button");
       if (line) look({ what: "span", at: Number(line.dataset.at) }, true);
     });
+    about.addEventListener("click", (event) => {
+      const { zoom, at } = event.target.closest("button")?.dataset ?? {};
+      if (zoom) zoomTo(detail);
+      else if (at) look({ what: "span", at: Number(at) }, true);
+    });
     chosenRows(rows, (row) => look({ what: "span", at: Number(row.dataset.at) }, true), paging);
     table.addEventListener("toggle", relist);
 
@@ -271,50 +275,9 @@ export default () => {
       setText(paused, window_.pauses.length ? `Drawn shorter, at the thick lines: ${window_.pauses.join(", ")}.` : "");
     }
 
-    function drawTime(parts) {
-      about.append(make("p", { class: "nn-tl-label" }, "Where its time went"));
-      const bar = about.appendChild(make("div", { class: "nn-tl-time", "aria-hidden": "true" }));
-      const list = about.appendChild(make("ul", { class: "nn-tl-parts" }));
-      for (const [colour, percent, text, named] of parts) {
-        bar.append(make("span", { style: `flex-grow: ${percent}; background: ${colour}` }));
-        const entry = list.appendChild(make("li"));
-        const swatch = entry.appendChild(swatchOf({ width: 12, height: 12 }));
-        put(swatch.firstElementChild, { fill: colour });
-        entry.append(make("span", {}, text));
-        if (named) entry.append(make("span", { class: "nn-tl-named" }, named));
-      }
-    }
-
-    function drawDetail() {
-      about.hidden = detail === null;
-      if (detail === null || about.drawn === detail) return;
-      about.drawn = detail;
-      const given = detail;
-      about.replaceChildren(make("p", { class: "nn-tl-about-head" }, given.title));
-      const facts = about.appendChild(make("p", { class: "nn-tl-facts" }));
-      for (const [name, text] of given.facts) facts.append(make("span", {}, `${name}: ${text}`));
-      if (given.time?.length) drawTime(given.time);
-      if (given.error) about.append(make("p", { class: "nn-tl-quote" }, given.error));
-      const line = about.appendChild(make("div", { class: "nn-toolbar" }));
-      const toIt = line.appendChild(make("button", { type: "button" }, "Zoom to it"));
-      toIt.addEventListener("click", () => zoomTo(given));
-      if (given.around.length) line.append(make("span", {}, "Inside of:"));
-      for (const [at, text] of given.around) {
-        const link = line.appendChild(make("button", { type: "button", class: "nn-chip" }, text));
-        link.addEventListener("click", () => look({ what: "span", at }, true));
-      }
-    }
-
     function drawTable() {
       if (!listed) return;
-      patch(rows, listed.rows, () => namedRow(6), (row, [at, ...texts]) => {
-        put(row, { "data-at": at, "aria-selected": String(at === store.data.chosen) });
-        texts.forEach((text, place) => {
-          setText(row.children[place], text);
-          put(row.children[place], { class: place === 0 || place > 4 ? null : "nn-text" });
-        });
-      });
-      for (const row of rows.children) if (!row.hasAttribute("tabindex")) put(row, { tabindex: -1 });
+      patchRows(rows, listed.rows, (row, { key }) => put(row, { "data-at": key, "aria-selected": key === store.data.chosen }));
       arrowKeys(rows, "tr");
       paging.draw(listed.start, listed.start + listed.rows.length, listed.count);
     }
@@ -338,7 +301,7 @@ export default () => {
       if (data.chosen !== followed) {
         followed = data.chosen;
         if (followed !== null && followed !== detail?.at) look({ what: "span", at: followed }, false);
-        if (followed !== null && listed && !listed.rows.some(([at]) => at === followed)) {
+        if (followed !== null && listed && !listed.rows.some(({ key }) => key === followed)) {
           listAt = followed;
           relist();
         }
@@ -370,7 +333,8 @@ export default () => {
           setText(entry.firstElementChild, line);
         });
       });
-      drawDetail();
+      about.hidden = detail === null;
+      patchRows(about, detail?.parts ?? []);
       drawTable();
     }
     function listNode() {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from math import inf, isfinite, isnan
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from noetic_nb.runs._timeline.span_window import QUIET, WHOLE, Wanted, Window, W
 from noetic_nb.runs._timeline.turn_parts import TurnParts, parts_of_turns
 from noetic_nb.widgets.base._feed import Reading
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
+from noetic_nb.widgets.base._table import keyed, named_row
 
 EMPTY: Final = "Nothing has run yet. Turns, calls and hooks appear here as they run."
 NO_CLOCK: Final = "This recording has no clock times: what is shown is the order of its events."
@@ -106,32 +108,55 @@ def parts_of(turn: TurnParts) -> list[list[Any]]:
     return found
 
 
-def detail_of(timeline: Timeline, span: Span) -> dict[str, Any]:
-    """Return everything about a span, for a page."""
-    facts = [["Status", plain(span.status)]]
+def detail_of(timeline: Timeline, span: Span, time: Sequence[Sequence[Any]] = ()) -> list[dict[str, Any]]:
+    """Return everything about a span as parts of a page; `time` is where its time went, as of `parts_of`."""
+    facts = [f"Status: {plain(span.status)}"]
     took = duration_text(span.duration_ms)
     if span.kind not in MOMENTS:
-        facts.append(["Duration", took or ("still runs" if span.is_open else "not known")])
+        facts.append(f"Duration: {took or ('still runs' if span.is_open else 'not known')}")
     if timeline.is_timed:
         since = span.start_ms - (timeline.time.origin or 0.0)
-        facts.append(["Began", f"{duration_text(max(0.0, since))} after the start"])
+        facts.append(f"Began: {duration_text(max(0.0, since))} after the start")
     if span.where.turn > 0:
-        facts.append(["Turn", str(span.where.turn)])
-    facts.append(["Thread", plain(span.where.thread_id)])
+        facts.append(f"Turn: {span.where.turn}")
+    facts.append(f"Thread: {plain(span.where.thread_id)}")
     if span.call is not None:
-        facts.append(["Model call", str(span.call)])
-    around, parent = [], span.parent
+        facts.append(f"Model call: {span.call}")
+    around, parent = "", span.parent
     while parent is not None:
-        around.append([parent.at, plain_line(parent.name)])
+        name = escape(plain_line(parent.name))
+        around = f'<button type="button" class="nn-chip" data-at="{parent.at}">{name}</button>{around}'
         parent = parent.parent
+    inside = f"<span>Inside of:</span>{around}" if around else ""
+    parts = {
+        "head": f'<p class="nn-tl-about-head">{escape(span_line(span))}</p>',
+        "facts": f'<p class="nn-tl-facts">{" ".join([f"<span>{escape(fact)}</span>" for fact in facts])}</p>',
+    }
+    if time:
+        parts |= _time_html(time)
+    if span.error:
+        parts["error"] = f'<p class="nn-tl-quote">{escape(plain(span.error, TEXT_LENGTH))}</p>'
+    zoom = '<button type="button" data-zoom="true">Zoom to it</button>'
+    parts["buttons"] = f'<div class="nn-toolbar">{zoom}{inside}</div>'
+    return [keyed(key, html) for key, html in parts.items()]
+
+
+def _time_html(time: Sequence[Sequence[Any]]) -> dict[str, str]:
+    bars, entries, left = "", "", 0.0
+    for colour, percent, text, named in time:
+        bars += f'<path d="M{left:.4g},0h{percent}V1H{left:.4g}Z" fill="{colour}"/>'
+        left += percent
+        swatch = f'<path d="M0,0H12V12H0Z" fill="{colour}"/>'
+        more = f'<span class="nn-tl-named">{escape(named)}</span>' if named else ""
+        entries += (
+            f'<li><svg class="nn-swatch" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">{swatch}</svg>'
+            f"<span>{escape(text)}</span>{more}</li>"
+        )
+    look = f'class="nn-tl-time" viewBox="0 0 {left:.4g} 1" preserveAspectRatio="none" aria-hidden="true"'
     return {
-        "at": span.at,
-        "title": span_line(span),
-        "severity": span.severity,
-        "facts": facts,
-        "error": plain(span.error, TEXT_LENGTH) if span.error else "",
-        "around": around[::-1],
-        "go": go_of(span),
+        "label": '<p class="nn-tl-label">Where its time went</p>',
+        "time": f"<svg {look}>{bars}</svg>",
+        "parts": f'<ul class="nn-tl-parts">{entries}</ul>',
     }
 
 
@@ -187,6 +212,9 @@ def static_text(timeline: Timeline, empty: str) -> str:
     return "\n".join(lines)
 
 
+COLUMNS: Final = {"Turn": "", **dict.fromkeys(("Name", "Kind", "Status", "Why"), "nn-text"), "Began": "", "Took": ""}
+"""Names of the columns of the list of spans, and the classes of their cells."""
+
 # A bar must be a few pixels wide to be clickable; more lanes than this fill a screen.
 FIRST_BINS: Final = 160
 MOST_BINS: Final = 400
@@ -238,6 +266,7 @@ class TimelineReading(Reading):
             "timed": is_timed,
             "kinds": [[kind, KIND_NAMES[kind], SPAN_COLOURS[kind]] for kind in KINDS],
             "series": series_data(SERIES),
+            "columns": list(COLUMNS),
             "total": 0,
             "chosen": None,
             "window": None,
@@ -337,11 +366,12 @@ class TimelineReading(Reading):
         start, stop = self.windows.extent(span, by_time=by_time)
         self._told = span.at, {**go_of(span)}
         lane = self.windows.lane_of(span, self._wanted(request))
-        detail = detail_of(self.timeline, span)
+        time: list[list[Any]] = []
         if span.kind == "turn" and self.timeline.is_timed and not span.is_open:
             place = span.where.thread_id, span.where.turn
-            detail["time"] = [part for turn in parts_of_turns(self._run, only=place) for part in parts_of(turn)]
-        return {**detail, "from": start, "to": stop, "lane": lane}
+            time = [part for turn in parts_of_turns(self._run, only=place) for part in parts_of(turn)]
+        parts = detail_of(self.timeline, span, time)
+        return {"at": span.at, "go": go_of(span), "parts": parts, "from": start, "to": stop, "lane": lane}
 
     def _list(self, request: dict[str, Any]) -> dict[str, Any]:
         wanted = self._wanted(request)
@@ -356,7 +386,7 @@ class TimelineReading(Reading):
             "rows": [self._row(span) for span in found[start : start + PAGE]],
         }
 
-    def _row(self, span: Span) -> list[Any]:
+    def _row(self, span: Span) -> dict[str, Any]:
         origin = self.timeline.time.origin or 0.0
         began = duration_text(max(0.0, span.start_ms - origin)) if self.timeline.is_timed else f"{span.first:,}"
         sign = f"{SIGNS[span.severity]} " if span.severity else ""
@@ -367,7 +397,8 @@ class TimelineReading(Reading):
             why = ": ".join([text for text in (", ".join(decided.rule_ids), decided.guidance) if text])
         took = duration_text(span.duration_ms)
         status = decided.action if decided is not None and kind == "decision" and not sign else span.status
-        return [span.at, turn, name, kind, f"{sign}{plain(status)}", plain_line(why, WHY), began, took]
+        texts = (turn, name, kind, f"{sign}{plain(status)}", plain_line(why, WHY), began, took)
+        return keyed(span.at, named_row(COLUMNS, map(escape, texts)))
 
     def _whole(self) -> Window:
         return self.windows.window(by_time=self.by_time, bins=FIRST_BINS, lanes=LANES, wanted=QUIET)
