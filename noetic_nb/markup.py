@@ -1,7 +1,6 @@
 """Display of untrusted text: model text, tool output, file names, rule ids and errors are data.
 
-It is limited in length, contains no credentials, and spells out characters that hide or reorder text. Only `escape` makes
-text safe inside HTML.
+Limited in length, without credentials; hidden characters are spelled out. Only `escape` makes text safe inside HTML.
 """
 
 from __future__ import annotations

@@ -54,7 +54,6 @@ class _Background:
         self.thread: threading.Thread | None = None
 
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Return the running loop."""
         with self._lock:
             if self._loop is None or self.thread is None or not self.thread.is_alive():
                 loop = asyncio.new_event_loop()
@@ -119,7 +118,7 @@ async def awaited(value: Any) -> Any:
 
 
 async def protected(coroutine: Coroutine[Any, Any, T], name: str) -> T:
-    """Run a coroutine to its end even if the caller is cancelled meanwhile; that is raised then, and an error logged."""
+    """Run a coroutine to its end even if the caller is cancelled; the cancellation is raised afterwards, and an error logged."""
     task = asyncio.get_running_loop().create_task(coroutine)
     try:
         return await asyncio.shield(task)

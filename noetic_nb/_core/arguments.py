@@ -51,7 +51,6 @@ def explained(**hints: str) -> Callable[[F], F]:
 def _problem(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], hints: dict[str, str]
 ) -> ArgumentError:
-    """Return the error for an unsuitable call."""
     parameters = inspect.signature(function).parameters
     is_method = bool(args) and next(iter(parameters), "") in ("self", "cls")
     name = function.__qualname__

@@ -62,7 +62,6 @@ class Work:
         self.at(self.done + 1)
 
     def at(self, done: int) -> None:
-        """Set the number of things done."""
         self.done = done
         if self._show is not None:
             self._show(self.done, self._of)
@@ -91,7 +90,6 @@ class Work:
 
     def _print(self, done: int, of: int | None, things: str, end: str) -> None:
         text = f"{self._call}: {done:,} {things}" if of is None else f"{self._call}: {done:,} of {of:,} {things}"
-        # A carriage return works in both notebooks and terminals.
         print(f"\r{text:<60}", end=end, file=sys.stderr, flush=True)
 
     def __enter__(self) -> Work:

@@ -55,11 +55,9 @@ class OnTheSpot:
         """Do nothing: there is nothing to release."""
 
     async def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call a function."""
         return function(*args)
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
-        """Call a function for its effect."""
         function(*args)
 
 
@@ -82,7 +80,6 @@ class Worker(OnTheSpot):
         await self._lock.acquire()
 
     def release(self) -> None:
-        """Release it."""
         if self.is_busy:
             self.end()
         self._lock.release()
@@ -127,8 +124,6 @@ class Worker(OnTheSpot):
 
 
 class _Here(threading.local):
-    """Whether this thread is one of a `Worker`."""
-
     is_worker = False
 
 

@@ -80,7 +80,6 @@ class CallHistory:
         return iter(self._places)
 
     def reserve(self, call: PastCall) -> Place:
-        """Add a call at the next position."""
         number = self._places[-1].number + 1 if self._places else 0
         place = Place(number, call, behind=tuple(self._open))
         self._places.append(place)
@@ -244,7 +243,6 @@ async def decide(
         params = make(states.get(execution_id, layer.id), history, so_far)
         asked = _Asked(runner, layer, point, params, ctx, layer.on_steering_error or default_on_error)
         decision = await (asked.decision() if runner.order.runs(layer, execution_id) else asked.not_begun())
-        # An allow adds nothing to the other decisions.
         if decision is None or decision is ALLOW:
             continue
         decisions.append(decision)
@@ -329,8 +327,7 @@ class _Asked:
                 named = field_of(outcome.value, "rule_ids", hook="on_hook_failure")
                 if named:
                     decision = SteeringDecision(decision.action, decision.guidance, tuple(named))
-        # Recorded before it raises, so that the ledger has the call that ended the run, with the rules that were
-        # pending.
+        # Recorded before it raises, so that the ledger has the call that ended the run, and the pending rules.
         faults = tuple([(rule_id, fault_text(error, point)) for rule_id in decision.rule_ids or (layer.recorded_id,)])
         self.record(decision, duration_ms, reason, faults)
         if policy == "raise":

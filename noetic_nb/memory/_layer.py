@@ -182,7 +182,6 @@ _SEVERAL: Final = frozenset({"delivered", "on_edit", "on_record"})
 
 
 def _takes_one(name: str, hook: Hook) -> None:
-    """Check that a hook takes one record of parameters."""
     try:
         signature = inspect.signature(hook)
     except (TypeError, ValueError):  # some functions written in C have no signature
@@ -272,8 +271,7 @@ class MemoryLayer(Generic[Handle]):
         Whether parties other than the agent can write to its source, such as an external store. Values that the agent
         is not known to have stored are then trusted as little as the model's own.
     reviews_responses : callable, optional
-        Whether `after_model_call` may currently reject a response: a stream is only held for a layer that may. None
-        means always.
+        Whether `after_model_call` may currently reject a response, for which streams are held. None means always.
 
     Raises
     ------
@@ -330,7 +328,6 @@ class MemoryLayer(Generic[Handle]):
         object.__setattr__(self, "limits", budget_range(self.budget, layer_id=self.id))
         timeouts = {_snake(name): value for name, value in self.timeouts.items()}
         for name, value in timeouts.items():
-            # A misspelt name would silently keep the default.
             if name not in DEFAULT_TIMEOUTS_MS:
                 raise self._refused("INVALID_TIMEOUT", "timeouts", name, f"Hooks are {', '.join(DEFAULT_TIMEOUTS_MS)}.")
             if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):

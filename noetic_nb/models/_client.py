@@ -63,7 +63,6 @@ class Usage(NamedTuple):
 
 
 NO_USAGE: Final = Usage()
-# Both spellings, because steps and settings accept both.
 _CAMEL: Final = {name.split("_")[0] + "".join(map(str.title, name.split("_")[1:])): name for name in Usage._fields}
 
 

@@ -128,7 +128,6 @@ def retry_after_ms(headers: Mapping[str, str], clock: Clock) -> float | None:
 
 
 def _message(exc: Any) -> tuple[str, str | None]:
-    """Return the provider's message and its error code."""
     body = getattr(exc, "body", None)
     details = body.get("error", body) if isinstance(body, Mapping) else None
     if isinstance(details, Mapping) and isinstance(details.get("message"), str):
@@ -136,7 +135,6 @@ def _message(exc: Any) -> tuple[str, str | None]:
         code = details.get("code") or details.get("type")
         return details["message"], None if code is None else str(code)
     text = details if isinstance(details, str) else str(exc)
-    # A proxy's error page may be a whole document.
     return (text if len(text) <= 300 else text[:300] + "…"), None
 
 

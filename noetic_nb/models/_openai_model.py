@@ -440,7 +440,6 @@ class OpenAIModel:
     async def _wait_or_raise(self, failure: Failure, attempt: int) -> None:
         wait_ms = backoff_ms(attempt, failure.wait_ms, self._rng)
         if not failure.retryable or attempt >= self._max_retries or wait_ms is None:
-            # Added last, because only the raised error is seen.
             failure.error.facts["attempts"] = attempt + 1
             raise failure.error
         await self._sleep(wait_ms / 1_000)

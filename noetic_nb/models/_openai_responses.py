@@ -25,7 +25,6 @@ _UNFINISHED: Final = frozenset({"cancelled", "queued", "in_progress"})
 
 
 def responses_body(request: ModelRequest, names: WireNames, options: WireOptions) -> dict[str, Any]:
-    """Return the keyword arguments of ``responses.create``."""
     system, items = system_text(request)
     sent = openai_responses.encode(with_own_call_ids(items), to_wire=names.to_wire)
     body: dict[str, Any] = {"model": options.model, "input": sent}

@@ -22,7 +22,6 @@ PIECE: Final = re.compile(r"\S+\s*|\s+")
 
 
 def text_item(text: str, item_id: str, status: Literal["completed", "incomplete"] = "completed") -> Item:
-    """Make an assistant message of one text part."""
     if status == "completed":
         return assistant_message(text, item_id=item_id)
     return Item(

@@ -174,8 +174,7 @@ class HarnessThreads:
         Returns
         -------
         tuple of Item
-            The logged items. With `replace`, await it to make sure that storage is cleared, too; otherwise the next
-            turn clears it.
+            The logged items. With `replace`, await it to clear storage as well; otherwise the next turn clears it.
 
         Raises
         ------

@@ -143,8 +143,7 @@ def spawn(
     timeout_ms : float, optional
         Milliseconds after which the child is aborted and the step fails.
     drop : iterable of str
-        Ids of layers that are not inherited, such as ``("steering",)``; recorded in the run, and reported by
-        ``harness.check()``.
+        Ids of layers not to inherit, such as ``("steering",)``; recorded in the run, reported by ``harness.check()``.
 
     Raises
     ------

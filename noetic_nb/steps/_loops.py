@@ -308,7 +308,6 @@ class All(_Members):
 
 def _merged(verdicts: Sequence[Verdict], settles: bool) -> Verdict:
     """Return one verdict from those of the evaluated members; without members, the one that `settles` negates."""
-    # Nothing to merge: return the verdict unchanged.
     if len(verdicts) == 1 and verdicts[0].stop and verdicts[0].reason:
         return verdicts[0]
     stop = verdicts[-1].stop if verdicts else not settles

@@ -149,7 +149,6 @@ def as_output(value: Any) -> Any:
 
 
 def parse_output(output: OutputSchema | CodecOutput, text: str, step_id: str, reading: OutputReader | None) -> Any:
-    """Return the value of a finished answer."""
     if isinstance(output, CodecOutput):
         return output.parse(text, step_id=step_id, reading=reading)
     return output.parse(text, step_id=step_id)

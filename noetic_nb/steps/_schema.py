@@ -119,8 +119,8 @@ class OutputSchema:
         return bool(mine == others) and self._text() == other._text()
 
     def __hash__(self) -> int:
-        # Based on the JSON alone, although equality compares more: equal schemas have equal texts, and types need not
-        # be hashable.
+        # Based on the JSON alone, although equality compares more: equal schemas have equal texts; types may be
+        # unhashable.
         return hash(self._text())
 
     def _text(self) -> str:
@@ -204,7 +204,6 @@ def _is_multiple(value: float, unit: float) -> bool:
 
 
 def _check_form(schema: Any, where: str) -> None:
-    """Check a schema against the draft's metaschema."""
     from jsonschema import exceptions
 
     try:
@@ -244,7 +243,6 @@ def _without_unknown(schema: Any) -> Any:
 
 
 def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield the schemas directly inside one: keyword, path, schema."""
     for key, value in schema.items():
         if key in _ONE:
             yield key, key, value

@@ -75,7 +75,7 @@ async def write_together(
 
 
 def set_many_of(storage: StorageAdapter) -> Any:
-    """Return the store's ``set_many``, or None: a class that is derived from it may do more when a single key is written."""
+    """Return the store's ``set_many``, or None: a subclass may do more when a single key is written."""
     writing = {"set", "delete", "set_many"}
     first = next((kind for kind in type(storage).__mro__ if not writing.isdisjoint(vars(kind))), None)
     return None if first is not None and "set_many" not in vars(first) else getattr(storage, "set_many", None)

@@ -1,4 +1,4 @@
-"""State that lives as long as the process. Values are kept as JSON text, so that nothing is shared."""
+"""State that lives as long as the process. Values are stored as JSON text, so that no mutable data is shared."""
 
 from __future__ import annotations
 

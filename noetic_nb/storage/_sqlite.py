@@ -200,8 +200,7 @@ class SQLiteStorage:
         Raises
         ------
         NoeticError
-            ``storage_failed``, or ``state_conflict`` with `key` for one that must not exist but does; nothing was
-            changed.
+            ``storage_failed``, or ``state_conflict`` with `key` for a key that must not exist but does.
         """
         written = [db.row(db.check_key(key), _text(key, value)) for key, value in values.items()]
         gone, fresh = [db.check_key(key) for key in delete], [db.check_key(key) for key in absent]

@@ -303,7 +303,6 @@ class Reader:
         self._data_version = -1
 
     def get(self, key: str) -> JsonValue | None:
-        """Return the value under a key, or None."""
         with self._lock:
             if self._cache_size:
                 version = self._one("PRAGMA data_version", ())[0]
@@ -370,7 +369,6 @@ class Reader:
         return [row[0] for row in rows]
 
     def close(self) -> None:
-        """Close the connection; may be repeated."""
         with self._lock:
             self._forget()
             self._connection.close()

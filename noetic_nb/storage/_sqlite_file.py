@@ -52,7 +52,6 @@ def checksum_of(key: str, text: str) -> int:
 
 
 def row(key: str, text: str) -> tuple[str, str, int]:
-    """Return the parameters of `UPSERT`."""
     return key, text, checksum_of(key, text)
 
 
@@ -193,7 +192,6 @@ def open_reader(path: str) -> sqlite3.Connection:
 
 
 def open_mover(path: str, synchronous: Synchronous) -> sqlite3.Connection:
-    """Open a connection for `move_log`."""
     connection = _connect(path)
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     return connection

@@ -152,7 +152,6 @@ def _head(card: Card) -> str:
     return plain_line(", ".join(shown), MAX_WIDTH)
 
 
-# Keeps a notebook fast to open.
 MAX_ROWS: Final = 100
 MAX_BYTES: Final = 190_000  # escaping can make text six times as long
 
@@ -216,7 +215,6 @@ def _facts(card: Card) -> str:
 def _branches(card: Card) -> Iterator[str]:
     depth = -1
     for at, _, label, part in tree_of(card):
-        # An item stays open for the list below it.
         yield '<ul class="nn-card-tree">' if at > depth else f"</li>{'</ul></li>' * (depth - at)}"
         depth = at
         said = [f'<span class="nn-card-dim">{_text(label, NAME_LENGTH)}</span>'] if label else []

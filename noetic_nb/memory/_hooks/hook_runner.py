@@ -40,7 +40,6 @@ class HookTraces:
         self.sink = sink
 
     def skipped(self, layer: MemoryLayer, hook: Any, ctx: ExecutionContext) -> None:
-        """Record that a layer was skipped."""
         if self.sink is not None:
             now = self.clock.now_ms()
             self.sink.emit(MemoryTraceSpan(ctx.where, now, layer.id, hook, 0.0, "skipped"))
@@ -82,7 +81,6 @@ class HookTraces:
         duration_ms: float,
         error: BaseException,
     ) -> None:
-        """Record a failed hook call."""
         if self.sink is None:
             return
         kind, message, stack = error_facts(error)
@@ -182,8 +180,6 @@ class LayerOrder:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a hook call."""
-
     value: Any = None
     error: BaseException | None = None
     status: Literal["ok", "error", "timeout"] = "ok"
@@ -235,7 +231,7 @@ class HookRunner:
             await self.in_storage(ctx, self.state.flush(ctx.execution_id))
 
     async def in_storage(self, ctx: ExecutionContext, waiting: Awaitable[T]) -> T:
-        """Wait for storage, and count the time where somebody follows the run."""
+        """Wait for storage; if the run has a subscriber, count the time."""
         if self.traces.sink is None:
             return await waiting
         start = self.clock.monotonic_ms()

@@ -102,14 +102,13 @@ async def _read_stored(
         limit = layer.timeout_ms("init")
         found = await call_hook(lambda _: target.load(), None, layer_id=layer.id, name="init", timeout_ms=limit)
     except Exception as exc:
-        # To go on without it would replace what is stored with the first write.
+        # Continuing without the stored state would overwrite it with the first write.
         runner.state.report(ctx.execution_id, layer.id, "init", exc)
         return exc, UNSET
     return None, UNSET if found is None else found
 
 
 def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx: ExecutionContext) -> Target:
-    """Return the storage target of a layer's state."""
 
     def on_problem(error: Exception) -> None:
         runner.state.note(ctx.execution_id, layer.id, "persist", error)
@@ -258,7 +257,7 @@ async def complete_layers(
 async def dispose_layers(
     runner: HookRunner, eventual: EventualRecalls[Any], ctx: ExecutionContext
 ) -> dict[str, Exception]:
-    """Call every ``dispose``, last layer first, write out and forget the execution; returns failed writes by layer."""
+    """Call every ``dispose``, last layer first, then write out and drop the execution; returns failed writes by layer."""
     states = runner.state
     for layer in runner.order.active("dispose", ctx):
         params = DisposeParams(states.get(ctx.execution_id, layer.id), ctx)

@@ -131,13 +131,11 @@ class EventualRecalls(Generic[Offer]):
         self._last_params.pop((scope_key, layer_id), None)
 
     async def settle(self) -> None:
-        """Wait for running refreshes."""
         # A refresh may start another one by writing a state.
         while self.refreshing:
             await asyncio.gather(*self.refreshing.values(), return_exceptions=True)
 
     def forget(self, execution_id: str) -> None:
-        """Drop the data of an ended execution."""
         self._live.pop(execution_id, None)
         for key, (layer, params) in list(self._last_params.items()):
             # Other scopes outlive the execution, and their values will be needed again.
@@ -204,8 +202,6 @@ _NOTHING: Final = _Recalled(None, None, ())
 
 
 class Recaller:
-    """Runs the recall hooks of one agent's layers."""
-
     def __init__(self, runner: HookRunner, *, ids: Ids = SYSTEM_IDS, force_atomic: bool = False) -> None:
         self._runner = runner
         self._ids = ids

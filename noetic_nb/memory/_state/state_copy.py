@@ -14,7 +14,7 @@ T = TypeVar("T")
 # Maximum depth of the search for a value that cannot be copied: a longer path would not be readable.
 _DEEPEST: Final = 20
 
-# Of `copy.deepcopy`: what was copied already, by the id of the original.
+# The memo of `copy.deepcopy`: copies by the id of the original.
 _Memo: TypeAlias = dict[Any, Any]
 
 
@@ -97,10 +97,10 @@ def _copied(value: Any, memo: _Memo) -> Any:
     if kind in FLAT or kind is FrozenDict:
         return value
     if kind is not dict and kind is not list:
-        return copy.deepcopy(value, memo)  # what it shares with the rest is in the memo
+        return copy.deepcopy(value, memo)  # the memo shares objects with the rest
     if id(value) in memo:
         return memo[id(value)]
-    # Noted before it is filled: a state may hold itself, or the same list twice.
+    # Stored before it is filled: a state may contain itself, or the same list twice.
     made: Any = kind()
     memo[id(value)] = made
     if kind is dict:

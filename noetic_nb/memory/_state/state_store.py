@@ -60,7 +60,7 @@ class LayerStateStore:
         self._mirror = Mirror(self.report)
         self._targets = self._mirror.by_execution
         self.storage_ms: dict[tuple[str, int], float] = defaultdict(float)
-        """Milliseconds in storage by thread and number of the turn, that of child executions too, until the turn is over."""
+        """Storage time in milliseconds by thread and turn, including child executions, kept until the turn is over."""
         self._disabled: dict[str, set[str]] = {}
         self._listeners: list[StateListener] = []
 
@@ -144,7 +144,6 @@ class LayerStateStore:
         self.register_targets(execution_id, {layer_id: found})
 
     def register_targets(self, execution_id: str, targets: Mapping[str, Target]) -> None:
-        """Register targets of several layers of an execution."""
         self._targets.setdefault(execution_id, {}).update(targets)
 
     def share_durable(self, execution_id: str, child_id: str, layer_id: str, source: str | None = None) -> None:
@@ -164,11 +163,9 @@ class LayerStateStore:
                 await target.look()
 
     def disable(self, execution_id: str, layer_id: str) -> None:
-        """Disable a layer for this execution."""
         self._disabled.setdefault(execution_id, set()).add(layer_id)
 
     def is_disabled(self, execution_id: str, layer_id: str) -> bool:
-        """Tell whether a layer is disabled for this execution."""
         return layer_id in self._disabled.get(execution_id, ())
 
     @property

@@ -160,11 +160,9 @@ class Mirror:
         """Running writes."""
 
     def target(self, execution_id: str, layer_id: str) -> Target | None:
-        """Return the target of a layer in an execution."""
         return self.by_execution.get(execution_id, {}).get(layer_id)
 
     def targets(self) -> tuple[Target, ...]:
-        """Return all current targets."""
         return tuple([target for targets in self.by_execution.values() for target in targets.values()])
 
     def write(self, key: _Key, target: Target, kept: Any) -> None:
@@ -221,7 +219,7 @@ class Mirror:
                 problem = exc
             if problem is None:
                 continue
-            # Of a conflict in a store without versions the run is told, and not the diagnostic.
+            # Conflicts in a store without versions are reported to the run, not to the diagnostic.
             if target.is_versioned or problem is target.failure:
                 self._report(*key, "persist", problem)
             if target.on_problem is not None:

@@ -70,7 +70,6 @@ class Limits(Frozen):
 
 
 def exceeded(field: Literal["cost", "tokens", "steps", "duration"], limit: float, actual: float) -> NoeticError:
-    """Return the error for exceeding a limit."""
     return NoeticError(
         "budget_exceeded",
         f"The execution exceeded its limit of {field}: {actual:g} of {limit:g}",
@@ -137,8 +136,8 @@ class AgentConfig(Frozen):
     Raises
     ------
     NoeticConfigError
-        ``INVALID_AGENT_CONFIG``, ``INVALID_AGENT_PARAMS``, ``DUPLICATE_LAYER_ID``, or an error raised by a step, layer
-        or policy.
+        ``INVALID_AGENT_CONFIG``, ``INVALID_AGENT_PARAMS``, ``DUPLICATE_LAYER_ID``, or an error of a step, layer or
+        policy.
 
     Examples
     --------
@@ -195,7 +194,7 @@ class AgentConfig(Frozen):
     def _layers(cls, value: object) -> object:
         if isinstance(value, MemoryConfig):
             return value.layers
-        return memory(value).layers  # type: ignore[arg-type]  # it refuses what is none
+        return memory(value).layers  # type: ignore[arg-type]  # it rejects invalid values
 
     @field_validator("tools", mode="before")
     @classmethod
@@ -241,7 +240,6 @@ class AgentConfig(Frozen):
         return as_item_schemas(value)
 
     def model_post_init(self, context: object) -> None:
-        """Check the parameters against their schema."""
         if self.params_schema is None:
             return
         try:

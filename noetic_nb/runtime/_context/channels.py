@@ -198,7 +198,6 @@ class ChannelHandle:
 
 
 def timed_out(channel: Channel, timeout_ms: float) -> NoeticError:
-    """Return the error for a wait that timed out."""
     return NoeticError(
         "channel_timeout",
         f"Nothing happened on channel {channel.name!r} in time",

@@ -52,7 +52,6 @@ class Tree:
 
     @property
     def channels(self) -> Channels:
-        """The channels of the tree, created on first use."""
         if self._channels is None:
             self._channels = Channels()
             self._channels.closed = self.ended

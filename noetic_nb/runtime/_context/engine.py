@@ -96,7 +96,6 @@ class Engine:
         self.warned_steps: set[tuple[str, str]] = set() if outer is None else outer.warned_steps
         # The `Started` records of each execution. Any, as that class is two floors up.
         self.handles: dict[str, Any] = {} if outer is None else outer.handles
-        # Models that turned out to have no client.
         self.unanswered: set[str] = set() if outer is None else outer.unanswered
         provided = self._provided()
         self._providing = tuple(
@@ -143,7 +142,6 @@ class Engine:
         return tools.without(tuple(left)) if left else tools
 
     async def sleep(self, ms: float) -> None:
-        """Wait for `ms` milliseconds."""
         await asyncio.sleep(ms / 1000)
 
     def stack_of(self, layers: tuple[MemoryLayer, ...]) -> LayerStack:
@@ -232,7 +230,6 @@ class Engine:
             inner.update_sinks()
 
     def has_model(self, name: str) -> bool:
-        """Tell whether a client serves a model name."""
         return name in self.models if isinstance(self.models, Mapping) else self.models is not None
 
     def answers(self, model: str, purpose: str) -> bool:
@@ -354,7 +351,6 @@ class Engine:
                 response = as_response(response)
             if (reason := response.finish_reason) not in _FINISH_REASONS:
                 response = response._replace(finish_reason=finish_reason_of(reason))
-            # Validated before anything is charged or logged.
             items = tuple(map(ctx.item_log.registry.parse_answer, response.items))
             if items != response.items:
                 response = response._replace(items=items)
@@ -423,7 +419,6 @@ class Engine:
         return duration
 
     def report(self, ctx: Execution, error: BaseException, step_id: str | None = None) -> None:
-        """Emit an error event into the run."""
         if self.sink is not None:
             kind = error.kind if isinstance(error, NoeticError) else getattr(error, "code", type(error).__name__)
             self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), error_text(error), step_id))

@@ -54,7 +54,6 @@ class EventHub:
             self._changed((*self._sinks, sink))
 
     def remove(self, sink: EventSink) -> None:
-        """Send no more events to a subscriber."""
         self._changed(tuple(other for other in self._sinks if other is not sink))
 
     def _changed(self, sinks: tuple[EventSink, ...]) -> None:

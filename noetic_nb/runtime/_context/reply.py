@@ -52,8 +52,8 @@ _MOST_TEXT: Final = 200
 class ReplyWarning(NamedTuple):
     """A problem in a turn that did not end it.
 
-    `code` is stable, one of `WARNING_CODES`; `text` is a sentence for people, without secrets. `layer_id` is None if no
-    layer is involved.
+    `code` is stable, one of `WARNING_CODES`; `text` is a sentence without secrets; `layer_id` is None if no layer is
+    involved.
     """
 
     code: str

@@ -111,7 +111,6 @@ class RunningExecution(Context):
         """The place of this execution in a run's events."""
         self.children: set[RunningExecution] = set()
         self.waiting: set[asyncio.Task[Any]] = set()
-        # The number of running steps, nested or parallel.
         self.running = 0
         # For a child: the steps around this execution.
         self.base_frames: tuple[str, ...] = ()

@@ -146,12 +146,10 @@ class Checkpoints(Frozen):
 
     @property
     def threads(self) -> ThreadStore:
-        """The saved threads."""
         assert self.stack is not None
         return ThreadStore(self.storage, self.stack.registry)
 
     def open(self, ctx: RunningExecution, writer: ThreadWriter) -> None:
-        """Create the record of a new root execution."""
         turn = TurnRecord(self.storage, ctx.id, writer, self.max_entry_bytes, self.max_entries)
         turn.raises = self.on_error == "raise"
         turn.root.ctx, ctx.record = ctx, turn.root
@@ -278,8 +276,8 @@ async def _read_turn(turn: TurnState[ExecutionRecord], snapshot: Snapshot) -> No
     root.ctx.tree.steps = tree_steps
     # Moved back, so that measurements of the turn include the time it had taken.
     root.ctx.started_ms -= snapshot.elapsed_ms
-    # Deleted before the first write: the next record counts past these numbers, so after another crash they would look
-    # valid.
+    # Deleted before the first write: the next record counts past these numbers, so they would look valid after another
+    # crash.
     if ahead:
         await write_together(turn.storage, {}, delete=ahead)
 

@@ -20,7 +20,6 @@ _RAISED: Final = (LookupError, TypeError, ValueError, AttributeError, Arithmetic
 
 
 def unreadable(what: str, given: str, why: object, hint: str) -> NoeticConfigError:
-    """Return the error for a damaged record in storage."""
     reason = f"{type(why).__name__}: {why}" if isinstance(why, BaseException) else str(why)
     return NoeticConfigError(
         "CHECKPOINT_SCHEMA_MISMATCH", f"{what} cannot be read: {reason}", given=given, hint=f"It was damaged, or {hint}"

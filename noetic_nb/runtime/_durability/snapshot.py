@@ -121,8 +121,6 @@ class ChildSnapshot(ExecutionSnapshot):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot(ExecutionSnapshot):
-    """The state of a turn."""
-
     execution_id: str
     thread_id: str
     resource_id: str | None

@@ -88,7 +88,6 @@ class StepRecord:
             waiting.extend(step.below.values())
 
     def around(self) -> Iterator[StepRecord]:
-        """Yield the steps around this one, innermost first."""
         step = self.parent
         while step is not None:
             yield step

@@ -43,7 +43,6 @@ def states_key(thread_id: str, number: int) -> str:
 
 
 def open_key(thread_id: str) -> str:
-    """Return the key that names the running execution."""
     return f"{thread_prefix(thread_id)}open"
 
 
@@ -63,8 +62,6 @@ class Part:
 
 
 class ThreadStore:
-    """The saved threads of a storage."""
-
     def __init__(self, storage: StorageAdapter, registry: ItemRegistry) -> None:
         self.storage = storage
         self.registry = registry
@@ -114,7 +111,6 @@ class ThreadStore:
         except Exception as exc:
             if not is_damage(exc):
                 raise
-            # One by one, to find the damaged one.
             found = {}
             for key in keys:
                 with self._noticing(thread_id, key.rsplit(":", 1)[1]):
@@ -210,7 +206,6 @@ class ThreadStore:
 
 
 def execution_of(data: JsonValue) -> str | None:
-    """Return the execution named by an ``open`` record."""
     found = data.get("executionId") if isinstance(data, Mapping) else None
     return found if isinstance(found, str) else None
 

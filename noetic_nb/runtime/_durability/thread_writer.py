@@ -1,7 +1,6 @@
 """The stored part of a thread's log, and the items still to be added there.
 
-Only new items are ever written. Items of a failed write are written first the next time, so that storage never has
-gaps.
+Only new items are ever written. Items of a failed write are written first the next time: storage never has gaps.
 """
 
 from __future__ import annotations

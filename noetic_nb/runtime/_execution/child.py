@@ -151,8 +151,7 @@ class Child:
                 # As at the first start: a state comes from the parent's layers, and `init` is not called.
                 state.set(ctx.id, layer.id, snapshot.layers[layer.id], hook="on_spawn")
                 if self.kind == "spawn" and layer.id not in self._sources.values():
-                    # The parent waits for a spawned child, so it may write; parallel children would overwrite each
-                    # other.
+                    # The parent waits for a spawned child, so it may write; parallel children would conflict.
                     state.share_durable(self.parent.id, ctx.id, layer.id, self._sources.get(layer.id))
         missing = [layer for layer in self.engine.stack.layers if layer.is_guard and layer not in fresh]
         missing = [layer for layer in missing if layer.id not in snapshot.layers]

@@ -25,8 +25,6 @@ from noetic_nb.sync import awaited
 
 @dataclass(slots=True, eq=False)
 class _Path:
-    """One path and its outcome."""
-
     index: int
     step: Step
     value: StepValue
@@ -45,8 +43,6 @@ class _Path:
 
 @dataclass(slots=True)
 class _Fork:
-    """A running fork."""
-
     engine: Engine
     step: ForkStep
     ctx: RunningExecution

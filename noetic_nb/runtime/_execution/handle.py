@@ -1,7 +1,6 @@
 """Handles of steps that run in parallel to their execution, and the end of those steps with it.
 
-A started step never silently outlives its execution: it is aborted, given a grace period, and abandoned only with an
-error that says so.
+A started step never silently outlives its execution: it is aborted and, after a grace period, abandoned with an error.
 """
 
 from __future__ import annotations
@@ -105,7 +104,6 @@ class Handle:
             self.over, self._error = True, error
 
     def settle(self) -> None:
-        """Hand the outcome to waiting callers."""
         self._ctx = None
         self._settled.set()
 
@@ -159,7 +157,6 @@ class Started:
         return number
 
     def ended(self, handle: Handle) -> None:
-        """Remove a handle that has nothing more to report."""
         if handle.unreported is None:
             self.handles.pop(handle.id, None)
 

@@ -118,7 +118,6 @@ async def _rounds(run: LLMStepRun) -> tuple[ModelResponse, tuple[Item, ...]]:
 
 
 def _output(run: LLMStepRun, output: OutputSchema | CodecOutput, text: str, response: ModelResponse) -> StepValue:
-    """Parse the answer as the step's output."""
     try:
         value = parse_output(output, text, run.step.id, run.reading)
     except NoeticError as exc:

@@ -116,14 +116,11 @@ DEFAULT_GUIDANCE: Final = "Adjust your last answer and try again."
 
 
 class LLMStepRun(PlannedStep):
-    """The state of a running llm step."""
-
     def __init__(self, engine: Engine, step: LLMStep, ctx: RunningExecution, model: str, instructions: str) -> None:
         super().__init__(engine, step, ctx, model, instructions)
         self.incomplete = step.incomplete or engine.config.incomplete
         self.continued = 0
         """How often the last answer was continued."""
-        # Totals over all its answers.
         self.produced: list[Item] = []
         self.usage, self.cost = NO_USAGE, 0.0
         self.answers: list[FollowedAnswer] = []

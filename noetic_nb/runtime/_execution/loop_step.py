@@ -84,7 +84,6 @@ async def run_loop(
 async def _iteration(
     engine: Engine, step: LoopStep, value: StepValue, ctx: RunningExecution, run: StepRunner
 ) -> StepValue:
-    """Run the loop's steps once, in order."""
     first, *others = step.steps
     made = await run(engine, first, value, ctx)
     for inner in others:
@@ -116,7 +115,6 @@ class _Meter:
             tokens, cost, now = ctx.record.spent_then()
         fields = (
             self.count,
-            # Nothing to subtract if the loop begins its turn.
             tokens if self._usage is NO_USAGE else tokens - self._usage,
             cost - self._cost,
             now - self._started,

@@ -39,8 +39,6 @@ _NONE = FrozenDict()
 
 
 class PlannedStep:
-    """One llm step and its requests."""
-
     def __init__(self, engine: Engine, step: LLMStep, ctx: RunningExecution, model: str, instructions: str) -> None:
         self.engine = engine
         self.step = step

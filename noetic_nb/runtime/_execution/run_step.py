@@ -35,7 +35,6 @@ MAX_RUNNING: Final = 10_000
 
 
 async def run_step(engine: Engine, step: Step, value: StepValue, ctx: RunningExecution) -> StepValue:
-    """Run one step and return its output."""
     if ctx.depth >= MAX_DEPTH:
         hint = "Bound the recursion by `ctx.depth`."
         raise step_failed(step.id, f"Executions are nested {ctx.depth} deep", hint=hint, retries_exhausted=True)

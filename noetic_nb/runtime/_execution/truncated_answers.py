@@ -99,7 +99,6 @@ def empty_error(model: str, count: int) -> NoeticError:
 
 
 def raise_refusal(response: ModelResponse, step_id: str) -> None:
-    """Raise for a response that is only a refusal."""
     refusals: list[str] = []
     for item in response.items:
         if item["type"] != "message":

@@ -130,7 +130,6 @@ class _HistoryItem:
         return calls[-1] if calls else self.at
 
     def needed(self) -> int:
-        """Tokens of the history from there on."""
         return _tokens(self.history[self.first :], self.inputs)
 
     def window(self) -> int:

@@ -240,7 +240,6 @@ class _Offers:
         self.framing = 0
         self._budgets = budgets
         self.tokenizer = tokenizer
-        # Accepted tokens and items of each layer.
         self._used: dict[str, tuple[int, int]] = {}
 
     def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
@@ -289,7 +288,6 @@ class _Offers:
         self._leave(entry.layer_id, 0, "trimmed", rest)
 
     def usage(self) -> tuple[LayerTokens, ...]:
-        """Return the allocation, use and yield of every layer."""
         allocated = dict(self._budgets.allocations)
         rows: list[LayerTokens] = []
         for layer_id in dict.fromkeys([*allocated, *self._used]):

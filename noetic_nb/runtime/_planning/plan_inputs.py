@@ -314,7 +314,6 @@ class PlanDifference(NamedTuple):
 
 
 def plan_difference(inputs: PlanInputs, before: TurnPlan, after: TurnPlan) -> PlanDifference:
-    """Return the differences between two plans of a call."""
     return PlanDifference(_only(inputs, after, before), _only(inputs, before, after))
 
 

@@ -103,7 +103,6 @@ class DurableThreads(Threads):
             raise not_saved(thread_id, record.problem, None)
 
     async def resume(self, execution_id: str) -> AgentReply:
-        """Resume a turn of an earlier process."""
         snapshot = await self.checkpoints.load(execution_id)
         async with self._held(snapshot.thread_id) as thread:
             if thread.thread_id in self.stale:
@@ -180,7 +179,6 @@ class DurableThreads(Threads):
                 return
 
     async def _load(self, thread: Thread) -> None:
-        """Read a thread for the first time."""
         writer = ThreadWriter(self.store, thread.thread_id, self._states)
         parts = list(await self.store.read(thread.thread_id))
         items = joined(writer, parts)
@@ -307,7 +305,6 @@ class DurableThreads(Threads):
         return view
 
     def hook_context(self, thread_id: str) -> ExecutionContext:
-        """Return the context for hooks of a thread's layers."""
         return self._engine.hook_context(self.context_of(thread_id))
 
     def _states(self, ctx: RunningExecution) -> Mapping[str, Any]:

@@ -110,7 +110,7 @@ class MemoryView:
 
     @property
     def thread_id(self) -> str:
-        """Whose memory this is."""
+        """Id of the thread."""
         return self._ctx.thread_id
 
     @property
@@ -211,8 +211,7 @@ class MemoryView:
         NoeticError
             ``storage_failed`` if the state is not JSON data or the layer rejects it; nothing is changed then.
         NoeticConfigError
-            ``UNKNOWN_LAYER_REFERENCE``, or ``NOT_EDITABLE`` for a layer whose state ends with each execution while none
-            is open.
+            ``UNKNOWN_LAYER_REFERENCE``, or ``NOT_EDITABLE`` for an execution-scoped layer while no execution is open.
         """
         layer = self._layer(layer_id)
         if layer.scope == "execution" and not self._is_live:

@@ -116,7 +116,6 @@ class StateHistory:
         self._order = 0
         # Layers and scopes whose first writes were dropped, so that their early states are unknown.
         self._shortened: set[tuple[str, str]] = set()
-        # Bytes of all recorded states.
         self._bytes = 0
 
     def note(self, layer_id: str, scope_key: str, where: Where, hook: str, kept: Any) -> None:
@@ -151,7 +150,6 @@ class StateHistory:
         return now
 
     def _drop(self, key: tuple[str, str]) -> None:
-        """Drop all writes of a layer in a scope."""
         written = self._written.pop(key)
         written.is_dropped = True
         self._bytes -= sum([row.size for row in written.rows])

@@ -78,8 +78,6 @@ RunMessages: TypeAlias = Callable[["Thread", Sequence[Message]], Awaitable[Agent
 
 @dataclass(slots=True, eq=False)
 class Thread:
-    """One conversation in this process."""
-
     thread_id: str
     log: ItemLog
     turn: int = 0
@@ -177,8 +175,7 @@ class Thread:
         if not self.waiting:
             self.busy = False
         else:
-            # Kept, because a loop holds tasks weakly. `busy` stays True, so that no newer message overtakes the waiting
-            # ones.
+            # Kept, because a loop holds tasks weakly. `busy` stays True, so that no newer message overtakes these.
             self.draining = asyncio.get_running_loop().create_task(self._drain(run))
 
     async def _drain(self, run: RunMessages) -> None:
@@ -194,8 +191,7 @@ class Thread:
                     self._share(exc)
                     for message in messages:
                         message.answer(exc)
-                    # An error is for the callers of these messages, and the queue continues; a cancellation is for this
-                    # task.
+                    # Errors are for these messages' callers, and the queue continues; a cancellation is for this task.
                     if not isinstance(exc, Exception):
                         raise
                 else:

@@ -394,7 +394,6 @@ class Threads:
     async def execution(
         self, thread_id: str, resource_id: str | None, limits: Limits | None, state: Mapping[str, Any] | None
     ) -> AsyncIterator[RunningExecution]:
-        """Hold one execution of a thread open."""
         thread = self.resting(thread_id)
         thread.busy = True
         try:

@@ -30,8 +30,6 @@ ExecutionEnd = Literal["success", "failure", "aborted"]
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """The state of a running turn."""
-
     turn_id: str
     first: int
     started_ms: float

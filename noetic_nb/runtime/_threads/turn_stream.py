@@ -65,8 +65,7 @@ class _Pipe:
             elif self.over:
                 return
             else:
-                # Several readers share the event. There is no await between the check above and the wait, so no part is
-                # missed.
+                # Readers share the event. Without an await between the check above and the wait, no part is missed.
                 self.news.clear()
                 await self.news.wait()
 
@@ -201,7 +200,6 @@ class TurnStream(Generic[Piece]):
         return answer
 
     def put(self, name: str, part: Any) -> None:
-        """Hand out one part."""
         self._pipes[name].put(part)
 
     def _put_pieces(self, name: str, pieces: list[str]) -> None:

@@ -85,7 +85,6 @@ class FencedJSON:
         return text if self.schema is None else _with_schema(f"{text} It must fit this JSON Schema:", self.schema)
 
     def start(self) -> _FencedRun:
-        """Start parsing an answer."""
         return _FencedRun(self.schema)
 
 
@@ -102,7 +101,6 @@ class JSONLines:
         return text if self.schema is None else _with_schema(f"{text} Each must fit this JSON Schema:", self.schema)
 
     def start(self) -> _LinesRun:
-        """Start parsing an answer."""
         return _LinesRun(self.schema)
 
 
@@ -442,7 +440,6 @@ def _same(known: Any, thing: Any) -> bool:
 
 def _name_of(function: Any) -> str:
     name = getattr(function, "__name__", "")
-    # All lambdas share this name.
     if not name or name == "<lambda>":
         raise NoeticConfigError(
             "INVALID_REFERENCE", "This function has no name of its own.", given=function, hint="Pass name='...'."

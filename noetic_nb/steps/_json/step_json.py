@@ -119,7 +119,6 @@ def _maker(kind: object) -> Callable[..., MemoryLayer]:
         known[name] = getattr(layers, name)
     make = known.get(name)
     if not hasattr(make, MAKES_LAYERS):
-        # Only here, because it loads every layer.
         known |= {found: getattr(layers, found) for found in dir(layers)}
         names = ", ".join(sorted(found for found, function in known.items() if hasattr(function, MAKES_LAYERS)))
         hint = f"Kinds are {names}; name a layer of your own by {{'$ref': 'layer:id'}}."
