@@ -198,7 +198,6 @@ def _is_of(reader: Any, document: Document) -> bool:
         return False
 
 
-# Top-level keys of documents in the known formats.
 _WORDS: Final = ("role", "content", "messages", "tool_calls", "tool_call_id", "trajectory", "conversation", "spans")
 
 

@@ -156,8 +156,6 @@ class OTelExporter:
         if wire is not None:
             _of(self._before, event.where.execution_id).append(wire)
 
-    # Common to all spans
-
     def _wire(self, event: ev.RunEvent) -> list[Any] | None:
         """Return an event as data, with its number; None if it has only texts and these are omitted."""
         self._count += 1
@@ -209,8 +207,6 @@ class OTelExporter:
         if stack:
             clean = self._redaction.data(about)
             stack[-1].add_event(self._redaction.text(name), clean, timestamp=round(t_ms * NS_PER_MS))
-
-    # Turns, steps, children
 
     def _turn_started(self, event: ev.TurnStarted) -> None:
         span = self._start(event.where, f"invoke_agent {self._agent}", event.t_ms)
@@ -297,8 +293,6 @@ class OTelExporter:
             self._put_json(span, "gen_ai.input.messages", given)
         self._put_json(span, "noetic.started", self._wire(event))
         self._open[event.where.execution_id] = [span]
-
-    # Calls
 
     def _model_called(self, event: ev.ModelCalled) -> None:
         execution_id = event.where.execution_id

@@ -145,7 +145,7 @@ def _data_findings(results: _RuleResults) -> Iterator[LintFinding]:
         yield LintFinding(rule.id, "raises", why, "Correct it.")
         return
     if rule.llm_eval is not None:
-        return  # without its judge it decides nothing here
+        return
     fired = len(results.fired)
     if not count:
         tools = ", ".join(rule.tools or ("any tool",))

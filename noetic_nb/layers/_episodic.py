@@ -104,7 +104,6 @@ def episodic_memory(
         lines = [_line(episodes[position]) for position in order]
         consider(id, TAG, lambda: plain_hits(lines))
         chosen = order[: len(fitting_lines(TAG, lines, p.budget, p.ctx.tokenize))]
-        # Always shown in chronological order.
         return tagged(TAG, "\n".join(_line(episodes[position]) for position in sorted(chosen))) if chosen else None
 
     async def on_complete(p: params.CompleteParams) -> dict[str, Any] | None:

@@ -86,7 +86,7 @@ class ExternalStore(Protocol):
         ...
 
 
-StoreOf: TypeAlias = Callable[[str], ExternalStore]  # makes the store of a resource
+StoreOf: TypeAlias = Callable[[str], ExternalStore]
 
 
 class _State(StoredState):

@@ -103,7 +103,6 @@ def observational_memory(
     def recall(p: params.RecallParams) -> str | None:
         newest_first = [f"- {text}" for text in reversed((p.state or _EMPTY)["observations"])]
         consider(id, TAG, lambda: plain_hits(newest_first))
-        # Selected from the newest, shown in chronological order.
         lines = fitting_lines(TAG, newest_first, p.budget, p.ctx.tokenize)
         return tagged(TAG, "\n".join(reversed(lines))) if lines else None
 

@@ -53,7 +53,7 @@ class _Result(NamedTuple):
     position: int
     name: str
     arguments: str
-    size: int  # tokens of its text
+    size: int
     freed: int
     stub: Item
 
@@ -66,7 +66,7 @@ class _Walk:
     shown: int = 0  # tokens of the items as they are sent
     outputs: int = 0
     calls: dict[str, tuple[str, str]] = field(default_factory=dict)
-    newest: deque[_Result] = field(default_factory=deque)  # results that are sent whole for now
+    newest: deque[_Result] = field(default_factory=deque)
     due: list[_Result] = field(default_factory=list)  # results to be cleared once they are enough
     due_tokens: int = 0
     cleared: list[_Result] = field(default_factory=list)

@@ -255,7 +255,6 @@ class MessageRecall:
         if index.other:
             p.ctx.diagnostic(self.layer_id, "recall", OtherVectors(index.other, len(index.messages)))
         lines = index.lines(hits)
-        # Selected by similarity, shown in chronological order.
         chosen = sorted(hits[: len(fitting_lines(self.tag, lines, p.budget, p.ctx.tokenize))])
         return tagged(self.tag, "\n".join(index.lines(chosen))) if chosen else None
 

@@ -24,7 +24,6 @@ _PEM_RUN: Final = re.compile(r"(?:(?!\\[nrt])|(?<=\\[nrt]))([A-Za-z0-9+/]{16,}={
 
 
 def private_keys_in(text: str) -> Iterator[Span]:
-    """Find the private keys of a text."""
     last = text.rfind("-----END")
     done = 0
     for match in _PEM.finditer(text):

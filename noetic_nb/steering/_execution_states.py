@@ -134,7 +134,7 @@ class ExecutionStates:
         # The last compared rules and tools, and the names in the rules that no tool has.
         self._compared: tuple[RuleSnapshot, int, tuple[UnknownTarget, ...]] | None = None
         self._unchecked: set[str] = set()  # executions whose tools were still unknown when they began
-        self._left: dict[str, rows.State] = {}  # by scope, the last state of an execution
+        self._left: dict[str, rows.State] = {}
 
     def init(self, p: InitParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         """Begin an execution's state, with the stored state if the scope is wider."""

@@ -35,7 +35,7 @@ class SteeringHooks:
         self.judging = Judging(policy)
         self.late = self.judging.late
         self.states = ExecutionStates(book, max_entries, scope, self.late)
-        self._cancelled: dict[str, Row] = {}  # by execution, cancelled evaluations
+        self._cancelled: dict[str, Row] = {}
 
     def memory_hooks(self) -> MemoryHooks:
         """Return the hooks of the layer; those that only concern states are called directly."""

@@ -215,7 +215,7 @@ class _Trial:
         try:
             text = assistant_text(as_response(responses[0]).items)
         except Exception:
-            return  # already noted
+            return
         if shown and text and shown.strip() != text.strip():
             self.notes.add("wrong_stream", f"stream(): the deltas say {shown!r:.60}, the response {text!r:.60}.")
 

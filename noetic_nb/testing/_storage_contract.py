@@ -117,7 +117,6 @@ class _Trial:
                 self.notes.add("call_failed", f"The keys of the test could not be removed: {first_line(exc)}")
 
     def key(self, name: str) -> str:
-        """Return a key of the test."""
         return self.root + name
 
     async def call(self, method: str, *args: Any, **options: Any) -> Any:

@@ -27,7 +27,6 @@ def looks_like(document: Document) -> bool:
 def read(
     document: Document, format: str | None = None, redaction: Redaction | None = None
 ) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for each run of a document."""
     redaction = Redaction(remembered=graded.REMEMBERED) if redaction is None else redaction
     is_list = document.by_line or isinstance(document.data, list)
     for index in range(len(document.data)) if is_list else [None]:

@@ -95,7 +95,6 @@ def _run(document: Document, place: int) -> Run:
         "notes": entry.get("notes"),
         "extra": extra or None,
     }
-    # `Run.to_atif` writes this metadata.
     meta = {**msg.mapping(own.get("meta")), **{key: value for key, value in meta.items() if value is not None}}
     notes.rest("", {**entry, "extra": None}, _KEYS)
     run_id = logs.text_of(entry.get("session_id")) or logs.text_of(entry.get("trajectory_id"))

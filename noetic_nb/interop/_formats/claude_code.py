@@ -125,7 +125,6 @@ class _Reader:
         """The ids of sub-agents that calls have named."""
 
     def talk(self, lines: Sequence[Mapping[str, Any]]) -> logs.Talk:
-        """Return lines as messages."""
         self.by_id = {logs.text_of(line.get("uuid")): line for line in lines}
         # An answer has one line per block, and results of early calls may lie between them.
         answers: dict[str, list[Mapping[str, Any]]] = {}

@@ -28,7 +28,6 @@ _OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", 
 _CALLS: Final = frozenset(
     {"function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call", "mcp_call"}
 )
-# User-role messages that the program writes.
 _NOT_SAID: Final = (
     "<environment_context", "<user_instructions", "<subagent_notification", "<turn_aborted", "<INSTRUCTIONS",
     "<permissions", "<skills", "# AGENTS.md instructions",

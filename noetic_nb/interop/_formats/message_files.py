@@ -137,7 +137,6 @@ _Talk: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
 
 
 def looks_like(document: Document) -> bool:
-    """Tell whether a document holds messages."""
     data = document.data
     if document.by_line:
         return _talk(record(document, 0)) is not None
@@ -208,7 +207,7 @@ def _key(item: Any) -> tuple[Any, Any]:
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
     """Yield a reader for each conversation of a document."""
     data = document.data
-    if document.by_line and recognise([record(document, 0)]) is not None:  # one message per line
+    if document.by_line and recognise([record(document, 0)]) is not None:
         lines = [record(document, place) for place in range(len(data))]
         yield partial(_run, document, (lines, {}), format, None)
     elif document.by_line:

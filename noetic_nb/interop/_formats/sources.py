@@ -162,7 +162,6 @@ def _is_beside(name: str) -> bool:
 
 
 def document_of(source: Any) -> Document:
-    """Return an object as a document."""
     return Document(as_rows(_as_data(source)))
 
 
@@ -176,7 +175,6 @@ def _as_data(source: Any) -> Any:
 
 
 def is_folder(source: Any) -> bool:
-    """Tell whether a source is a folder of files."""
     path = _as_path(source)
     return path is not None and path.is_dir()
 

@@ -33,7 +33,6 @@ def read(
 
 
 def entries(document: Document) -> Sequence[Any]:
-    """Return the trajectories of a document."""
     if isinstance(document.data, Mapping) and "traj" in document.data:
         return [document.data]
     if not document.by_line and not isinstance(document.data, list):

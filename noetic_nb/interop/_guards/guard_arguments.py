@@ -26,12 +26,12 @@ class Bound(NamedTuple):
     """A call with its bound arguments."""
 
     name: str
-    args: FrozenDict  # judged by the rules
+    args: FrozenDict
     raw: Any  # as written by the model, None if it is not JSON data
     positional: tuple[Any, ...]
     named: Mapping[str, Any]
     """The arguments that the tool is called with: copies, except the framework's own and objects of other classes."""
-    values: Mapping[str, Any]  # the judged arguments as Python values
+    values: Mapping[str, Any]
     now: Callable[[], Any] | None = None
     """Returns the current form of `args`; None if no other code can change the values."""
     call_id: str = ""

@@ -65,8 +65,6 @@ def regulator_callback(regulator: Regulator, *, run: Run | None = None, thread_i
     feed = _Feed(regulator, Run(meta={"source": "langchain"}) if run is None else run, thread_id)
 
     class RegulatorCallback(BaseCallbackHandler):  # type: ignore[misc, unused-ignore]
-        """Feeds a regulator."""
-
         # Without these, LangChain only logs a handler's exceptions, or calls it in another thread.
         raise_error = True
         run_inline = True

@@ -145,7 +145,6 @@ def openai_tool(tool: Any, guard: Guard) -> Any:
 
 
 def pydantic_ai_tool(tool: Any, guard: Guard) -> Any:
-    """Guard a tool of pydantic-ai."""
     twin = copy.copy(tool)
     takes_ctx, name = bool(tool.takes_ctx), getattr(tool, "name", None) or tool.function.__name__
 

@@ -239,7 +239,7 @@ class GuardedCall:
         self._needs_approval = needs_approval
         self._start = 0.0
         self._is_postponed = False
-        self.value: Any = None  # the tool's return value, of any type
+        self.value: Any = None
         self.end: CallEnd | None = None
         call_id = bound.call_id or SYSTEM_IDS.new("call")
         # Reserved before any rule is evaluated, so that of concurrent decisions the later ones see the earlier calls.

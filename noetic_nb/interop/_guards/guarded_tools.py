@@ -183,7 +183,7 @@ def _described(tool: Any) -> tuple[str, Mapping[str, Any] | None]:
     if isinstance(tool, Tool):
         return tool.name, tool.spec.parameters
     name = getattr(tool, "name", None)
-    if not isinstance(name, str):  # a plain function
+    if not isinstance(name, str):
         return function_name(tool), _of_function(tool)
     for holder, field in ((tool, "params_json_schema"), (getattr(tool, "function_schema", None), "json_schema")):
         schema = getattr(holder, field, None)
@@ -362,7 +362,7 @@ class GuardedTool(Tool):
     """One of our tools that decides before every call, whichever method makes it."""
 
     run: Run  # receives the ledger
-    judged: Callable[..., Any]  # takes validated values
+    judged: Callable[..., Any]
 
     def begin(self, values: Mapping[str, Any], ctx: Any = None) -> Any:
         """Decide, then run with the values that `bind` has checked."""

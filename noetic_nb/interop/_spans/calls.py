@@ -80,7 +80,6 @@ class Traceloop(Dialect):
         return span.attributes.get("traceloop.entity.output") if self.kind(span) == "tool" else None
 
     def tool_name(self, span: Span) -> str | None:
-        """Return the name of the entity."""
         return span.text("traceloop.entity.name") if self.kind(span) == "tool" else None
 
 
@@ -164,7 +163,6 @@ class ToolUse:
 
 
 def model_use(span: Span) -> ModelUse:
-    """Read a span of a model call."""
     outputs: list[talk.SpanMessage] | None = first("outputs", span)
     finish: str | None = first("finish", span)
     if not finish:

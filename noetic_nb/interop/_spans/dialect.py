@@ -38,7 +38,6 @@ class History:
 
     @property
     def messages(self) -> list[SpanMessage]:
-        """All messages."""
         if self._read is None:
             self._read = read_messages(self._raw) or []
         return self._read

@@ -97,7 +97,7 @@ def _given(value: Any, kind: str, depth: int) -> Iterator[tuple[str, Any]]:
     """Yield the records of parsed documents and live objects."""
     if depth > _DEEPEST:
         return
-    if isinstance(value, str) and _is_json(value):  # the result of a span's `to_json`
+    if isinstance(value, str) and _is_json(value):
         yield from records_of(value)
     elif isinstance(value, Mapping) and not is_container(value):
         yield ("log" if kind in _LOGS else "span"), value
@@ -309,7 +309,6 @@ def is_span_file(path: Path) -> bool:
 
 
 def looks_like(document: Document) -> bool:
-    """Tell whether a document holds spans."""
     return _holds_spans(record(document, 0) if document.by_line else document.data)
 
 

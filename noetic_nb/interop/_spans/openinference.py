@@ -60,7 +60,6 @@ def _message(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def messages(span: Span, prefix: str, role: str) -> list[SpanMessage] | None:
-    """Return numbered messages."""
     found = nested(span, prefix)
     if found is None:
         return None

@@ -33,8 +33,6 @@ _LONGEST_LITERAL: Final = 100_000
 
 @dataclass(slots=True)
 class Text:
-    """Text, or reasoning."""
-
     text: str
     is_thought: bool = False
 
@@ -77,8 +75,6 @@ class Other:
 
 @dataclass(slots=True)
 class SpanMessage:
-    """One message."""
-
     role: Role
     blocks: list[Text | Call | Result | Other] = field(default_factory=list)
     finish: str | None = None
@@ -138,7 +134,7 @@ def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
         return None
     if len(value) == 2 and isinstance(value[0], str) and value[0] in ROLES and isinstance(value[1], str):
         return [_made(value[0], [Text(value[1])])]
-    if value and not any(map(_is_message, value)):  # blocks of one message
+    if value and not any(map(_is_message, value)):
         return [_made(role, [_block(each) for each in value])]
     return _each(value, role)
 

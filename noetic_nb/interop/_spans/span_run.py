@@ -51,8 +51,6 @@ def _is_counted(use: ModelUse) -> bool:
 class RunWriter(TurnWriter):
     """Writes executions as events; each result follows its call."""
 
-    # Executions
-
     def write(self, root: Execution) -> None:
         """Write a conversation from beginning to end."""
         log = Log(ev.Where(self.thread_id, f"{self.thread_id}/e0", 0), ContextTokens(self.counter))
@@ -118,8 +116,6 @@ class RunWriter(TurnWriter):
             if use is None:
                 self.open_turn(log, execution, entry, True)
             self.beside(log, entry)
-
-    # Calls
 
     def model(self, log: Log, use: ModelUse, execution: Execution, is_root: bool) -> None:
         """Write a model call: first its new messages, then its answer."""

@@ -125,8 +125,6 @@ class Log:
 
 @dataclass(slots=True)
 class _Turn:
-    """The open turn."""
-
     started_ms: float
     trace_id: str
     invocation: Span | None
@@ -194,8 +192,6 @@ class TurnWriter:
         if span.start_ns is None or span.end_ns is None or span.end_ns < span.start_ns:
             return None
         return (span.end_ns - span.start_ns) / _NS_PER_MS
-
-    # Items
 
     def append(self, log: Log, items: Sequence[Item], origin: Any) -> tuple[Item, ...]:
         """Add redacted items to a log; return them with their ids."""
@@ -273,8 +269,6 @@ class TurnWriter:
             items.append(item if origin is None or msg.role == "assistant" else with_origin(item, origin))
         items += later
         return items
-
-    # Turns
 
     def open_turn(self, log: Log, execution: Execution, entry: Any, is_root: bool, use: ModelUse | None = None) -> None:
         """Begin a turn if this entry belongs to another turn than the last."""

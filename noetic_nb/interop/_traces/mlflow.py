@@ -105,7 +105,6 @@ def _span(trace: Trace, entry: Mapping[str, Any], session: str | None) -> Record
     base = span_record(entry, len(trace.records))
     if base is None:
         raise ValueError("a span needs its own id and the id of its trace")
-    # Attribute values are JSON text.
     about = {key: parsed(value) for key, value in base.attributes.items()}
     inputs = about.get("mlflow.spanInputs")
     given = mapping(about.get("invocation_params"))

@@ -95,9 +95,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-# Messages
-
-
 def sent(value: Any) -> list[dict[str, Any]]:
     """Return the messages of a request, whose system prompt may be separate."""
     value = parsed(value)
@@ -218,7 +215,7 @@ def answered(value: Any) -> Answer:
     content = choice.get("content")
     if isinstance(said, Mapping):
         messages = [_message(said, "assistant")]
-    elif isinstance(content, Mapping):  # of a candidate
+    elif isinstance(content, Mapping):
         messages = [_message(content, "assistant")]
     elif choice is not value:
         messages = _messages(inner if _is_message(choice) else choice.get("text"), "assistant")
@@ -272,16 +269,13 @@ def unread(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the path and value of each part of a request or an answer that no reader uses."""
     value = parsed(value)
     if isinstance(value, Mapping) and PAYLOAD.read.isdisjoint(value) and PAYLOAD.inside.isdisjoint(value):
-        return  # read as text
+        return
     yield from PAYLOAD.unread(value)
     # Elsewhere these keys hold a tool's arguments and result.
     for name in (
         ("input", "inputs", "output", "outputs") if isinstance(value, Mapping) and not _is_message(value) else ()
     ):
         yield from PAYLOAD.unread(parsed(value.get(name)), name)
-
-
-# Tokens
 
 
 def usage_in(response: Any) -> dict[str, int]:
@@ -335,9 +329,6 @@ def _part(values: Mapping[str, int], *names: str) -> int | None:
 def usage_attributes(usage: Mapping[str, int] | None) -> dict[str, int]:
     """Return tokens as attributes of a span."""
     return {_ATTRIBUTES[name]: value for name, value in (usage or {}).items()}
-
-
-# Tools
 
 
 class Outcome(NamedTuple):

@@ -88,7 +88,6 @@ class Trace:
         return None
 
     def add(self, made: Record) -> Record:
-        """Add a record."""
         self.records.append(made)
         return made
 
@@ -121,7 +120,6 @@ class Trace:
         ]
 
     def runs(self) -> Iterator[Callable[[], Run]]:
-        """Yield a reader for each run."""
         made = self.records
         # Services list the newest first; of records that began together the earlier one comes first.
         times = [time for each in made if (time := _ns(each.start)) is not None]
@@ -220,9 +218,6 @@ def _data(value: Any) -> Any:
         return shown(value)
 
 
-# Sources
-
-
 def entries(document: Document, *lists: str, places: Iterable[int] | None = None) -> Iterator[Any]:
     """Yield the records of a document, or of its page below a key of `lists`; an unreadable line gives its error."""
     data = document.data
@@ -310,7 +305,7 @@ def _read(
         found = list(trace.runs())
     except WRONG as error:
         raise refused(document, f"it does not follow its format ({fault(error)})", index=0) from error
-    if not found and trace.faults:  # no record is readable
+    if not found and trace.faults:
         where, _, first, _ = trace.faults[0]
         if isinstance(first, NoeticError):
             raise first
@@ -329,9 +324,6 @@ def text_of(value: Any) -> str | None:
     if value in ("", None) or isinstance(value, list | tuple | Mapping | bool):
         return None
     return str(value)[:10_000]
-
-
-# Spans
 
 
 def _ns(value: Any) -> int | None:

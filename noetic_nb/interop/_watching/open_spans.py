@@ -143,7 +143,6 @@ class Node:
         return known
 
     def end(self, ended: Any, place: int) -> Span:
-        """Store the ended span."""
         parent = self.parent
         found = live_record(ended, place, None if parent is None else parent._record)
         assert found is not None

@@ -102,8 +102,6 @@ class RunSpanProcessor:
     def __repr__(self) -> str:
         return f"<RunSpanProcessor {self.run!r}>"
 
-    # Called by OpenTelemetry
-
     def on_start(self, span: Any, parent_context: Any = None) -> None:
         """Register a span that begins."""
         self._queue.append((self._started, span))

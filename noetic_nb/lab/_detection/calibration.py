@@ -176,8 +176,6 @@ class Calibration:
 
         return roc(self, ax=ax)
 
-    # Text and file forms
-
     def _headline(self) -> str:
         if self.detector is None or self.threshold is None:
             return _WORDS[self.verdict]

@@ -77,10 +77,9 @@ class Varied:
                 return -inf if value >= self.most else -value
 
     def at(self, score: float) -> Predicate:
-        """Return the predicate that fires from this score on."""
-        if isinstance(self.predicate, reg.LowConfidence):  # fires below its threshold
+        if isinstance(self.predicate, reg.LowConfidence):
             return self.put(min(max(math.nextafter(-score, inf), self.least), self.most))
-        if isinstance(self.predicate, reg.CallBudget):  # fires above its threshold
+        if isinstance(self.predicate, reg.CallBudget):
             score = math.ceil(score) - 1
         setting = min(max(score, self.least), self.most)
         return self.put(math.ceil(setting) if self.whole else setting)

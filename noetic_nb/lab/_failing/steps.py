@@ -74,8 +74,6 @@ class Step:
 
 @dataclass
 class Thread:
-    """The steps of one thread."""
-
     thread_id: str
     steps: list[Step] = field(default_factory=list)
 

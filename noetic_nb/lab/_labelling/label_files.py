@@ -148,9 +148,6 @@ def _place(run: Run) -> str | None:
     return None if store.path is None else f"{Path(store.path).name}#{store.key}"
 
 
-# Formats
-
-
 def _write_csv(runs: tuple[Run, ...]) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")

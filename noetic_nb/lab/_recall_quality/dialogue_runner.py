@@ -158,7 +158,6 @@ class Player:
         thread = f"{self.dialogue.name}/{len(self.dialogue.sessions) - 1}"
         before, self.asked_at = list(self.before), self.turn + 1
         for question in self.dialogue.questions:
-            # Each question is independent of the others.
             self.before = list(before)
             await self._ask(thread, log, question)
 
@@ -209,7 +208,6 @@ class Player:
         places = [self.said[part.item] for part in question.evidence if part.item in self.said]
         turn, before = max(places, default=(nan, nan))
         for budget, played, plan in zip(self.budgets, self.played, plans, strict=True):
-            # Without the question itself.
             sent = SentTexts([item_text(item) for item in plan.items if item is not asked[-1]])
             played.asked.append(
                 Asked(

@@ -28,7 +28,6 @@ LONGEST_TEXT: Final = 200_000
 LONGEST_FACT: Final = 300
 # Suffix of the key of a state that may also be an action.
 _UNSURE: Final = "?"
-# Limit of nesting in data.
 DEEPEST: Final = 32
 # A sentence with this share of the words still states a decision, like or state, because a summary uses fewer words.
 SENTENCE_SHARE: Final = 0.6
@@ -90,8 +89,6 @@ _SENTENCE: Final = re.compile(
 
 
 class Fact(NamedTuple):
-    """One fact of a text."""
-
     text: str
     """As written."""
     kind: FactKind

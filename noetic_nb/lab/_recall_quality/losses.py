@@ -93,7 +93,6 @@ class Losses(tuple[Loss, ...]):
     def __new__(
         cls, found: Iterable[Loss] = (), *, retellings: tuple[Retelling, ...] = (), unread: int = 0, unknown: int = 0
     ) -> Losses:
-        """Return a tuple with the retellings."""
         self = super().__new__(cls, found)
         self.retellings, self.unread, self.unknown = retellings, unread, unknown
         return self

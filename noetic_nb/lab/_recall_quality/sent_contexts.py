@@ -50,7 +50,7 @@ class SentContext(NamedTuple):
 
 class _Point(NamedTuple):
     seq: int
-    length: int  # the log's length at that moment
+    length: int
     event: Any
 
 
@@ -149,7 +149,7 @@ def _kept(first: int, log: Sequence[Item], points: Sequence[_Point], system: fro
     events = [one.event for one in points]
     whole = [at for at, one in enumerate(events) if one.items and not (one.opaque or one.replaced)]
     gone: set[int] = set()
-    hidden: set[int] = set()  # unknown
+    hidden: set[int] = set()
     beside: tuple[Item, ...] = ()
     unknown = 0
     # Everything before the last readable one is in its text, or gone.

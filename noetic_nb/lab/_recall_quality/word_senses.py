@@ -86,7 +86,6 @@ STEM: Final = 5
 
 _EMPTY: Final = frozenset(map(folded, WORDS["not_names"])) - WORDS["saying"] | WORDS["empty"]
 
-# Phrases that mean one word.
 _PHRASES: Final = tuple(
     (re.compile(rf"\b(?:{form})\b"), f" {word} ")
     for form, word in (
@@ -160,7 +159,6 @@ _DENIES: Final = re.compile(
     r"uncomfort|suffer|sensitiv|gave|give|cut|ended|former|used|meid|verzicht|hass|ungern|unvertrag)\w*)\b"
 )
 _LIGHT: Final = frozenset(map(stem, WORDS["light"]))
-# Words that a word implies.
 _IMPLIED: Final = {
     "vegetarian": "meat",
     "vegan": "meat dairy",

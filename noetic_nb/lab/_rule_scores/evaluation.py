@@ -274,7 +274,6 @@ class Evaluator:
         )
         lines = _lines(judged)
         known = _known(judged)
-        # Without attacks, the failed runs should be caught.
         if not lines["caught"].of:
             lines["caught"], known["caught"] = lines["failed"], known["failed"]
         return Evaluation(

@@ -267,7 +267,7 @@ def _number(value: Any) -> float | None:
     if value is None:
         return None
     if hasattr(value, "item") and not isinstance(value, Real):
-        value = value.item()  # a NumPy value
+        value = value.item()
     if not isinstance(value, Real):
         raise TypeError(f"a metric returns a number or None, and not {type(value).__name__}")
     number = float(value)

@@ -63,8 +63,8 @@ class Considered(NamedTuple):
     layer_id: str
     tag: str
     hits: tuple[Hit, ...]
-    top_k: int | None = None  # the maximum number of hits that are recalled
-    min_score: float | None = None  # hits with a smaller score are not recalled
+    top_k: int | None = None
+    min_score: float | None = None
     beside: int = 0  # the tokens that the layer writes before these lines
 
 

@@ -23,7 +23,6 @@ from noetic_nb.errors import NoeticConfigError
 K1: Final = 1.2
 B: Final = 0.75
 
-# Kana, Han and Hangul.
 _UNSPACED: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
 _WORDS: Final = re.compile(rf"[{_UNSPACED}]+|[^\W{_UNSPACED}]+")
 _IS_UNSPACED: Final = re.compile(f"[{_UNSPACED}]")

@@ -69,7 +69,6 @@ def anchor(path: str) -> str:
 
 
 def link_references(text: str) -> str:
-    """Return a text with every reference as a Markdown link."""
     return _REFERENCE.sub(lambda match: f"[#{match.group(1)}](#{anchor(match.group(1))})", text)
 
 

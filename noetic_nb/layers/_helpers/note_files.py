@@ -325,7 +325,6 @@ def _missing(files: Files, path: str) -> _Refused:
 
 
 def _within(files: Files, path: str) -> list[str]:
-    """Return a file, or the files of a folder."""
     return [name for name in files if name == path or name.startswith(f"{path}/")]
 
 

@@ -46,7 +46,7 @@ class PreparedRule:
 class PreparedRules(NamedTuple):
     """The rules for a point and a tool."""
 
-    rules: tuple[PreparedRule, ...]  # in order
+    rules: tuple[PreparedRule, ...]
     needs: frozenset[str]  # names that their conditions need bound
 
 
@@ -66,7 +66,7 @@ def prepare(rules: Iterable[SteeringRule]) -> PreparedRules:
                 prepared.append(PreparedRule(rule, evaluate=condition.evaluate, decide=condition.decide))
             case SequenceRule() as sequence:
                 prepared.append(PreparedRule(rule, evaluate=partial(_sequence, rule, sequence)))
-            case LLMEval() | None:  # only a judge, or no condition
+            case LLMEval() | None:
                 prepared.append(PreparedRule(rule))
             case other:
                 assert_never(other)
@@ -89,8 +89,6 @@ def _in_thread(rule: SteeringRule, predicate: Callable[[Any], Any]) -> Callable[
 
 @dataclass(frozen=True)
 class RuleSnapshot:
-    """The rules of one version."""
-
     version: int
     rules: tuple[SteeringRule, ...]
     # Filled as tools are called; if two threads prepare the same entry, it is merely made twice.

@@ -48,7 +48,7 @@ class StaticFacts:
     """Texts it compares with a ``name`` that may not be a tool's."""
     demanded: set[str] = field(default_factory=set)
     """Arguments that must be present, ``call.tool_args["path"]``: a misspelling there raises instead of passing silently."""
-    impure: list[str] = field(default_factory=list)  # descriptions of its side effects
+    impure: list[str] = field(default_factory=list)
     reads_all: bool = False  # whether it may read arguments that it does not name
     silent: bool = False  # whether it can block a call without a reason
 

@@ -80,7 +80,7 @@ class Analysis:
 
     needs: frozenset[str]
     nested: bool  # whether comprehensions are nested: their time is a product, not a sum
-    loops: bool = False  # whether there is a comprehension
+    loops: bool = False
 
 
 @dataclass(slots=True)

@@ -124,7 +124,7 @@ class CelProcess:
             process.stdin.write(json.dumps(message) + "\n")
             process.stdin.flush()
             line = process.stdout.readline()
-        except (OSError, ValueError):  # the process was ended meanwhile
+        except (OSError, ValueError):
             line = ""
         if not line:
             return {"error": "the process of the expression ended: it ran out of time or of memory"}
@@ -250,9 +250,8 @@ def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
 # Above 4 KB an expression is unreadable for people and slow to compile.
 MAX_CHARACTERS: Final = 4_096
 MAX_ISOLATED: Final = 65_536
-MAX_KEPT: Final = 4_096  # an editor compiles at every pause in typing; the least recently used go first
+MAX_KEPT: Final = 4_096  # an editor compiles at every pause in typing; the oldest go first
 
-# Parser messages, their meaning, and the remedy.
 _GRAMMAR: Final = (
     (re.compile(r"token recognition error at: '=.*"), "a single = is not an operator", "Write == to compare."),
     (re.compile(r"token recognition error at: '&.*"), "a single & is not an operator", "Write && for `and`."),

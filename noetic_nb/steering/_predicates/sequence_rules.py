@@ -36,7 +36,6 @@ def links_in(text: str) -> list[str]:
     return [word for word in words if _LINK.search(unicodedata.normalize("NFKC", word).translate(_DOTS))]
 
 
-# Statuses of calls that were not executed.
 _NOT_MADE: Final = frozenset({"denied", "guided", "invalid_args", "unknown"})
 
 

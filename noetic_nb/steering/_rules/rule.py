@@ -279,7 +279,7 @@ class SteeringRule(_Frozen):
 
 def as_rule(value: SteeringRule | Mapping[str, Any]) -> SteeringRule:
     """Return a rule given as a record or as a mapping; raises `NoeticConfigError` ``INVALID_RULE``."""
-    given: object = value  # the argument may be of any type
+    given: object = value
     if isinstance(given, SteeringRule):
         return given
     if isinstance(given, Mapping):
