@@ -34,7 +34,7 @@ _ASSIGNED: Final = re.compile(
     r"|(?P<bare>[^\s\"'`,;&<>(){}\[\]|\\?]++)|(?P<open>[\[{]))"
 )
 # The text between a hint and the assigned value: the rest of the name, up to a limit, or "session id".
-_TAIL: Final = r"[a-z0-9_\-]{0,128}+(?: (?:string|id))?[\"'`]?(?:\]|\*\*)?[ \t]{0,4}"
+_TAIL: Final = r"[a-z0-9_\-]{0,128}+(?: (?:string|id|code))?[\"'`]?(?:\]|\*\*)?[ \t]{0,4}"
 _IN_LINE: Final = re.compile(_TAIL + "(?=[:=])")
 # With the first character of a value, which may be on a later line.
 _WITH_VALUE: Final = re.compile(_TAIL + r"(?=(?:=>|:=|==?|:)(?:\*\*)?\s{0,4}[^\s`,;&<>()}\]|\\?])")
@@ -112,7 +112,7 @@ def assigned(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
             # A value may itself be an assignment, as in `--header=token:…`, so the search continues at its start.
             place = match.start("value")
             word = secret_word(name)
-            if word is None and name.lower() in ("key", "keys", "string", "id"):
+            if word is None and name.lower() in ("key", "keys", "string", "id", "code"):
                 head = re.search(r"([A-Za-z]{2,12}) $", text[max(0, match.start() - 16) : match.start()])
                 word = None if head is None else secret_word(f"{head[1]} {name}")
             if word is None:

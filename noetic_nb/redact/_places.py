@@ -16,6 +16,7 @@ from noetic_nb.redact._secret_names import (
     Span,
     secret_word,
 )
+from noetic_nb.redact._sentences import commanded, may_say, said
 from noetic_nb.redact._shapes import is_mixed
 
 _NAME: Final = r"(?P<name>[A-Za-z_][\w.\-]{0,127}+(?: (?:key|keys|string|id|token))?)"
@@ -105,6 +106,8 @@ def may_place(lower: str) -> bool:
         return True
     if "=" in lower and ("&" in lower or "?" in lower) and _QUERY_HINT.search(lower):
         return True
+    if may_say(lower):
+        return True
     hinted = [hint for hint in NAME_HINTS if hint in lower]
     if not hinted:
         return False
@@ -156,6 +159,8 @@ def placed(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
     if not may_place(lower):
         return
     yield from _options(text)
+    yield from commanded(text)
+    yield from said(text)
     if "?" in text or "&" in text:
         for match in _QUERY.finditer(text):
             if is_mixed(match["value"]):

@@ -296,6 +296,8 @@ class Redaction:
                 if start is not None:
                     made[at] = inner[:start] + self._whole(inner[start:])
         head = made[0] if made else None
+        if len(made) > 1 and isinstance(head, str) and all(isinstance(each, str) for each in made):
+            self._commanded(made)
         if (
             len(made) > 1
             and isinstance(head, list | tuple)
@@ -306,6 +308,16 @@ class Redaction:
             if places and not _in_pair(head[0], head[1]):
                 made[1:] = [self._row(row, places, head) for row in made[1:]]
         return made
+
+    def _commanded(self, words: list[str]) -> None:
+        from noetic_nb.redact._sentences import commanded
+
+        place, spans = 0, list(commanded(" ".join(words)))
+        for at, word in enumerate(words):
+            for span in spans:
+                if place <= span.start < place + len(word):
+                    words[at] = word[: span.start - place] + self._whole(word[span.start - place :])
+            place += len(word) + 1
 
     def _row(self, row: Any, places: list[int], head: list[Any] | tuple[Any, ...]) -> Any:
         if not isinstance(row, list | tuple) or len(row) != len(head):

@@ -44,6 +44,7 @@ _PAIRS: Final = frozenset(
         "account key",
         "connection string",
         "session id",
+        "otp code",
     ]
 )
 _MODIFIERS: Final = keys(
@@ -60,7 +61,7 @@ NAME_KEYS: Final = keys("name key header field variable var env id property para
 """The keys for a name that is beside its value, in lower case."""
 VALUE_KEYS: Final = frozenset(["value", "val", "default"])
 _ADDRESSES: Final = frozenset({"url", "uri"})
-ALWAYS: Final = frozenset({"pin", "otp", "pass"})
+ALWAYS: Final = frozenset({"pin", "otp", "pass", "passcode", "passcodes", "otp code"})
 # A smaller number is a count; a larger one may be a code.
 SMALLEST_NUMBER: Final = 10_000
 _LONGEST_NAME: Final = 128

@@ -96,13 +96,14 @@ _SHAPES: Final = (
     _shape("eyJ", _B + r"(eyJ[A-Za-z0-9_\-]*+(?:\.[A-Za-z0-9_\-]++)*+\.?)", _is_jwt),
     _shape("earer BEARER", r"(?i:\bbearer)[ \t]++([A-Za-z0-9._~+/\-]{16,}+=*+)", _is_token),
     _shape("asic BASIC", r"(?i:\bbasic)[ \t]++([A-Za-z0-9+/]{8,}+={0,2})", _is_basic),
+    _shape("://", r"://([A-Za-z0-9_\-]{16,256})@", is_mixed),  # a token in the place of the user
     _shape("://", r"://[^\s/?#@:\"'<>\\]{0,128}:([^\s/\"'<>\\]{1,256})@", _no_filler),
 )
 # The prefixes of these issuers' keys, from their documentation.
 _PREFIXES: Final = (
     "xapp- dop_v1_ doo_v1_ dor_v1_ shpat_ shpca_ shppa_ shpss_ hvs. hvb. hvr. glc_ glsa_ dp.pt. dp.st. NRAK- PMAK- pscale_tkn_ "
     "pscale_pw_ lin_api_ ntn_ ATATT3 sntrys_ sntryu_ r8_ pplx- pcsk_ tvly- lsv2_ dckr_pat_ figd_ sbp_ rubygems_ nvapi- CCIPAT_ "
-    "nfp_ CFPAT- sqp_ xkeysib- sq0atp- EAAAE AGE-SECRET-KEY- access-production- FLWSECK- tfp_ pul- duffel_live_ sgp_ dapi"
+    "nfp_ CFPAT- sqp_ xkeysib- sq0atp- EAAAE AGE-SECRET-KEY- access-production- FLWSECK- tfp_ tskey- pul- duffel_live_ sgp_ dapi"
 )
 
 
@@ -136,7 +137,7 @@ _ANY_HINT: Final = tuple(
             r"B(?:EARER|ASIC)",
             r"J(?<=eyJ)",
             r"=(?<=sig=)",
-            r":(?:(?<=[0-9]{8}:)|//[^\s/?#@:\"'<>\\]{0,128}:[^\s/\"'<>\\]{1,256}@)",
+            r":(?:(?<=[0-9]{8}:)|//[^\s/?#@:\"'<>\\]{0,256}(?::[^\s/\"'<>\\]{1,256})?@)",
         )
     ]
 )
