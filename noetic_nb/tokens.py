@@ -94,6 +94,14 @@ def utf16_units(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
+def no_text(given: object) -> Exception:
+    """Return the error of a counter that is given no text."""
+    from noetic_nb.errors import NoeticConfigError
+
+    hint = "Count an item with nn.item_tokens(item), other data as JSON text."
+    return NoeticConfigError("INVALID_TEXT", "Tokens are counted in a text.", given=given, hint=hint)
+
+
 def estimate_tokens(text: str) -> int:
     r"""Estimate the tokens of a text as a quarter of its UTF-16 code units, rounded up.
 
@@ -101,6 +109,11 @@ def estimate_tokens(text: str) -> int:
     ----------
     text : str
         Any text; lone surrogates count as one unit each.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_TEXT`` for another value.
 
     References
     ----------
@@ -111,6 +124,8 @@ def estimate_tokens(text: str) -> int:
     >>> estimate_tokens("hello world"), estimate_tokens(""), estimate_tokens("\N{GRINNING FACE}" * 3)
     (3, 0, 2)
     """
+    if not isinstance(text, str):
+        raise no_text(text)
     units = len(text) if text.isascii() else utf16_units(text)
     return -(-units // UNITS_PER_TOKEN)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
+from numbers import Integral
 from typing import Any, TypeVar
 
 from noetic_nb.errors import NoeticConfigError
@@ -17,6 +18,14 @@ class ArgumentError(NoeticConfigError, TypeError):
 
     def __init__(self, what: str, **more: Any) -> None:
         super().__init__("INVALID_ARGUMENTS", what, **more)
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse a seed that is no whole number of at least 0; raises `NoeticConfigError` ``INVALID_SEED``."""
+    # None draws something else each time, and -1 draws what 1 does.
+    if type(seed) is bool or not isinstance(seed, Integral) or seed < 0:
+        hint = "For example: seed=0."
+        raise NoeticConfigError("INVALID_SEED", "A seed is a whole number of at least 0.", given=seed, hint=hint)
 
 
 def closest(name: object, known: Iterable[str]) -> str:

@@ -12,14 +12,23 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from noetic_nb._core.arguments import ArgumentError
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.ids import SYSTEM_IDS
 
 OWNER_ONLY = 0o600
 
 
+def as_path(path: str | PathLike[str]) -> Path:
+    """Return a path; raises `ArgumentError` for a value that names no file."""
+    if not isinstance(path, str | PathLike) or isinstance(os.fspath(path), bytes):
+        raise ArgumentError("A file has a name", given=path, hint="Pass its path as text, or a pathlib.Path.")
+    return Path(path)
+
+
 def file_name(path: str | PathLike[str]) -> str:
     """Return the name of a file as text; raises `OSError` ``EINVAL`` for an impossible name."""
+    as_path(path)
     text = os.fspath(path)
     try:
         if "\0" not in text:

@@ -173,6 +173,10 @@ def tokens_of(items: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _count(item: Mapping[str, Any], tokenizer: Tokenizer) -> int:
+    if not isinstance(item, Mapping):
+        raise ItemValidationError(
+            "Only items are counted.", given=item, hint="Count a text with nn.estimate_tokens(text)."
+        )
     count = getattr(tokenizer, "count_item", None)
     found: int = tokenizer(compact_json(item)) if count is None else count(item)
     return found

@@ -304,7 +304,7 @@ class ItemLog:
         self._registry = registry
         self._view: ItemView | None = None
         self._origin_index: OriginIndex | None = None
-        if items:
+        if items is not None:
             self.extend(items)
 
     def append(self, item: Mapping[str, Any]) -> Item:
@@ -336,7 +336,8 @@ class ItemLog:
             Whether to give a call a unique id if the log already has its id; see `with_own_call_ids`.
         """
         parse = self._registry.parse
-        parsed = tuple([parse(item) for item in items])
+        # What holds no items is none: parsing it says so.
+        parsed = tuple([parse(item) for item in (items if isinstance(items, Iterable) else (items,))])
         if not parsed:
             return parsed
         if own_call_ids:

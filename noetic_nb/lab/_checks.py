@@ -20,6 +20,12 @@ def check_run(run: object, what: str, *, code: str = "INVALID_RUN") -> Run:
     return run
 
 
+def each_run(runs: Any, what: str, *, code: str = "INVALID_RUN") -> Iterator[Run]:
+    """Yield a run, or each of several; raises what `check_run` raises."""
+    for run in runs if isinstance(runs, Iterable) and not isinstance(runs, Run) else (runs,):
+        yield check_run(run, what, code=code)
+
+
 def check_one_of(known: Collection[Any], code: str, **given: Any) -> None:
     """Refuse option values that are not among the known ones; raises `NoeticConfigError` with the code."""
     for name, value in given.items():

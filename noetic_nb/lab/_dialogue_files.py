@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from zipfile import BadZipFile, ZipFile
 
+from noetic_nb._core.atomic_write import as_path
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.interop._formats.sources import Document, read_document, record, refused
 from noetic_nb.items import Item, assistant_message, input_message, item_text
@@ -33,7 +34,7 @@ _JSON: Final = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 
 def _records(path: str | PathLike[str], max_bytes: int, form: str) -> Iterator[tuple[Document, int, Mapping[str, Any]]]:
     """Yield the records of a file, an archive or a folder, in order, each with its document and its index there."""
-    source = Path(path)
+    source = as_path(path)
     files = sorted(
         [file for file in source.rglob("*") if file.name.endswith((*_JSON, ".zip", ".parquet"))], key=_by_number
     )

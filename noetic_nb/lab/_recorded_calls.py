@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from noetic_nb import events as ev
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.lab._checks import check_run
+from noetic_nb.lab._checks import each_run
 from noetic_nb.memory import PastCall
 from noetic_nb.memory._enforcement import PENDING
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision, allow
@@ -55,8 +55,8 @@ def call_outside(params: BeforeToolCallParams, seq: int = 0) -> RecordedCall:
 def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
     """Return every call at which rules are evaluated, in order; the runs may be recorded, loaded or still growing."""
     found: list[RecordedCall] = []
-    for run in [runs] if isinstance(runs, Run) else runs:
-        found += _kept_calls(check_run(run, "Rules are tried on runs."))
+    for run in each_run(runs, "Rules are tried on runs."):
+        found += _kept_calls(run)
     return tuple(found)
 
 
@@ -81,10 +81,10 @@ def schemas_of(tools: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     # An iterable holds tools; any other value is a single tool, or invalid.
     for tool in [tools] if isinstance(tools, str) or not isinstance(tools, Iterable) else tools:
-        if isinstance(tool, str):
+        if isinstance(tool, str) and tool.strip():
             found[tool] = None
             continue
-        spec = getattr(tool, "spec", tool)
+        spec: Any = getattr(tool, "spec", tool)
         if not isinstance(getattr(spec, "name", None), str):
             spec = make_tool(tool).spec if callable(tool) else spec
         if not isinstance(getattr(spec, "name", None), str):

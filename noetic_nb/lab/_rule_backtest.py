@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from noetic_nb._core.long_work import Work
 from noetic_nb.items import thaw
+from noetic_nb.lab._checks import each_run
 from noetic_nb.lab._recorded_calls import RecordedCall, calls_of
 from noetic_nb.lab._rule_trial import (
     OnUnknown,
@@ -206,7 +207,7 @@ def backtest(
     ['send_certificate']
     """
     check_order("backtest", rules, runs)
-    runs = [runs] if isinstance(runs, Run) else tuple(runs)
+    runs = tuple(each_run(runs, "Rules are tried on runs."))
     trials = Trials(runs, on_error=on_error, on_unparseable=on_unparseable, max_retries=max_retries, judge=judge)
     tried = as_snapshot(rules)
     others = () if candidate is None else candidate_snapshot(tried, candidate)

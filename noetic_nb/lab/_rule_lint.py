@@ -13,6 +13,7 @@ from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from noetic_nb._core.names import looks_alike, skeleton
+from noetic_nb.lab._checks import each_run
 from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, schemas_of, tools_of
 from noetic_nb.lab._rule_trial import TrialResult, as_snapshot, check_order, try_rules
 from noetic_nb.memory._steering_decision import SteeringAction
@@ -393,7 +394,7 @@ def lint(
     """
     check_order("lint", rules, runs)
     enabled = [rule for rule in as_snapshot(rules) if rule.enabled]
-    runs = [runs] if isinstance(runs, Run) else tuple(runs)
+    runs = tuple(each_run(runs, "Rules are tried on runs."))
     calls = calls_of(runs)
     known = schemas_of(tools) or tools_of(runs, called=False) or getattr(rules, "known_tools", {})
     wanted = None if only is None else frozenset(only)

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeVar
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticError
-from noetic_nb.layers._helpers.collaborators import as_embedder, check_share
+from noetic_nb.layers._helpers.collaborators import as_embedder, check_share, check_switch
 from noetic_nb.layers._helpers.considered import Hit, consider
 from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, KeywordIndex
 from noetic_nb.layers._semantic import MessageIndex, MessageRecall, recalling
@@ -97,6 +97,7 @@ def hybrid_recall(
     """
     nearness = _none if embedder is False else as_embedder(embedder)
     check_share(spread=spread)
+    check_switch(roots=roots)
     options = top_k, min_score, neighbours, skip_recent, max_entries
     layer = HybridRecall(id, TAG, scope, nearness, *options, roots=roots, spread=spread)
     return recalling(layer, budget, slot)

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.layers._helpers.collaborators import as_names, check_function
 from noetic_nb.layers._helpers.considered import cut_block, tagged
 from noetic_nb.layers._helpers.schemas import Arguments, StoredState, copy_to_child, init_hook, model_function
 from noetic_nb.layers.handles import PlanHandle
@@ -229,7 +230,8 @@ def plan_memory(
     >>> plan_memory().hooks.names()
     ('init', 'recall', 'on_spawn', 'on_complete', 'before_tool_call')
     """
-    allowed = READ_ONLY_TOOLS | set(additional_allowed_tools)
+    check_function(approve, "approve", "the state")
+    allowed = READ_ONLY_TOOLS | set(as_names(additional_allowed_tools, "additional_allowed_tools"))
 
     def before_tool_call(p: params.BeforeToolCallParams) -> SteeringDecision | None:
         # Canonical names: the layer's own functions are `<id>/...`, even if a provider renames them.

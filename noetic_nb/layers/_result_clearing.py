@@ -16,9 +16,9 @@ from noetic_nb._core.names import skeleton
 from noetic_nb.items import Item, item_text, item_tokens, parse_item
 from noetic_nb.items._build import content_tokens
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.layers._helpers.collaborators import check_whole
+from noetic_nb.layers._helpers.collaborators import as_names, check_whole
 from noetic_nb.layers._helpers.considered import fitting_lines, tagged
-from noetic_nb.layers._helpers.schemas import Arguments, model_function, option_error
+from noetic_nb.layers._helpers.schemas import Arguments, model_function
 from noetic_nb.layers.handles import ResultsHandle
 from noetic_nb.memory import BudgetConfig, ExecutionContext, MemoryHooks, MemoryLayer, params
 from noetic_nb.memory._execution_context import Compacted, compacted
@@ -114,9 +114,7 @@ def tool_result_clearing(
     ('recall', 'dispose', 'project_history')
     """
     check_whole(0, threshold=threshold, clear_at_least=clear_at_least, keep=keep)
-    names = (exclude,) if isinstance(exclude, str) else tuple(exclude)
-    if not all(isinstance(name, str) for name in names):
-        raise option_error("`exclude` must contain names of tools.", names, "For example: exclude=['search'].")
+    names = as_names(exclude, "exclude")
     layer = _ResultClearing(id, threshold, clear_at_least, keep, frozenset(map(skeleton, names)))
     return MemoryLayer(
         id=id,

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from noetic_nb._core.arguments import explained
-from noetic_nb.layers._helpers.collaborators import check_function, check_whole
+from noetic_nb.layers._helpers.collaborators import check_function, check_switch, check_whole
 from noetic_nb.layers._helpers.considered import consider, fitting_lines, plain_hits, tagged
 from noetic_nb.layers._helpers.gathering import GATHERING_TIMEOUTS_MS, BufferedState, TextBuffer, gathering_hooks
 from noetic_nb.layers._helpers.schemas import Arguments, model_function
@@ -95,6 +95,7 @@ def temporal_memory(
     check_function(extract, "extract", "texts and a time", 2)
     check_function(search, "search", "a query and facts", 2)
     check_whole(buffer_threshold=buffer_threshold, max_facts=max_facts)
+    check_switch(ground_date_time=ground_date_time, inject_ledger=inject_ledger)
 
     def moment(ctx: ExecutionContext) -> datetime:
         return datetime.fromtimestamp(ctx.clock.now_ms() / 1000) if now is None else now()

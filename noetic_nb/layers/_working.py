@@ -7,16 +7,17 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import Item
+from noetic_nb.layers._helpers.collaborators import check_switch
 from noetic_nb.layers._helpers.considered import cut_block
 from noetic_nb.layers._helpers.schemas import model_function, option_error
 from noetic_nb.layers.handles import WorkingMemoryHandle
 from noetic_nb.memory import BudgetConfig, MemoryHooks, MemoryLayer, MemoryScope, Slot, layer_data, params
-from noetic_nb.memory._layer_functions import built_in
+from noetic_nb.memory._layer_functions import built_in, type_adapter
 
 DEFAULT_BUDGET: Final = {"min": 200, "max": 1500}
 MAX_MERGE_DEPTH: Final = 32
@@ -103,9 +104,12 @@ def working_memory(
             schema,
             "Write class Notes(BaseModel): ..., and schema=Notes.",
         )
+    check_switch(read_only=read_only)
     check: Check | None = None
     if schema is not None:
-        check = schema.check if isinstance(schema, Schema) else TypeAdapter(schema).validate_python
+        check = (
+            schema.check if isinstance(schema, Schema) else type_adapter(schema, "INVALID_LAYER_OPTION").validate_python
+        )
     first: Any = initial if initial is not None else ("" if check is None else {})
     if check is not None and isinstance(first, str):
         raise NoeticConfigError("INVALID_LAYER_OPTION", "Notes with a schema must be an object.", given=initial)

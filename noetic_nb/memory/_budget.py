@@ -85,7 +85,7 @@ def allocate_budgets(
     Raises
     ------
     NoeticConfigError
-        ``INVALID_BUDGET_INPUT`` for NaN, or if infinities cancel; its ``field`` names the number.
+        ``INVALID_BUDGET_INPUT`` for NaN, or if infinities cancel; its ``field`` names the number. ``INVALID_LAYER``.
 
     References
     ----------
@@ -101,7 +101,12 @@ def allocate_budgets(
     ({'notes': 1500.0, 'facts': 3980.0}, 3520.0)
     """
     _check(total_budget, system_prompt_tokens, response_reserve)
-    return _split(tuple(layers), total_budget, system_prompt_tokens, response_reserve)
+    given: Any = tuple(layers) if isinstance(layers, Iterable) else (layers,)
+    for layer in given:
+        if not isinstance(layer, MemoryLayer):
+            hint = "Pass a list of layers, such as [working_memory()]."
+            raise NoeticConfigError("INVALID_LAYER", "A budget is split between layers.", given=layer, hint=hint)
+    return _split(given, total_budget, system_prompt_tokens, response_reserve)
 
 
 def _split(layers: Sequence[MemoryLayer], total: float, system: float, reserve: float) -> BudgetPlan:
@@ -329,6 +334,10 @@ def _counts(history: Sequence[Item], tokenizer: Tokenizer) -> Callable[[int], in
     return lambda position: item_tokens(history[position], tokenizer)
 
 
+def _parsed(items: Any) -> list[Item]:
+    return [parse_item(item) for item in (items if isinstance(items, Iterable) else (items,))]
+
+
 def assemble_view(
     system_prompt_items: Sequence[Mapping[str, Any]],
     layer_output_items: Sequence[Mapping[str, Any]],
@@ -369,13 +378,14 @@ def assemble_view(
     >>> [item.id for item in assemble_view([], [], talk, policy)]
     ['m2', 'm3', 'm4']
     """
-    system = [parse_item(item) for item in system_prompt_items]
-    layers = [parse_item(item) for item in layer_output_items]
-    history: Sequence[Item] = (
-        history_items if isinstance(history_items, ItemView) else [parse_item(item) for item in history_items]
-    )
+    system, layers = _parsed(system_prompt_items), _parsed(layer_output_items)
+    history: Sequence[Item] = history_items if isinstance(history_items, ItemView) else _parsed(history_items)
     if policy is None:
         return [*system, *layers, *history]
+    given: Any = policy
+    if not isinstance(given, ProjectionPolicy):
+        hint = "Use nn.ProjectionPolicy(token_budget=8_000), or None."
+        raise NoeticConfigError("INVALID_PROJECTION", "This is no policy.", given=policy, hint=hint)
     left = policy.view_budget(0) - sum(item_tokens(item, tokenizer) for item in system)
     kept = []
     must = must_send(history, tokenizer)

@@ -326,6 +326,9 @@ class MemoryLayer(Generic[Handle]):
         if not isinstance(hooks, MemoryHooks):
             raise self._refused("INVALID_HOOK", "hooks", self.hooks, "Use MemoryHooks(recall=..., ...).")
         object.__setattr__(self, "limits", budget_range(self.budget, layer_id=self.id))
+        given: object = self.timeouts
+        if not isinstance(given, Mapping):
+            raise self._refused("INVALID_TIMEOUT", "timeouts", given, "Use a mapping of hooks to milliseconds.")
         timeouts = {_snake(name): value for name, value in self.timeouts.items()}
         for name, value in timeouts.items():
             if name not in DEFAULT_TIMEOUTS_MS:

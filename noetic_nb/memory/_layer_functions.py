@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter
-from pydantic.errors import PydanticSchemaGenerationError
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items._json_form import without_json_form
@@ -101,6 +100,15 @@ def layer_data(read: Callable[[Any], Any]) -> LayerData:
     return LayerData(read)
 
 
+def type_adapter(schema: Any, code: str = "INVALID_TOOL") -> TypeAdapter[Any]:
+    """Return what checks values against a type; raises `NoeticConfigError` for a value that is none."""
+    try:
+        return TypeAdapter(schema)
+    except Exception as exc:  # for what is no type pydantic raises errors of many kinds
+        hint = "Pass a type such as dict[str, int], a dataclass or a pydantic model."
+        raise NoeticConfigError(code, "A schema must be a type.", given=schema, hint=hint) from exc
+
+
 def layer_fn(
     *,
     description: str,
@@ -140,15 +148,15 @@ def layer_fn(
     try:
         checked: TypeAdapter[Any] = TypeAdapter(input)
         problem = without_json_form(checked.core_schema)
-    except PydanticSchemaGenerationError as exc:
-        problem = exc.message.splitlines()[0]
+    except Exception as exc:  # for what is no type pydantic raises errors of many kinds
+        problem = str(exc).splitlines()[0] or type(exc).__name__
     if problem is not None:
         raise NoeticConfigError(
             "INVALID_TOOL",
             f"A parameter of a layer's function has no JSON form: {problem}",
             hint="Use JSON types, dates, enumerations, dataclasses or pydantic models, which rules can judge.",
         )
-    return LayerFunction(description, checked, TypeAdapter(output), execute, input, for_model)
+    return LayerFunction(description, checked, type_adapter(output), execute, input, for_model)
 
 
 def checked_provides(provides: LayerProvides | None, *, layer_id: str) -> LayerProvides | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, ItemLog, ItemRegistry, parse_item
@@ -171,6 +172,9 @@ class LayerStack:
         tuple of RecallEntry
             ``(layer_id, items, token_count)`` in slot order; each within its budget by our own count.
         """
+        if mode not in get_args(RecallMode):
+            hint = f"Use one of {', '.join(get_args(RecallMode))}."
+            raise NoeticConfigError("INVALID_OPTION", "There is no such mode.", given=mode, hint=hint)
         return self._recaller.recall(
             ctx, query=query, log=_view(log), budgets=budgets, mode=mode, with_empty=with_empty
         )

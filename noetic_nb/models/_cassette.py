@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from os import PathLike
-from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+from noetic_nb._core.atomic_write import as_path
 from noetic_nb._core.worker_threads import beside_loop
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.models._cassette_file import (
@@ -77,7 +77,7 @@ class CassetteModel:
         mode: Literal["auto", "record", "replay"] = "auto",
         on_missing: Literal["error", "record"] = "error",
     ) -> None:
-        self.path = Path(path)
+        self.path = as_path(path)
         if mode not in ("auto", "record", "replay"):
             raise _wrong("There is no such mode", mode, "Use 'auto', 'record' or 'replay'.")
         if on_missing not in ("error", "record") or (on_missing == "record" and mode == "replay"):

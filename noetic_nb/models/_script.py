@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -162,16 +162,19 @@ class Reply:
             if not isinstance(value, str) and (value is not None or name == "text"):
                 raise _wrong(f"`{name}` of a reply is text.", given=value, hint="Data belongs in the text as JSON.")
         # A single call may be given without a list, as in a line of a script.
-        calls = (self.tool_calls,) if isinstance(self.tool_calls, CallTool) else tuple(self.tool_calls)
+        given: Any = self.tool_calls
+        calls: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) else (given,)
         if not all(isinstance(call, CallTool) for call in calls):
             raise _wrong("`tool_calls` holds CallTool.", given=calls, hint="Use CallTool('tool', key=value).")
         if self.cost is not None and not (
             isinstance(self.cost, int | float) and math.isfinite(self.cost) and self.cost >= 0
         ):
             raise _wrong("`cost` must be US dollars, 0 or more.", given=self.cost, hint="Leave it out when unknown.")
+        logprobs: Any = () if self.logprobs is None else self.logprobs
+        listed = logprobs if isinstance(logprobs, Iterable) else (logprobs,)
         object.__setattr__(self, "tool_calls", calls)
         object.__setattr__(self, "usage", _as_usage(self.usage))
-        object.__setattr__(self, "logprobs", tuple(_as_logprob(entry) for entry in self.logprobs or ()))
+        object.__setattr__(self, "logprobs", tuple(_as_logprob(entry) for entry in listed))
 
 
 FaultKind: TypeAlias = Literal[

@@ -181,7 +181,7 @@ def axes_for(ax: Any, theme: Theme | None, x: str = "", y: str = "", *, height: 
     `x` and `y` label the axes; by default the text colours follow the figure's background. Raises `NoeticConfigError`
     ``INVALID_AXES`` or ``INVALID_THEME``.
     """
-    if theme is not None and theme not in GROUNDS:
+    if theme is not None and theme not in list(GROUNDS):
         raise NoeticConfigError("INVALID_THEME", "There is no such theme.", given=theme, hint='Use "light" or "dark".')
     if ax is None:
         figure = Figure(figsize=(SIZE[0], height), layout="constrained")

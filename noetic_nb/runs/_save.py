@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from noetic_nb._core.atomic_write import regular_file, whole_file
+from noetic_nb._core.atomic_write import as_path, regular_file, whole_file
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import RunEvent
 from noetic_nb.redact import Redaction, redact_text
@@ -168,7 +168,7 @@ def save_events(
     path: str | os.PathLike[str], *, run_id: str, meta: Mapping[str, Any], events: Sequence[RunEvent], **more: Any
 ) -> Path:
     """Write a run to one file, atomically and with reproducible bytes; `more` are extra header fields."""
-    target = Path(path)
+    target = as_path(path)
     try:
         with whole_file(target) as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
             for line in _lines(run_id, meta, events, more):

@@ -292,7 +292,7 @@ class AgentHarness(HarnessThreads):
         bool
             False if no turn was running.
         """
-        session = self._threads.by_id.get(thread_id)
+        session = self._threads.there(thread_id)
         return session is not None and session.abort(reason)
 
     @asynccontextmanager

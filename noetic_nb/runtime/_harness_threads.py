@@ -85,6 +85,7 @@ class HarnessThreads:
 
     async def _last_context(self, thread_id: str) -> RunningExecution:
         """Return the context that feedback belongs to; its thread may have to be read first."""
+        self._threads.there(thread_id)  # which refuses what is no id
         if self._durable is not None:
             await self._durable.load(thread_id)
         await self._threads.cleared(thread_id)
@@ -133,7 +134,7 @@ class HarnessThreads:
         >>> nn.AgentHarness(nn.AgentConfig(name="desk")).status()
         ThreadStatus(state='idle', turn_id=None, elapsed_ms=0.0, waiting=0)
         """
-        session = self._threads.by_id.get(thread_id)
+        session = self._threads.there(thread_id)
         return ThreadStatus("idle") if session is None else session.status
 
     def check(self) -> tuple[SetupFinding, ...]:

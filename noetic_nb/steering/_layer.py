@@ -264,10 +264,13 @@ def steering(
         raise NoeticConfigError(
             "INVALID_STEERING", "steering needs a rule book, or rules=[...].", given=(rulebook, rules), hint="Pass one."
         )
-    book = rulebook if isinstance(rulebook, RuleBook) else RuleBook(rulebook or rules or ())
+    given: Any = rules if rulebook is None else rulebook
+    book = given if isinstance(given, RuleBook) else RuleBook(given)
     book.mark_used()
     policy = _checked_policy(Policy(on_error, on_unparseable, max_retries, late_verdicts), max_ledger_entries)
-    limits = {**TIMEOUTS_MS, **(timeouts or {})}
+    limits: Any = {} if timeouts is None else timeouts  # refused by the layer, where it is no mapping
+    if isinstance(limits, Mapping):
+        limits = {**TIMEOUTS_MS, **limits}
     return MemoryLayer(
         id=LAYER_ID,
         slot=Slot.STEERING,
@@ -306,6 +309,8 @@ def _checked_policy(policy: Policy, max_ledger_entries: int) -> Policy:
             raise NoeticConfigError(
                 "INVALID_STEERING", f"There is no such {name}.", given=value, hint=f"Use one of {', '.join(known)}."
             )
+    if not isinstance(policy.late_verdicts, bool):
+        raise NoeticConfigError("INVALID_STEERING", "late_verdicts must be True or False.", given=policy.late_verdicts)
     for name, count in (("max_ledger_entries", max_ledger_entries), ("max_retries", policy.max_retries)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise NoeticConfigError("INVALID_STEERING", f"{name} is a number >= 0.", given=count)

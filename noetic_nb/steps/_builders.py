@@ -285,7 +285,7 @@ class step:
         >>> step.llm("count", model="scripted", output=int).output.parse("3", step_id="count")
         3
         """
-        listed = tools if tools is None or callable(tools) else tuple(tools)
+        listed: Any = tuple(tools) if isinstance(tools, Iterable) and not callable(tools) else tools
         fields = _given(
             instructions=instructions,
             tools=listed,

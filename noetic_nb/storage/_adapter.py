@@ -87,9 +87,16 @@ def key_taken(key: str) -> NoeticError:
     return NoeticError("state_conflict", f"Another writer has written {key!r} already.", hint=hint, key=key)
 
 
+def text_key(key: str) -> str:
+    """Return a key; raises `NoeticError` ``storage_failed`` for no text."""
+    if not isinstance(key, str):
+        raise NoeticError("storage_failed", "A key must be text.", given=key, hint="Use str(key).", key=key)
+    return key
+
+
 def escape_segment(segment: str) -> str:
     """Escape one segment of a key as JSON Pointer does (RFC 6901, section 3): ``~`` as ``~0``, ``/`` as ``~1``."""
-    return segment.replace("~", "~0").replace("/", "~1")
+    return text_key(segment).replace("~", "~0").replace("/", "~1")
 
 
 def layer_prefix(layer_id: str, scope_key: str) -> str:
@@ -132,34 +139,34 @@ class ScopedStorage:
 
     async def get(self, key: str) -> JsonValue | None:
         """Return the value under a key of this namespace, or None."""
-        return await self.storage.get(self.prefix + key)
+        return await self.storage.get(self.prefix + text_key(key))
 
     async def get_text(self, key: str) -> str | None:
         """Return the JSON text under a key of this namespace, or None: cheaper to compare than the value."""
         read = getattr(self.storage, "get_text", None)
         if read is None:
             return None
-        text: str | None = await read(self.prefix + key)
+        text: str | None = await read(self.prefix + text_key(key))
         return text
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, JsonValue]:
         """Return the existing values of several keys in this namespace."""
         prefix = self.prefix
-        found = await get_many(self.storage, [prefix + key for key in keys])
+        found = await get_many(self.storage, [prefix + text_key(key) for key in keys])
         return {key.removeprefix(prefix): value for key, value in found.items()}
 
     async def set(self, key: str, value: JsonValue) -> None:
         """Store a value in this namespace."""
-        await self.storage.set(self.prefix + key, value)
+        await self.storage.set(self.prefix + text_key(key), value)
 
     async def delete(self, key: str) -> None:
         """Delete a key of this namespace."""
-        await self.storage.delete(self.prefix + key)
+        await self.storage.delete(self.prefix + text_key(key))
 
     async def list(self, prefix: str = "") -> list[str]:
         """Return the keys of this namespace that begin with a prefix, without the namespace."""
         own = self.prefix
-        return [key.removeprefix(own) for key in await self.storage.list(own + prefix)]
+        return [key.removeprefix(own) for key in await self.storage.list(own + text_key(prefix))]
 
     def __repr__(self) -> str:
         return f"ScopedStorage({self.prefix!r})"

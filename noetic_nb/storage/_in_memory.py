@@ -8,7 +8,7 @@ from typing import Final
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items._json_text import encoding
-from noetic_nb.storage._adapter import JsonValue, key_taken
+from noetic_nb.storage._adapter import JsonValue, key_taken, text_key
 
 # Cycles end in a RecursionError anyway; checking for them takes a tenth of the writing time.
 encode: Final = encoding(
@@ -48,16 +48,16 @@ class InMemoryStorage:
     """
 
     def __init__(self, initial: Mapping[str, JsonValue] | None = None) -> None:
-        self._texts = {key: json_text(key, value) for key, value in (initial or {}).items()}
+        self._texts = {key: json_text(text_key(key), value) for key, value in (initial or {}).items()}
 
     async def get(self, key: str) -> JsonValue | None:
         """Return a copy of the value under a key, or None."""
-        text = self._texts.get(key)
+        text = self._texts.get(text_key(key))
         return None if text is None else json.loads(text)
 
     async def get_text(self, key: str) -> str | None:
         """Return the JSON text under a key, or None."""
-        return self._texts.get(key)
+        return self._texts.get(text_key(key))
 
     async def get_many(self, keys: list[str]) -> dict[str, JsonValue]:
         """Return copies of the existing values of several keys."""
@@ -65,11 +65,11 @@ class InMemoryStorage:
 
     async def set(self, key: str, value: JsonValue) -> None:
         """Store a copy of a value."""
-        self._texts[key] = json_text(key, value)
+        self._texts[key] = json_text(text_key(key), value)
 
     async def delete(self, key: str) -> None:
         """Delete a key; a missing one is not an error."""
-        self._texts.pop(key, None)
+        self._texts.pop(text_key(key), None)
 
     async def set_many(
         self, values: Mapping[str, JsonValue], *, delete: Iterable[str] = (), absent: Iterable[str] = ()
@@ -85,6 +85,7 @@ class InMemoryStorage:
 
     async def list(self, prefix: str) -> list[str]:
         """Return the keys that begin with a prefix, sorted."""
+        text_key(prefix)
         return sorted([key for key in self._texts if key.startswith(prefix)])
 
     def __repr__(self) -> str:

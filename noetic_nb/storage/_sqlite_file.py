@@ -19,6 +19,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 from noetic_nb._core.atomic_write import file_name, owner_only
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.storage._adapter import text_key
 
 T = TypeVar("T")
 Synchronous: TypeAlias = Literal["OFF", "NORMAL", "FULL"]
@@ -117,8 +118,8 @@ def patiently(action: Callable[[], T], budget_ms: float) -> T:
 
 def check_path(path: str | os.PathLike[str]) -> str:
     """Return an absolute path that can hold a database; raises ``INVALID_STORAGE_PATH``."""
-    text = os.fspath(path)
     # Checked despite the annotation: notebooks are not type-checked.
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
     if not isinstance(text, str) or text in {"", ":memory:"} or text.startswith("file:"):
         what = "SQLite storage needs the name of a file."
         hint = "Pass a path such as 'desk.db'; use InMemoryStorage for state that need not last."
@@ -140,9 +141,7 @@ def check_path(path: str | os.PathLike[str]) -> str:
 
 def check_key(key: str) -> str:
     """Return a key that can be stored; raises ``storage_failed`` if it is not text, or has a lone surrogate."""
-    if not isinstance(key, str):
-        raise NoeticError("storage_failed", "A key must be text.", given=key, hint="Use str(key).", key=key)
-    if not key.isascii():
+    if not text_key(key).isascii():
         try:
             key.encode()
         except UnicodeEncodeError as exc:

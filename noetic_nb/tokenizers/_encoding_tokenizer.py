@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.items._build import item_text
 from noetic_nb.tokenizers._framing import KINDS, Framing, counted_text, framing_of, kind_of
-from noetic_nb.tokens import KNOWN_ERRORS
+from noetic_nb.tokens import KNOWN_ERRORS, no_text
 
 OFFLINE: Final = "calibrated-offline"  # the name of the counter
 
@@ -148,6 +148,8 @@ class EncodingTokenizer:
 
     def __call__(self, text: str) -> int:
         """Count the tokens of a text."""
+        if not isinstance(text, str):
+            raise no_text(text)
         if len(text) <= SHORT:
             return len(self._encode(text))
         if len(text) > MAX_PIECE:

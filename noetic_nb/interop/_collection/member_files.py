@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from noetic_nb._core.atomic_write import write_whole
+from noetic_nb._core.atomic_write import as_path, write_whole
 from noetic_nb._core.long_work import Work
 from noetic_nb.clock import SYSTEM_CLOCK
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -34,7 +34,7 @@ def _invalid(what: str, given: object, hint: str) -> NoeticConfigError:
 
 def set_path(name: str | PathLike[str]) -> Path:
     """Return the file of a set by its name or path."""
-    text = os.fspath(name)
+    text = str(as_path(name))
     return Path(text if text.endswith(RUN_SET) else f"{text}{RUN_SET}")
 
 

@@ -13,6 +13,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, overload
 
+from noetic_nb._core.arguments import check_seed
+from noetic_nb._core.atomic_write import as_path
 from noetic_nb._core.long_work import Progress
 from noetic_nb._core.names import nearest
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -268,6 +270,7 @@ class RunCollection(Sequence[Run]):
             raise NoeticConfigError(
                 "INVALID_OPTION", "n must be a whole number of at least 0.", given=n, hint="For example: sample(20)."
             )
+        check_seed(seed)
         chance = random.Random(seed)
         places = list(range(len(self)))
         if by is None:
@@ -293,6 +296,7 @@ class RunCollection(Sequence[Run]):
             raise NoeticConfigError(
                 "INVALID_OPTION", "share is from 0 to 1.", given=share, hint="For example: split(0.8)."
             )
+        check_seed(seed)
         groups = self._groups(by, apart=True)
         random.Random(seed).shuffle(groups)
         first: set[int] = set()
@@ -439,7 +443,7 @@ def open_runs(source: Any, *, index: str | PathLike[str] | None = None, progress
         raise next(
             run.error for run in runs if isinstance(run, Failed)
         )  # the source itself is wrong, as opposed to a folder with some bad files
-    members = Members(paths, runs, None if index is None else Path(index))
+    members = Members(paths, runs, None if index is None else as_path(index))
     every = members.refresh(progress)
     failed = [
         Failed(

@@ -117,8 +117,15 @@ class Guard:
     ) -> None:
         if on_deny not in ("raise", "return", None):
             raise NoeticConfigError("INVALID_OPTION", "on_deny must be 'raise', 'return' or None.", given=on_deny)
+        if rules is None and regulator is None:
+            hint = "Pass a rule book, or regulator=...; an empty list allows everything."
+            raise NoeticConfigError("INVALID_STEERING", "A guard needs rules or a regulator.", given=rules, hint=hint)
+        if run is not None and not isinstance(run, Run):
+            raise NoeticConfigError(
+                "INVALID_RUN", "The calls must be written to a Run.", given=run, hint="Use nn.Run()."
+            )
         if not isinstance(rules, RuleBook):
-            rules = RuleBook([rules] if isinstance(rules, SteeringRule) else rules or ())
+            rules = RuleBook([rules] if isinstance(rules, SteeringRule) else () if rules is None else rules)
         self.book = rules
         self.names: set[str] = set()
         """The names of the guarded tools, as rules see them."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from noetic_nb._core.arguments import check_seed
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._detection.calibration import Failure, none_scored
 from noetic_nb.lab._detection.detectors import Detecting, Detector, Reached, Unscored, detectors_of
@@ -258,6 +259,7 @@ def economics(
         raise NoeticConfigError("INVALID_DETECTOR", what, given=[each.name for each in detecting], hint=hint)
     _check_prices(price)
     check_samples(samples)
+    check_seed(seed)
     found, failed, unlabelled = labelled(runs, outcome)
     groups_of(found, by)  # checked before any work is done
     traces: list[list[Reached]] = []

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from noetic_nb._core.arguments import check_seed
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import item_tokens
@@ -194,6 +195,7 @@ def calibrate(
     tried = detectors_of(detector)
     check_share(max_stopped_good=max_stopped_good)
     check_samples(samples)
+    check_seed(seed)
     found, failed, unlabelled = labelled(runs, outcome)
     groups = groups_of(found, by)
     clusters = [cluster for cluster in clusters_of(found, by) if cluster is not None]

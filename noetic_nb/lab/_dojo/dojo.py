@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from noetic_nb._core.arguments import explained
+from noetic_nb._core.arguments import check_seed, explained
 from noetic_nb._core.atomic_write import write_whole
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb._core.long_work import Progress, Work
@@ -212,6 +212,7 @@ def dojo(
             hint = f"Use {', '.join(SUITES)}, or an object with all parts of lab.environments.Environment."
             raise NoeticConfigError("INVALID_OPTION", "This is no environment.", given=each, hint=hint)
     check_one_of(("ground_truth", None), "INVALID_OPTION", approve=approve)
+    check_seed(seed)
     if agent != "gullible":
         check_clients(agent)
     names = [each.name for each in environments]

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from noetic_nb._core.atomic_write import regular_file, write_whole
+from noetic_nb._core.atomic_write import as_path, regular_file, write_whole
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._checks import check_one_of
 from noetic_nb.lab._statistics.labels import runs_in
@@ -77,7 +77,7 @@ def save_labels(runs: Run | Iterable[Run], path: str | PathLike[str], *, format:
     ...     load_labels(nn.lab.datasets.airline_run(26), file)
     1
     """
-    target, found = Path(path), runs_in(runs)
+    target, found = as_path(path), runs_in(runs)
     text = _format(target, format).write(found)
     write_whole(target, text)
     return target
@@ -106,7 +106,7 @@ def load_labels(runs: Run | Iterable[Run], path: str | PathLike[str], *, format:
         ``INVALID_LABEL_FILE`` if the file cannot be read; ``UNKNOWN_RUN`` if a label matches none or several of the
         runs; and the errors of `Run.label`.
     """
-    source, found = Path(path), runs_in(runs)
+    source, found = as_path(path), runs_in(runs)
     kind = _format(source, format)
     try:
         with regular_file(source, MAX_BYTES) as file:

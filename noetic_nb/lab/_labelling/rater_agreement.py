@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.lab._checks import check_one_of, check_run
+from noetic_nb.lab._checks import check_one_of, each_run
 from noetic_nb.lab._statistics.intervals import Cluster, counted, student
 from noetic_nb.lab._statistics.labels import clusters_of
 from noetic_nb.runs import Run
@@ -50,9 +50,7 @@ class _Unit(NamedTuple):
 def _units(runs: Run | Iterable[Run], name: str) -> list[_Unit]:
     found: dict[tuple[int, tuple[Any, ...]], _Unit] = {}
     names: set[str] = set()
-    given: Iterable[Any] = [runs] if isinstance(runs, Run) else runs
-    for place, run in enumerate(given):
-        check_run(run, "Labels are those of runs.")
+    for place, run in enumerate(each_run(runs, "Labels are those of runs.")):
         (task,) = clusters_of([run])
         cluster = ("run", place) if task is None else task.task
         for label in labels_in(run):

@@ -10,6 +10,7 @@ from functools import partial
 from math import fsum, nan
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from noetic_nb._core.arguments import check_seed
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError
@@ -133,6 +134,7 @@ def memory_bench(
 
     sets = sets_of_layers(layers)
     totals = _budgets(budgets)
+    check_seed(seed)
     if not (is_number(price) and price >= 0 and is_number(cached_share) and 0 <= cached_share <= 1):
         what = "A price must be at least 0, and its share for cached tokens from 0 to 1."
         hint = "Use price=1.0, cached_share=0.1."

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from noetic_nb.items import item_text
-from noetic_nb.lab._checks import check_run
+from noetic_nb.lab._checks import each_run
 from noetic_nb.lab._dialogues import Dialogue, as_dialogues
 from noetic_nb.lab._recall_quality.dialogue_runner import Player
 from noetic_nb.lab._recall_quality.facts import Fact, FactKind, KnownFacts, facts_of
@@ -135,11 +135,10 @@ def survival(runs: Run | Iterable[Run]) -> pandas.DataFrame:
     """
     import pandas
 
-    given: Iterable[object] = runs if isinstance(runs, Iterable) and not isinstance(runs, Run) else [runs]
     counts: list[list[tuple[str, bool]]] = []
     unknown = 0
-    for run in given:
-        found, unread = _survived(check_run(run, "`survival` needs runs.", code="INVALID_RUNS"))
+    for run in each_run(runs, "`survival` needs runs.", code="INVALID_RUNS"):
+        found, unread = _survived(run)
         counts += [found] if found else []
         unknown += unread
     rows = []

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from noetic_nb._core.arguments import check_seed
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item, assistant_message, function_call, function_call_output, input_message, item_tokens
 from noetic_nb.lab._checks import check_share
@@ -110,7 +111,7 @@ def made_dialogues(
     Raises
     ------
     NoeticConfigError
-        ``INVALID_COUNT``, ``INVALID_OVERLAP`` or ``UNKNOWN_KIND``.
+        ``INVALID_COUNT``, ``INVALID_OVERLAP``, ``INVALID_SEED`` or ``UNKNOWN_KIND``.
 
     Examples
     --------
@@ -124,6 +125,7 @@ def made_dialogues(
     if type(n) is not int or n < 1:
         raise NoeticConfigError("INVALID_COUNT", "The number of dialogues must be at least 1.", given=n, hint="Use 20.")
     check_share("INVALID_OVERLAP", overlap=overlap)
+    check_seed(seed)
     wanted = _kinds(kinds)
     return tuple([_made(at, seed, overlap, wanted) for at in range(n)])
 
@@ -156,6 +158,7 @@ def with_filler(dialogues: Iterable[Dialogue], tokens: int, *, seed: int = 0) ->
     """
     if type(tokens) is not int or tokens < 0:
         raise NoeticConfigError("INVALID_FILLER", "`filler` is a token count.", given=tokens, hint="Use 8_000.")
+    check_seed(seed)
     return tuple([_filled(one, tokens, random.Random(f"{seed} {one.name} filler")) for one in dialogues])
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from noetic_nb._core.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RegulatorDecided, RunEvent, TurnCompleted, ViewAssembled
+from noetic_nb.lab._checks import check_run
 from noetic_nb.lab._replaying.open_replay import OpenPoints, checked_run, layers_in
 from noetic_nb.lab._replaying.regulator_replay import DecisionsAdded, DecisionsAgain, RegulatorTemplate, fed_events
 from noetic_nb.lab._replaying.replay_report import Kept, Unknown, actions_of, horizon, kinds_of, note_known
@@ -414,8 +415,13 @@ def first_stop(run: Run) -> StopPoint | None:
     ----------
     run : Run
         A replayed run, or a live one with a regulation layer.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RUN``.
     """
-    for position, event in enumerate(run.events):
+    for position, event in enumerate(check_run(run, "Only a run has a first stop.").events):
         if isinstance(event, RegulatorDecided) and event.stops:
             return StopPoint(event.where.turn, position, event.decision, event.suggestion or "")
     return None

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, fields
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final
 
+from noetic_nb._core.arguments import check_seed
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.errors import NoeticConfigError
@@ -276,6 +277,7 @@ def suggest(
     ('update_password may be called only with the password that the use', 10, 0)
     """
     check_share("INVALID_BOUND", max_false_rejections=max_false_rejections)
+    check_seed(seed)
     found = runs_in(runs)
     labels = labels_of(found, outcome)
     bad, good = _classes(found, labels)

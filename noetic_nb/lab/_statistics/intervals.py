@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cache
+from itertools import product
 from math import atan, cos, isnan, nan, pi, sin, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -79,16 +80,15 @@ def power(
         hint = "The difference is added to the share: 0.1 with share=0.5 plans 50 % against 60 %."
         raise NoeticConfigError("INVALID_SHARE", what, given=difference, hint=hint)
     rows = []
-    for number in _counts(tasks, "tasks", least=2):
-        for repeats in _counts(trials, "trials", least=1):
-            chance = _chance(difference, share, number, repeats, icc)
-            found = _detectable(1 if difference > 0 else -1, share, number, repeats, icc)
-            rows.append((number, repeats, number * repeats, chance, found))
+    for number, repeats in product(_counts(tasks, "tasks", least=2), _counts(trials, "trials", least=1)):
+        chance = _chance(difference, share, number, repeats, icc)
+        found = _detectable(1 if difference > 0 else -1, share, number, repeats, icc)
+        rows.append((number, repeats, number * repeats, chance, found))
     return pandas.DataFrame(rows, columns=["tasks", "trials", "runs", "power", "detectable"])
 
 
 def _counts(given: Any, name: str, least: int) -> list[int]:
-    counts = [given] if isinstance(given, int) else list(given)
+    counts = list(given) if isinstance(given, Iterable) else [given]
     if not counts or any(isinstance(count, bool) or not isinstance(count, int) or count < least for count in counts):
         hint = f"Use {name}=50, or a list of such numbers."
         raise NoeticConfigError("INVALID_COUNT", f"{name} are whole numbers from {least} on.", given=given, hint=hint)

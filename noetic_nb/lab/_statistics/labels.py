@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.lab._checks import check_run
+from noetic_nb.lab._checks import each_run
 from noetic_nb.lab._statistics.intervals import Cluster
 from noetic_nb.runs import Run
 from noetic_nb.runs._labelled import outcome_of
@@ -41,9 +41,7 @@ By: TypeAlias = str | Callable[[Run], Hashable]
 
 def runs_in(runs: Run | Iterable[Run]) -> tuple[Run, ...]:
     """Return some runs as a tuple; at least one is required."""
-    found: tuple[Any, ...] = tuple(runs) if isinstance(runs, Iterable) and not isinstance(runs, Run) else (runs,)
-    for run in found:
-        check_run(run, "An experiment is made on runs.")
+    found = tuple(each_run(runs, "An experiment is made on runs."))
     if not found:
         hint = "Pass a list of runs."
         raise NoeticConfigError("NO_RUNS", "An experiment needs at least one run.", given=runs, hint=hint)

@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from types import CodeType
 from typing import Any, Final
 
+from noetic_nb._core.arguments import check_seed
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import thaw
 from noetic_nb.lab._rule_trial import as_snapshot
@@ -163,6 +164,7 @@ def configurations(
     Raises ``INVALID_SPACE``, ``UNKNOWN_NAME``, ``INVALID_N``, ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD`` or
     ``INVALID_THRESHOLD``.
     """
+    check_seed(seed)
     hint = 'For example: {"cost_cap.tokens_out": [500, 1_000]}.'
     if not isinstance(space, Mapping):
         raise _wrong("A space must be a mapping of names to values.", space, hint)

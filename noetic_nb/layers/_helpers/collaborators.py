@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import math
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from noetic_nb._core.worker_threads import has_threads
@@ -63,9 +63,24 @@ def check_whole(least: int = 1, /, **options: Any) -> None:
             raise option_error(f"`{option}` is a whole number, at least {least}.", given, hint)
 
 
+def check_switch(**options: Any) -> None:
+    """Check that options are True or False: the text "no" would switch on."""
+    for option, given in options.items():
+        if not isinstance(given, bool):
+            raise option_error(f"`{option}` must be True or False.", given, f"Write {option}=True, without quotes.")
+
+
+def as_names(given: Any, option: str, such_as: str = "search") -> tuple[str, ...]:
+    """Return an option that is a name, or several."""
+    names: tuple[Any, ...] = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    if not all(isinstance(name, str) for name in names):
+        raise option_error(f"`{option}` must contain names.", given, f"For example: {option}=[{such_as!r}].")
+    return names
+
+
 def check_score(given: Any) -> None:
     """Check that `min_score` is a cosine."""
-    if isinstance(given, str) or not -1 <= given <= 1:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not -1 <= given <= 1:
         raise option_error("`min_score` must be from -1 to 1.", given, "Write min_score=0.1.")
 
 

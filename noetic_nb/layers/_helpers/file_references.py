@@ -19,11 +19,12 @@ from typing import Any, Final, Literal
 from fsspec.implementations.local import LocalFileSystem
 
 from noetic_nb._core.arguments import explained
+from noetic_nb._core.atomic_write import as_path
 from noetic_nb._core.filesystem import OutsideRoot, RootedFileSystem
 from noetic_nb._core.names import keys
 from noetic_nb._core.worker_threads import beside_loop
 from noetic_nb.items import Item, dump_item, input_message, item_text
-from noetic_nb.layers._helpers.collaborators import check_model_name, check_whole, model_text
+from noetic_nb.layers._helpers.collaborators import as_names, check_model_name, check_switch, check_whole, model_text
 from noetic_nb.layers._helpers.schemas import StoredState, load_state, option_error
 from noetic_nb.layers.handles import FilesHandle
 from noetic_nb.memory import (
@@ -220,13 +221,14 @@ def file_reference(
     'immediate'
     """
     check_model_name(scoring_model, "scoring_model")
-    extensions = frozenset(allowed_extensions)
-    if not extensions or not all(isinstance(end, str) and end.startswith(".") for end in extensions):
+    extensions = frozenset(as_names(allowed_extensions, "allowed_extensions", ".py"))
+    if not extensions or not all(end.startswith(".") for end in extensions):
         raise option_error(
             "Extensions must begin with a dot.", sorted(map(str, extensions)), "For example: {'.py', '.md'}."
         )
     check_whole(max_file_size=max_file_size)
-    layer = _FileReference(id, os.fspath(base_dir), extensions, max_file_size, follow_symlinks, scoring_model)
+    check_switch(follow_symlinks=follow_symlinks)
+    layer = _FileReference(id, str(as_path(base_dir)), extensions, max_file_size, follow_symlinks, scoring_model)
     return MemoryLayer(
         id=id,
         slot=slot,

@@ -126,9 +126,13 @@ def file_memory(
     ['create', 'delete', 'files', 'insert', 'rename', 'replace', 'view']
     """
     check_whole(max_files=max_files, max_file_chars=max_file_chars, max_chars=max_chars)
+    if initial is not None and not isinstance(initial, Mapping):
+        raise schemas.option_error(
+            "`initial` must map paths to texts.", initial, "For example: initial={'todo.md': 'Nothing yet.'}."
+        )
     notes = _Notes(max_files, max_file_chars, max_chars)
     first = dict(_EMPTY["files"])
-    for path, text in dict(initial or {}).items():
+    for path, text in (initial or {}).items():
         try:
             first, _ = notes.create(first, _Create(path=path, text=text))
         except (_Refused, ValueError) as exc:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any, Final, Protocol
 
 from noetic_nb._core.arguments import explained
+from noetic_nb._core.atomic_write import as_path
 from noetic_nb._core.cards import Card, with_card
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
@@ -138,7 +138,7 @@ def record(
         if (max_bytes, max_turns) != ((None, None) if is_new else (KEPT_BYTES, None)):
             bound(run, turns)
     else:
-        run = open_autosave(os.fspath(autosave), run, new, turns)
+        run = open_autosave(str(as_path(autosave)), run, new, turns)
         _note_setup(run, _description(harness))
     before = getattr(harness, "turn_count", 0) if recorded(harness) is None and not len(run.events) else 0
     if before:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from noetic_nb._core.atomic_write import as_path
 from noetic_nb.events import ItemsAppended, RunEvent, TurnCompleted, TurnStarted, Where
 from noetic_nb.items import Item, item_text
 from noetic_nb.items._messages import Message
@@ -79,7 +79,7 @@ def recover(run_file: str | PathLike[str], storage: StorageAdapter) -> Run:
     ...     len(run.turns), run.meta["recovered"]
     (2, [{'thread_id': 'default', 'turn': 2}])
     """
-    path = os.fspath(run_file)
+    path = str(as_path(run_file))
     load_run(path)  # raises a clear error, and creates no file if there is none
     is_live = is_saved_here(path)
     run = open_autosave(path, None, Run, KeptTurns())

@@ -37,6 +37,21 @@ _DELIVERIES: Final = get_args(Delivery)
 _SUCH_AS: Final = {"limits": "{'max_steps': 5}", "state": "{'cart': []}"}
 
 
+def _no_thread(thread_id: object) -> NoeticConfigError:
+    hint = "For example: thread_id='ann'."
+    return NoeticConfigError(
+        "INVALID_THREAD", "The id of a thread must be a non-empty text.", given=thread_id, hint=hint
+    )
+
+
+def _check_resource(resource_id: object) -> None:
+    if resource_id is not None and not isinstance(resource_id, str):
+        hint = "Pass text, such as resource_id=str(5), or None."
+        raise NoeticConfigError(
+            "INVALID_RESOURCE", "The id of a resource must be a text.", given=resource_id, hint=hint
+        )
+
+
 class Conversations(Protocol):
     """A run or a harness: threads by name."""
 
@@ -79,12 +94,18 @@ class Threads:
         self.written = engine.stack.state.history = LiveHistory(self._history, engine.stack.layers, self.live)
         engine.stack.state.on_problem = self._warn
 
+    def there(self, thread_id: str) -> Thread | None:
+        """Return a thread, None if there is none yet; raises `NoeticConfigError` ``INVALID_THREAD`` for what is no id."""
+        if not isinstance(thread_id, str):
+            raise _no_thread(thread_id)
+        return self.by_id.get(thread_id)
+
     def thread(self, thread_id: str) -> Thread:
         """Return a thread, creating it if needed; raises `NoeticConfigError` ``INVALID_THREAD``."""
-        thread = self.by_id.get(thread_id)
+        thread = self.there(thread_id)
         if thread is None:
-            if not isinstance(thread_id, str) or not thread_id:
-                raise NoeticConfigError("INVALID_THREAD", "A thread needs a non-empty id.", given=thread_id)
+            if not thread_id:
+                raise _no_thread(thread_id)
             thread = Thread(thread_id, ItemLog(registry=self._engine.stack.registry, tokenizer=self._engine.tokenizer))
             self.by_id[thread_id] = thread
         return thread
@@ -126,6 +147,8 @@ class Threads:
 
     def seed(self, thread_id: str, given: Any, replace: bool) -> AddedItems:
         """Begin a thread with items; see `AgentHarness.seed`."""
+        if not isinstance(replace, bool):  # the text "no" would delete a thread
+            raise NoeticConfigError("INVALID_OPTION", "`replace` must be True or False.", given=replace)
         items = self._read(_conversation(given, thread_id))
         thread = self.resting(thread_id)
         if len(thread.log) and not replace:
@@ -309,6 +332,7 @@ class Threads:
                     given=value,
                     hint=f"For example: {option}={_SUCH_AS[option]}.",
                 )
+        _check_resource(resource_id)
         items = as_input_items(self._engine, content, "execute", serialise=False)
         # Checked now rather than when its turn begins: by then other messages may wait with it.
         checked = limits if limits is None or isinstance(limits, Limits) else Limits(**limits)
@@ -394,6 +418,7 @@ class Threads:
     async def execution(
         self, thread_id: str, resource_id: str | None, limits: Limits | None, state: Mapping[str, Any] | None
     ) -> AsyncIterator[RunningExecution]:
+        _check_resource(resource_id)
         thread = self.resting(thread_id)
         thread.busy = True
         try:

@@ -40,7 +40,7 @@ _NOT_MADE: Final = frozenset({"denied", "guided", "invalid_args", "unknown"})
 
 
 def _names(tools: str | Iterable[str]) -> tuple[str, ...]:
-    return (tools,) if isinstance(tools, str) else tuple(tools)
+    return tuple(tools) if isinstance(tools, Iterable) and not isinstance(tools, str) else (tools,)
 
 
 def _listed(names: Iterable[str], word: str) -> str:
@@ -93,7 +93,7 @@ def sequence_rule(
     title = {"never_after": "never", "only_after": "only", "at_most": f"at-most-{count}"}.get(kind, kind)
     if kind == "only_from_user":
         title = "-".join(["only-from-user", *values, "of"])
-    default_id = "-".join([title, *names, *(["after", *before] if before else [])])
+    default_id = "-".join(map(str, [title, *names, *(["after", *before] if before else [])]))
     return SteeringRule(
         id=id or default_id,
         applies_to="before_tool_call",

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from pydantic import ValidationError
 
-from noetic_nb._core.atomic_write import regular_file, write_whole
+from noetic_nb._core.atomic_write import as_path, regular_file, write_whole
 from noetic_nb._core.names import nearest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering._rules.file_schema import JudgeData, RuleData, RuleFile
@@ -189,7 +189,7 @@ def dump_rules(rules: Iterable[SteeringRule], *, format: Literal["yaml", "json"]
 
 def write_rules(rules: Iterable[SteeringRule], path: str | PathLike[str]) -> FileMark:
     """Write rules to a file; see `noetic_nb.steering.save_rules`."""
-    target = Path(path)
+    target = as_path(path)
     text = dump_rules(rules, format=_format_of(target))
     write_whole(target, text)
     return target.resolve(), _digest(target.read_bytes())
@@ -211,7 +211,7 @@ def read_rules(
     path: str | PathLike[str], functions: Functions | None = None
 ) -> tuple[tuple[SteeringRule, ...], FileMark]:
     """Read the rules of a file; see `noetic_nb.steering.load_rules`."""
-    source = Path(path)
+    source = as_path(path)
     kind = _format_of(source)
     try:
         # One byte more than allowed is enough to detect a file that is too large.

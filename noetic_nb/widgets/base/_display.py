@@ -14,12 +14,11 @@ from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import Any, Final, Protocol, Self
 from uuid import uuid4
 from weakref import WeakSet
 
-from noetic_nb._core.atomic_write import write_whole
+from noetic_nb._core.atomic_write import as_path, write_whole
 from noetic_nb._core.nested_loop import running_loop
 from noetic_nb.markup import escape, html_page
 from noetic_nb.redact import Redaction
@@ -203,7 +202,7 @@ class FilesMixin:
 
 def _written(text: str, path: str | PathLike[str] | None) -> str:
     if path is not None:
-        write_whole(Path(path), text)
+        write_whole(as_path(path), text)
     return text
 
 

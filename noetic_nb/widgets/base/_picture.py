@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal
 
-from noetic_nb._core.atomic_write import write_whole
+from noetic_nb._core.atomic_write import as_path, write_whole
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.plots._scene.scene import GROUNDS, Scene
 from noetic_nb.plots._scene.svg import to_svg
@@ -67,7 +66,7 @@ class PictureView(RunView):
 
         picture = to_png(self._scene(), width, theme)
         if path is not None:
-            write_whole(Path(path), picture)
+            write_whole(as_path(path), picture)
         return picture
 
     def _scene(self) -> Scene:
@@ -80,5 +79,5 @@ def _check(width: Any, theme: Any) -> None:
     if not isinstance(width, int) or isinstance(width, bool) or not LEAST <= width <= MOST:
         hint = f"Use a whole number from {LEAST} to {MOST}, such as 960."
         raise NoeticConfigError("INVALID_WIDTH", "This width is not possible for a picture.", given=width, hint=hint)
-    if theme not in GROUNDS:
+    if theme not in list(GROUNDS):  # a list would not be hashed
         raise NoeticConfigError("INVALID_THEME", "There is no such theme.", given=theme, hint='Use "light" or "dark".')
