@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from noetic_nb._core.atomic_write import as_path
 from noetic_nb.interop._formats.graded import AS_PUBLISHED, Calls, assistant, refuser, task_meta, user
 from noetic_nb.interop._formats.sources import Document, read_bytes, read_document, refused
 from noetic_nb.items import Item
@@ -38,7 +39,7 @@ def _run(
 
 def documents_in(path: str | PathLike[str], max_bytes: int, *suffixes: str) -> Iterator[Document]:
     """Yield the document of a file, or those of a folder's files with these suffixes."""
-    source = Path(path)
+    source = as_path(path)
     if not source.is_dir():
         yield read_document(source, max_bytes)
         return
@@ -75,7 +76,7 @@ def load_agentrewardbench(path: str | PathLike[str], *, max_bytes: int = MAX_BYT
     ----------
     .. [1] Lù et al., "AgentRewardBench: Evaluating Automatic Evaluations of Web Agent Trajectories", 2025.
     """
-    source = Path(path)
+    source = as_path(path)
     table = source
     if source.is_dir():
         tables = sorted(source.rglob("*.csv"))
@@ -146,7 +147,7 @@ def load_who_and_when(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) 
     Parameters
     ----------
     path : path-like
-        A JSON log, or a folder of them.
+        A JSON log, a list of them in one file, or a folder.
     max_bytes : int, bytes
         Size limit of a file.
 
@@ -166,12 +167,18 @@ def load_who_and_when(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) 
     ----------
     .. [1] Zhang et al., "Which Agent Causes Task Failures and When?", ICML 2025.
     """
-    return [_log(document) for document in documents_in(path, max_bytes, ".json")]
+    runs: list[Run] = []
+    for document in documents_in(path, max_bytes, ".json"):
+        if isinstance(document.data, list):
+            runs += [_log(Document(data, document.path), place) for place, data in enumerate(document.data)]
+        else:
+            runs.append(_log(document))
+    return runs
 
 
-def _log(document: Document) -> Run:
+def _log(document: Document, index: int | None = None) -> Run:
     refuse = refuser(
-        document, None, "A log is {question, history: [{content, role, name}], mistake_agent, mistake_step}."
+        document, index, "A log is {question, history: [{content, role, name}], mistake_agent, mistake_step}."
     )
     data = document.data
     history = data.get("history") if isinstance(data, Mapping) else None
@@ -193,7 +200,7 @@ def _log(document: Document) -> Run:
         "mistake_item": None if step is None else step + (not asked),
         "mistake_reason": data.get("mistake_reason"),
     }
-    name = f"who_and_when-{document.path.stem if document.path else 0}"
+    name = f"who_and_when-{document.path.stem if document.path else 0}{'' if index is None else f'-{index}'}"
     return _run(name, entries if asked else [user(question), *entries], meta)
 
 

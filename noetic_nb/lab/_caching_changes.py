@@ -13,6 +13,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import item_tokens
 from noetic_nb.items._build import sent_text
 from noetic_nb.items._log import ItemView
+from noetic_nb.lab._checks import check_run
 from noetic_nb.memory._budget import latest_user
 from noetic_nb.models.prompt_caching import checked_rules
 from noetic_nb.runs import Run
@@ -75,7 +76,7 @@ def what_if_cached(
     True
     """
     reader = CacheReader(checked_rules(rules))
-    events = tuple(run.events)
+    events = tuple(check_run(run, "Prompts are arranged in a run.").events)
     sent: dict[int, tuple[RecordedRequest, tuple[RequestPart, ...]]] = {}
     for planned in requests_of(run, asked_tokenizer(tokenizer)).requests:
         if planned.view is not None and is_whole(planned, parts := parts_of(planned)):

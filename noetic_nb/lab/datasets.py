@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from noetic_nb._core.atomic_write import as_path
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.interop._formats import agentdojo as _agentdojo
 from noetic_nb.interop._formats import tau, tau2
@@ -33,6 +34,7 @@ __all__ = [
     "describe",
     "load_agentdojo",
     "load_agentrewardbench",
+    "load_airline",
     "load_locomo",
     "load_longmemeval",
     "load_memory_agent_bench",
@@ -102,7 +104,11 @@ def load_trajectories(path: str | PathLike[str], *, name: str = "airline", max_b
     >>> len(load_trajectories(DATA / "airline.json.gz"))
     20
     """
-    return _trajectories(read_document(Path(path), max_bytes), name)
+    return _trajectories(read_document(as_path(path), max_bytes), name)
+
+
+load_airline = load_trajectories
+"""Read a file of tau-bench's airline desk: `load_trajectories` under the name of its set."""
 
 
 def _trajectories(document: Document, name: str, model: str | None = None, n: int | None = None) -> list[Run]:

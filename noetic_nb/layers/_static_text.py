@@ -46,7 +46,7 @@ def static_content(
     """
     if not isinstance(content, str):  # also refuses None
         check_function(object() if content is None else content, "content", "nothing", 0)
-    if not tag.isidentifier():
+    if not isinstance(tag, str) or not tag.isidentifier():
         raise NoeticConfigError(
             "INVALID_LAYER_OPTION", "A tag is an identifier.", given=tag, hint="For example: 'policy'."
         )

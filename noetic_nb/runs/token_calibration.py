@@ -98,7 +98,7 @@ def token_calibration(runs: Run | Iterable[Run], base: str | Tokenizer = estimat
     (('gpt-4.1',), True)
     """
     calibration = TokenCalibration(as_tokenizer(base))
-    given: Any = [runs] if hasattr(runs, "events") else runs
+    given: Any = runs if isinstance(runs, Iterable) and not hasattr(runs, "events") else [runs]
     for run in given:
         if not hasattr(run, "events"):
             raise NoeticConfigError("INVALID_RUNS", "A calibration needs runs.", given=run)

@@ -110,7 +110,7 @@ def fork(
     >>> fork("both", mode="all", paths=[double, square], merge=lambda values, ctx: sum(values)).mode
     'all'
     """
-    listed = paths if paths is None or callable(paths) else tuple(paths)
+    listed: Any = tuple(paths) if isinstance(paths, Iterable) and not callable(paths) else paths
     return ForkStep(
         id=id, mode=mode, **_given(paths=listed, each=each, over=over, merge=merge, concurrency=concurrency)
     )
@@ -312,7 +312,8 @@ class step:
         >>> step.tool("find", lookup, {"order_id": "A17"}).tool.name
         'lookup'
         """
-        return ToolStep(id=id, tool=tool, takes_input=takes_input, **_given(args=None if args is None else dict(args)))
+        given: Any = dict(args) if isinstance(args, Mapping) else args
+        return ToolStep(id=id, tool=tool, takes_input=takes_input, **_given(args=given))
 
     branch = staticmethod(branch)
     fork = staticmethod(fork)

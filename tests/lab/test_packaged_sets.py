@@ -235,6 +235,27 @@ def test_the_mistake_of_a_log_is_a_place_in_its_thread(first: int, tmp_path: Pat
     assert run.meta.keys() >= META
 
 
+def test_logs_of_one_file_are_runs_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "logs.json"
+    path.write_text(json.dumps([who(mistake_step=1), who(mistake_step="2")]))
+
+    runs = datasets.load_who_and_when(path)
+
+    assert [run.meta["mistake_step"] for run in runs] == [1, 2]
+    assert len({run.run_id for run in runs}) == 2
+    path.write_text(json.dumps([who(), who(history=5)]))
+    with pytest.raises(NoeticError) as caught:
+        datasets.load_who_and_when(path)
+    assert (caught.value.kind, caught.value.index) == ("invalid_run_file", 1)
+
+
+def test_the_airline_set_is_read_under_its_name() -> None:
+    named = datasets.load_airline(datasets.DATA / "airline.json.gz")
+    assert [run.run_id for run in named] == [
+        run.run_id for run in datasets.load_trajectories(datasets.DATA / "airline.json.gz")
+    ]
+
+
 @pytest.mark.parametrize("changes", [{"history": 5}, {"history": [1]}, {"history": [{"role": 1}]}, {"question": None}])
 def test_a_log_of_another_form_is_refused(changes: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "a.json"

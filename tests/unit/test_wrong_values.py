@@ -15,6 +15,8 @@ import noetic_nb as nn
 from noetic_nb import lab, plots, tokenizers
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.memory import ExecutionContext, LayerStack
+from noetic_nb.runs.token_calibration import token_calibration
+from noetic_nb.steering import save_rules
 from noetic_nb.storage import ScopedStorage
 from noetic_nb.widgets import TokenAllocation
 
@@ -52,6 +54,9 @@ ON_RUNS: dict[str, Callable[[Any], Any]] = {
     "first_stop": lab.first_stop,
     "suggest": lambda runs: lab.suggest(runs, outcome="outcome"),
     "economics": lambda runs: lab.economics(lambda run: 1.0, runs),
+    "draft_rule": lambda runs: lab.draft_rule(runs, 0),
+    "what_if_cached": lab.what_if_cached,
+    "token_calibration": token_calibration,
     "sweep": lambda runs: lab.sweep({"rules": [book()]}, runs, metrics={"one": lambda run: 1.0}, n_jobs=1),
 }
 
@@ -237,6 +242,15 @@ def test_parts_of_a_script_a_step_and_a_rule_are_checked() -> None:
         lambda: nn.RuleBook().only_from_user(5, "to"),
         lambda: nn.RuleBook().only_from_user("pay", "to", trust=5),
         lambda: nn.RuleBook().at_most(1, None),
+        lambda: nn.fork("f", mode="all", paths=5, merge=len),
+        lambda: nn.step.tool("t", nn.tool(lambda: 1, name="look", description="Look."), args=5),
+        lambda: nn.dump_step(5),
+        lambda: nn.dump_step(None),
+        lambda: nn.static_content("Be kind.", tag=5),
+        lambda: save_rules(5, "rules.json"),
+        lambda: save_rules(["rule"], "rules.json"),
+        lambda: nn.recover("run.jsonl.gz", 5),
+        lambda: nn.recover("run.jsonl.gz", []),
     ):
         assert "[INVALID_" in refusal(call)
 
@@ -257,6 +271,13 @@ def test_a_file_has_a_name(path: Any) -> None:
         lambda: lab.load_labels(run, path),
         lambda: nn.record(agent(), autosave=path),
         lambda: nn.CassetteModel(path),
+        lambda: lab.datasets.load_airline(path),
+        lambda: lab.datasets.load_tau2(path),
+        lambda: lab.datasets.load_agentdojo(path),
+        lambda: lab.datasets.load_who_and_when(path),
+        lambda: lab.datasets.load_locomo(path),
+        lambda: lab.datasets.load_longmemeval(path),
+        lambda: lab.datasets.load_memory_agent_bench(path),
     ):
         assert "[INVALID_ARGUMENTS]" in refusal(call)
     assert "[INVALID_STORAGE_PATH]" in refusal(nn.SQLiteStorage, path)

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import thaw
 from noetic_nb.items._origins import Origin
+from noetic_nb.lab._checks import check_run
 from noetic_nb.lab._recorded_calls import calls_of
 from noetic_nb.lab._rule_backtest import Trials
 from noetic_nb.memory._steering_decision import SteeringAction
@@ -65,7 +66,7 @@ def draft_rule(run: Run, decision_or_call: DecisionOrCall = None, *, seq: int | 
     >>> rule.tools == (run.to_frame("tools").tool_name.iloc[-1],)
     True
     """
-    events = tuple(run.events)
+    events = tuple(check_run(run, "A rule is drafted for a call of a run.").events)
     at = place_asked(events, decision_or_call, seq)
     at = {decided: call for call, decided in places_of_decisions(events).items()}.get(at, at)
     trials = Trials([run])

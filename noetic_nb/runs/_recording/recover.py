@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from noetic_nb._core.atomic_write import as_path
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended, RunEvent, TurnCompleted, TurnStarted, Where
 from noetic_nb.items import Item, item_text
 from noetic_nb.items._messages import Message
@@ -80,6 +81,9 @@ def recover(run_file: str | PathLike[str], storage: StorageAdapter) -> Run:
     (2, [{'thread_id': 'default', 'turn': 2}])
     """
     path = str(as_path(run_file))
+    if not callable(getattr(storage, "list", None)):
+        hint = "Pass the storage of the harness, such as SQLiteStorage('desk.db')."
+        raise NoeticConfigError("INVALID_OPTION", "Turns are recovered from a store.", given=storage, hint=hint)
     load_run(path)  # raises a clear error, and creates no file if there is none
     is_live = is_saved_here(path)
     run = open_autosave(path, None, Run, KeptTurns())

@@ -179,7 +179,13 @@ def dump_rules(rules: Iterable[SteeringRule], *, format: Literal["yaml", "json"]
       - search
       at_most: 3
     """
-    data = RuleFile.data_of(tuple(rules))
+    given: Any = rules
+    listed: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) else (given,)
+    for rule in listed:
+        if not isinstance(rule, SteeringRule):
+            hint = "Pass the RuleBook, or a list of its rules."
+            raise NoeticConfigError("INVALID_RULE", "A rule file holds rules.", given=rule, hint=hint)
+    data = RuleFile.data_of(listed)
     if format == "yaml":
         return dump_yaml(data)
     if format == "json":

@@ -162,6 +162,10 @@ def dump_step(step: Step, registry: Registry | None = None) -> dict[str, Any]:
     {'id': 'think', 'kind': 'loop', 'steps': [{'id': 'ask', 'kind': 'llm', 'model': 'm'}],
      'until': {'kind': 'maxSteps', 'n': 2}}
     """
+    given: Any = step
+    if not isinstance(given, BaseModel) or not hasattr(given, "id"):
+        hint = "Pass a step, such as nn.step.llm('ask', model='m'); a configuration is written by nn.dump_config."
+        raise NoeticConfigError("INVALID_STEP", "This is not a step.", given=step, hint=hint)
     try:
         return dump_record(step, registry or Registry(), str(step.id))
     except RecursionError:
