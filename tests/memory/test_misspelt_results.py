@@ -67,6 +67,25 @@ async def test_a_misspelt_key_beside_a_right_one_is_reported(hook: str, waits: b
     assert state == wanted  # what `init` returns is stored with the first change
 
 
+async def test_a_recall_of_nothing_but_a_slip_is_reported_by_its_name() -> None:
+    reply, _ = await warned(
+        "recall", {"itms": [nn.parse_item({"type": "message", "role": "developer", "content": []})]}
+    )
+
+    assert [(warning.code, warning.layer_id) for warning in reply.warnings] == [("layer_result", "notes")]
+    assert "'itms'" in reply.warnings[0].text
+    assert "Did you mean 'items'?" in reply.warnings[0].text
+
+
+@pytest.mark.parametrize("result", [{}, object()])
+async def test_a_recall_without_items_says_so(result: Any) -> None:
+    reply, _ = await warned("recall", result)
+
+    assert [warning.code for warning in reply.warnings] == ["recall_failed"]
+    assert "without `items`" in reply.warnings[0].text
+    assert "UNSET" not in reply.warnings[0].text
+
+
 @pytest.mark.parametrize("hook", ["store", "on_item_append", "project_history", "on_spawn", "on_return", "on_complete"])
 async def test_a_result_of_nothing_but_a_slip_is_reported(hook: str) -> None:
     reply, state = await warned(hook, {"stat": 1})

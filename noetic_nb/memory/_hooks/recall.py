@@ -14,7 +14,7 @@ from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, input_message
 from noetic_nb.items._build import content_tokens
 from noetic_nb.memory._execution_context import ExecutionContext
-from noetic_nb.memory._hooks.hook_results import UNSET, RerenderRequest, field_of, rerender_request
+from noetic_nb.memory._hooks.hook_results import UNSET, RerenderRequest, field_of, misnamed, rerender_request
 from noetic_nb.memory._hooks.hook_runner import HookRunner
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory._state.state_copy import is_same
@@ -302,10 +302,17 @@ class Recaller:
         # Checked against the layer's own schemas: its recalled items are sent but never logged.
         registry = self._runner.order.registry(layer)
         given = field_of(value, "items", hook="recall")
-        has_other_fields = (
-            new_state is not UNSET or bool(request) or field_of(value, "stop", hook="recall") is not UNSET
-        )
-        if given is None or (given is UNSET and has_other_fields):
+        if given is UNSET:
+            if (
+                new_state is not UNSET
+                or request
+                or field_of(value, "stop", hook="recall") is not UNSET
+                or misnamed(value, "recall", "") is not None  # reported with the result
+            ):
+                given = None
+            else:
+                raise TypeError(f"The hook 'recall' returned {type(value).__name__} without `items`: {value!r:.80}.")
+        if given is None:
             return _Recalled(None, state, (), request)
         if not isinstance(given, Sequence) or isinstance(given, str):
             raise TypeError(f"Recalled items must be a list, not {type(given).__name__}: {given!r:.80}.")
