@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.models._client import (
@@ -19,11 +19,31 @@ from noetic_nb.models._client import (
     ModelResponse,
     StreamingModelClient,
     StreamPart,
+    Usage,
+    usage_from,
 )
 from noetic_nb.models._model_errors import failed
 
 # Milliseconds; docs/behaviour/models.md, "Silence within a stream". 0 or less disables it.
 IDLE_TIMEOUT_MS: Final = 120_000
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+def checked_spend(response: ModelResponse) -> ModelResponse:
+    """Return a response whose usage and cost can be added up; raises `ValueError` for others."""
+    usage: Any = response.usage
+    if not isinstance(usage, Usage):  # unknown counts as nothing
+        usage = usage_from({} if usage is None else usage)
+        response = response._replace(usage=usage)
+    if not all(map(_is_amount, usage[:2])) or not all(count is None or _is_amount(count) for count in usage[2:]):
+        raise ValueError(f"usage must be counts of at least 0, not {usage!r:.200}")
+    # No limit is ever reached by a sum with NaN in it.
+    if response.cost is not None and not _is_amount(response.cost):
+        raise ValueError(f"cost must be US dollars, at least 0, not {response.cost!r:.80}")
+    return response
 
 
 def not_async(client: ModelClient, request: ModelRequest) -> NoeticConfigError:

@@ -28,7 +28,7 @@ from noetic_nb.models._client import (
     StreamingModelClient,
     Usage,
 )
-from noetic_nb.models._client_answers import is_unknown_model, not_async, streamed
+from noetic_nb.models._client_answers import checked_spend, is_unknown_model, not_async, streamed
 from noetic_nb.runtime._config.config import AgentConfig
 from noetic_nb.runtime._context.event_hub import EventHub, StepEvents
 from noetic_nb.runtime._context.protocols import Execution
@@ -349,6 +349,7 @@ class Engine:
                 response = await ctx.until_aborted(answer)
             if type(response) is not ModelResponse:
                 response = as_response(response)
+            response = checked_spend(response)
             if (reason := response.finish_reason) not in _FINISH_REASONS:
                 response = response._replace(finish_reason=finish_reason_of(reason))
             items = tuple(map(ctx.item_log.registry.parse_answer, response.items))
