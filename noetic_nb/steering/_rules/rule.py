@@ -214,7 +214,9 @@ class SteeringRule(_Frozen):
     @field_validator("tools", mode="before")
     @classmethod
     def _tools(cls, value: object) -> object:
-        if isinstance(value, list | tuple) and not value:
+        if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+            value = tuple(value)
+        if value == ():
             raise ValueError("an empty `tools` guards nothing; omit `tools` to guard every tool")
         return (value,) if isinstance(value, str) else value
 
