@@ -81,7 +81,7 @@ class RuleBook(RuleMethods):
         # Edits read the rules and then write them; widgets may do so from another thread than the agent's.
         self._lock = threading.RLock()
         # A string would be iterated by letter, and a single rule is not iterable.
-        listed = [rules] if isinstance(rules, str | Mapping) or not isinstance(rules, Iterable) else rules
+        listed = [rules] if isinstance(rules, str | bytes | Mapping) or not isinstance(rules, Iterable) else rules
         first = tuple([_checked(rule) for rule in listed])
         seen: set[str] = set()
         for rule in first:
