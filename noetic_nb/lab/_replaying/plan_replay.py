@@ -149,6 +149,8 @@ def plan_changes(run: Run, budgets: Any, projection: Any, layers: frozenset[str]
         what = "A projection must be a ProjectionPolicy, or a mapping of its changed fields."
         hint = f"Its fields are {', '.join(sorted(_POLICY))}."
         raise NoeticConfigError("INVALID_PROJECTION", what, given=projection, hint=hint)
+    # A replay asks no model: a summary is sent only where one was recorded.
+    policy = {name: given for name, given in policy.items() if name != "overflow_model"}
     return PlanChanges(budgets or {}, policy, layers)
 
 
