@@ -123,10 +123,12 @@ def ticks(scale: float) -> list[tuple[float, str]]:
     [(0.0, '0'), (25.0, '2,000'), (50.0, '4,000'), (75.0, '6,000'), (100.0, '8,000')]
     >>> ticks(37)
     [(0.0, '0'), (27.027, '10'), (54.054, '20'), (81.081, '30')]
+    >>> [text for _, text in ticks(1_200)]
+    ['0', '500', '1,000']
     """
     unit = 10.0 ** math.floor(math.log10(scale / 4))
-    # The coarsest usual step that leaves at least three ticks besides 0.
-    step = next((unit * part for part in (10, 5, 2, 1) if unit * part >= 1 and scale / (unit * part) >= 3), 1.0)
+    # The coarsest usual step that leaves at least two ticks besides 0; more than five would touch on a narrow page.
+    step = next((unit * part for part in (10, 5, 2, 1) if unit * part >= 1 and scale / (unit * part) >= 2), 1.0)
     return [(round(100 * at * step / scale, 3), count(at * step)) for at in range(int(scale / step) + 1)]
 
 
