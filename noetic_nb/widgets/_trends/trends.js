@@ -23,6 +23,7 @@ export default () => {
   });
   // Dragged values by thread and threshold, with their results: shared by all of the model's views in this browser.
   const moved = new Map();
+  const TABLE_MS = 300;
   const REST_MS = 250; // longer than between two keys or answers during a drag
   const NOTHING = { values: new Map(), answer: null, conditions: [], over: new Map() };
 
@@ -55,20 +56,20 @@ export default () => {
     const note = body.appendChild(make("p", { class: "nn-note" }));
     const inside = body.appendChild(store.fold("inside", make("details")));
     const insideHead = inside.appendChild(make("summary"));
-    let insideRows = null;
+    const turns = inside.appendChild(make("div"));
     const decided = body.appendChild(make("details"));
     const decidedHead = decided.appendChild(make("summary"));
     const list = decided.appendChild(make("ul", { class: "nn-list" }));
     // The list opens or closes with its length, until the user chooses.
     decidedHead.addEventListener("click", () => store.open.set("decided", !decided.open));
     decided.addEventListener("toggle", store.changed);
-    const behind = body.appendChild(store.fold("table", make("details"), () => drawTable(threadNow())));
+    const behind = body.appendChild(store.fold("table", make("details"), () => tableSoon(0)));
     behind.append(make("summary", {}, "Table"));
-    let table = null;
-    let tableKeys = "";
+    const table = behind.appendChild(make("div"));
     inside.hidden = outcome.hidden = true;
 
     let at = -1; // the shown thread
+    let tabled = null; // the chart whose table is shown
     let column = null; // the column under the cursor
     let asked = null;
     let opened = null; // the column whose turns are listed
@@ -284,6 +285,8 @@ export default () => {
       legendIn(legend, series, thread.legend);
 
       const [first, last] = reach();
+      if (tabled !== thread || !thread.marks) tableSoon(TABLE_MS);
+      tabled = thread;
       if (!thread.marks) {
         thread.marks = marksOf(series, thread.turns.map(({ marks }) => marks), thread.whole);
         // Request what the regulator saw when the page is idle; for long threads when the pointer or focus approaches.
@@ -310,8 +313,7 @@ export default () => {
       decided.open = store.open.get("decided") ?? decisions.length <= listed;
       setText(decidedHead, `Decisions: ${decisions.length}`);
       if (decided.open) patch(list, decisions, () => make("li"), (item, text) => setText(item, text.replace("->", "→")));
-      if (behind.open) drawTable(thread);
-      drawInside(thread);
+      drawInside();
     }
 
     function drawCursor(thread) {
@@ -353,38 +355,18 @@ export default () => {
       });
     }
 
-    const headOf = (key) => names.find(([name]) => name === key)[1];
-    function drawTable(thread) {
-      if (tableKeys !== thread.cells.join()) {
-        tableKeys = thread.cells.join();
-        behind.querySelector(".nn-scroll")?.remove();
-        table = tableIn(behind, "Table", thread.cells.map(headOf), { scroll: "nn-scroll nn-tall", wordy: (name) => name === "Decisions" });
-      }
-      fillTable(table, thread.cells, thread.turns);
-    }
-    function fillTable(target, keys, rows) {
-      const places = keys.map((key) => names.findIndex(([name]) => name === key));
-      patch(target, rows, () => {
-        const row = namedRow(keys.length - 1);
-        row.lastElementChild.className = "nn-text";
-        return row;
-      }, (row, { cells }) => places.forEach((place, which) => setText(row.children[which], cells[place])));
-    }
-    function drawInside(thread) {
+    function drawInside() {
       inside.hidden = !opened || opened.thread !== at;
       if (inside.hidden) return;
-      const { found } = opened;
-      setText(insideHead, `Turns ${found[0].turn} to ${found.at(-1).turn}`);
-      insideRows ??= tableIn(inside, "Turns of a column", thread.cells.map(headOf), { scroll: "nn-scroll nn-tall", wordy: (name) => name === "Decisions" });
-      fillTable(insideRows, thread.cells, found);
-      found.forEach(({ turn }, place) => {
-        const name = insideRows.children[place].firstElementChild;
-        if (name.firstElementChild?.tagName === "BUTTON") return setText(name.firstElementChild, String(turn));
-        const button = make("button", { type: "button" }, String(turn));
-        button.addEventListener("click", () => store.select(model, { thread_id: wholeNow().id, turn: Number(button.textContent) }));
-        name.replaceChildren(button);
-      });
+      setText(insideHead, opened.found.head);
+      patchRows(turns, opened.found.parts);
     }
+    turns.addEventListener("click", (event) => {
+      const { turn } = event.target.closest("[data-turn]")?.dataset ?? {};
+      if (turn) store.select(model, { thread_id: wholeNow().id, turn: Number(turn) });
+    });
+    const fetchTable = newest(ask, (found) => found.fault || patchRows(table, found));
+    const tableSoon = soon(() => behind.open && at >= 0 && fetchTable(request("table")));
 
     const hide = store.show({ model, root, draw, traits: ["thread_at"] });
     return hide;

@@ -28,11 +28,12 @@ from noetic_nb.runs._regulation.recorded_regulator import checked_regulator, kep
 from noetic_nb.runs._regulation.regulator_signals import Signals
 from noetic_nb.runs._regulation.thread_signals import ThreadSignals, TurnSignals
 from noetic_nb.runs._run_source import run_of
-from noetic_nb.widgets._trends.trends_picture import EMPTY, LISTED, static_html, static_text
+from noetic_nb.widgets._trends.trends_picture import EMPTY, LISTED, static_html, static_text, turns_table
 from noetic_nb.widgets._trends.trends_what_if import WhatIf, outcome_of, sentence
 from noetic_nb.widgets.base._feed import Reading
 from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment, Selection
+from noetic_nb.widgets.base._table import keyed
 
 # Columns of this many threads are sent initially, less than 1 MB; a page requests the others.
 THREADS_SENT: Final = 6
@@ -176,7 +177,10 @@ class TrendsReading(Reading):
                         chart = self.charts[at]
                 match what, more:
                     case "turns", {"at": int(column)}:
-                        return chart.detail(column)
+                        return self._inside(chart, column)
+                    case "table", _:
+                        data = chart.data()
+                        return [keyed("table", turns_table(data["cells"], data["turns"], caption="Table"))]
                     case "conditions", {"thresholds": Mapping() as thresholds}:
                         return [list(mark[:3]) for mark in self._conditions(chart, thresholds)]
                     case "what_if", {"thresholds": Mapping() as thresholds}:
@@ -184,6 +188,13 @@ class TrendsReading(Reading):
                     case "bank", {"thresholds": Mapping() as thresholds}:
                         return {"text": str(self.stops_of(thresholds))}
         return super().answer(request)
+
+    @staticmethod
+    def _inside(chart: ThreadChart, column: int) -> dict[str, Any]:
+        found = chart.detail(column)
+        html = turns_table(chart.data()["cells"], found, caption="Turns of a column", is_live=True)
+        turns = [each["turn"] for each in found]
+        return {"turns": turns, "head": f"Turns {turns[0]} to {turns[-1]}", "parts": [keyed("turns", html)]}
 
     def _decide_again(self, chart: ThreadChart, thresholds: Mapping[str, Any]) -> dict[str, Any]:
         if self.what_if.run is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from noetic_nb.markup import escape, heading
 from noetic_nb.plots._scene.scene import Mark
@@ -21,12 +21,17 @@ LIST_LENGTH: Final = 200
 NO_DECISION: Final = "No decision to warn, change or stop."
 
 
-def _table(chart: ThreadChart) -> str:
-    shown = [at for at, (key, *_) in enumerate(CELLS) if key in chart.about["cells"]]
+def turns_table(
+    keys: Sequence[str], rows: Iterable[Mapping[str, Any]], *, caption: str = "", is_live: bool = False
+) -> str:
+    """Return columns of turns as a table of the cells that `keys` name; on a page a turn can be chosen in it if `is_live`."""
+    shown = [at for at, (key, *_) in enumerate(CELLS) if key in keys]
     names: list[str] = [CELLS[at][1] for at in shown]
     columns = [(name, "nn-text" if name == "Decisions" else "") for name in names]
-    rows = ([escape(row["cells"][at]) for at in shown] for row in chart.rows())
-    return table("", columns, rows, scroll="nn-scroll nn-tall")
+    cells = [[escape(row["cells"][at]) for at in shown] for row in rows]
+    if is_live:
+        cells = [[f'<button type="button" data-turn="{turn}">{turn}</button>', *rest] for turn, *rest in cells]
+    return table("", columns, cells, caption=caption, scroll="nn-scroll nn-tall")
 
 
 def _decided(turns: Sequence[TurnSignals]) -> list[str]:
@@ -57,11 +62,12 @@ def static_html(
     notes += [*([chart.about["note"]] if chart.about["note"] else []), *more]
     if others:
         notes.append(f"Other threads of this run: {', '.join(others[:10])}{'…' if len(others) > 10 else ''}")
+    rows = turns_table(chart.about["cells"], chart.rows())
     return (
         f'{head}<p class="nn-sub">{escape(headline(chart.thread))}</p>{legend_html(scene)}{to_html(scene)}'
         + "".join(f'<p class="nn-note">{escape(note)}</p>' for note in notes)
         + _decisions(chart.turns)
-        + f"<details{' open' if len(chart.rows()) <= 20 else ''}><summary>Table</summary>{_table(chart)}</details>"
+        + f"<details{' open' if len(chart.rows()) <= 20 else ''}><summary>Table</summary>{rows}</details>"
     )
 
 
