@@ -245,7 +245,6 @@ def test_sliders_are_set_up_once_and_stay_where_they_were_moved(page: Any) -> No
     opened = page(
         _text("allocation/what_if.js")
         + """
-        const itemEntry = () => make("li"), drawItem = () => {};
         window.asked = []; const answers = [];
         const tell = ({ what }) => new Promise((resolve) => { asked.push(what); answers.push(resolve); });
         const sliders = whatIfIn(root, { tell, shown: () => 3, drawPicture() {}, choose() {} });
