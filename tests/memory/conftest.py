@@ -1,4 +1,4 @@
-"""A busy machine is no failure: examples have no deadline."""
+"""Hypothesis examples have no deadline, because a busy machine is not a failure."""
 
 from hypothesis import settings
 

@@ -1,4 +1,4 @@
-"""What the tests of layers share: a stack that notes what goes wrong, and hooks that misbehave in known ways."""
+"""Shared helpers for layer tests: a stack that records problems, and hooks that misbehave in known ways."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def context(execution_id: str = "e1", thread_id: str = "t1", **more: Any) -> Exe
 
 
 def layer(id: str = "a", slot: float = 100, scope: Any = "thread", **options: Any) -> MemoryLayer:
-    """Return a layer; hooks are given by their names."""
+    """Return a layer; hooks are given by name."""
     names = MemoryHooks.__slots__
     hooks = {name: options.pop(name) for name in list(options) if name in names}
     return MemoryLayer(id=id, slot=slot, scope=scope, hooks=MemoryHooks(**hooks), **options)
 
 
 class Watched(LayerStack):
-    """A stack that remembers its diagnostics and events."""
+    """A stack that records its diagnostics and events."""
 
     def __init__(self, *layers: MemoryLayer, **options: Any) -> None:
         self.notes: list[tuple[str, str, BaseException]] = []
@@ -34,12 +34,12 @@ class Watched(LayerStack):
         super().__init__(layers, state=state, sink=self, clock=FakeClock(step_ms=1), **options)
 
     def emit(self, event: Any) -> None:
-        """Take an event."""
+        """Receive an event."""
         self.events.append(event)
 
     @property
     def told(self) -> list[tuple[str, str]]:
-        """Who was reported, and at which hook."""
+        """The reported layers, with the hook of each report."""
         return [(layer_id, hook) for layer_id, hook, _ in self.notes]
 
     @property
@@ -55,12 +55,12 @@ class Seen:
         self.events: list[Any] = []
 
     def emit(self, event: Any) -> None:
-        """Take an event."""
+        """Receive an event."""
         self.events.append(event)
 
 
 def boom(params: Any) -> Any:
-    """Raise, as a hook with a mistake in it does."""
+    """Raise, like a hook with a bug."""
     raise RuntimeError("boom")
 
 
@@ -70,7 +70,7 @@ async def hang(params: Any) -> Any:
 
 
 def returning(value: Any) -> Any:
-    """Return a hook that answers always the same."""
+    """Return a hook that always returns the same value."""
     return lambda params: value
 
 

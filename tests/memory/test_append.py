@@ -1,4 +1,4 @@
-"""What is about to be logged passes through the layers; recall runs again where one asks for it."""
+"""Items pass through the layers before they are logged; a layer may request another recall."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The split of a budget: minimums first, never too much, the same for the same numbers."""
+"""The split of a budget: minimums first, never more than the total, deterministic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls so far are those of the places, whatever became of them and in whichever order."""
+"""`so_far` matches the recorded places, whatever their outcome and order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of an execution: hooks that wait and hooks that do not, what they set, and what becomes of the rest."""
+"""The end of an execution: hooks that wait and hooks that do not, context variables they set, and remaining work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SET: ContextVar[str] = ContextVar("set_by_a_layer", default="")
 
 
 def layer(name: str, slot: int, seen: list[str], *, waits: bool) -> MemoryLayer:
-    """Return a layer that notes what the context variable holds when its hooks are called, and sets it."""
+    """Return a layer whose hooks record and set a context variable."""
 
     def note(hook: str) -> None:
         seen.append(f"{name} {hook} {SET.get()}".rstrip())

@@ -1,4 +1,4 @@
-"""Two live executions on one scope: whoever replaces the other's state is told, with what was replaced."""
+"""Two live executions on one scope: replacing the other's state is reported, with the replaced value."""
 
 from __future__ import annotations
 

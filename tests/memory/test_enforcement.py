@@ -1,4 +1,4 @@
-"""The two enforcement points are fail-closed: what cannot be decided is denied, reported and in the ledger."""
+"""The two enforcement points are fail-closed: undecided calls and responses are denied, reported and in the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eventual layers make a call wait at most once, and what they offer follows every write of their state."""
+"""Eventual layers make a call wait at most once, and their offers follow every write of their state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.memory.stacks import CTX, RESPONSE, Watched, context, layer
 
 
 class Counting:
-    """An eventual layer that shows its state and counts how often it is asked."""
+    """An eventual layer that shows its state and counts its recalls."""
 
     def __init__(self, *, seconds: float = 0.0, scope: Any = "thread") -> None:
         self.asked: list[Any] = []

@@ -1,4 +1,4 @@
-"""Hooks run in their order, under their limit; what goes wrong in one is reported and stays there."""
+"""Hooks run in order and under their limit; a failing hook is reported and affects nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "t
 
 
 async def call(stack: Watched, hook: str) -> Any:
-    """Bring about the moment of a hook."""
+    """Trigger a hook."""
     match hook:
         case "init":
             return await stack.init(CTX)

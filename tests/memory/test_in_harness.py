@@ -1,4 +1,4 @@
-"""Memory at work in an agent: defects of the originals by number, summaries, re-renders, accounting, traces."""
+"""Memory in an agent: numbered defects of earlier runtimes, summaries, re-renders, accounting, traces."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def lookup(order_id: str) -> str:
 
 
 class Agent:
-    """A harness, what its model was sent, its events and its diagnostics."""
+    """A harness, the requests to its model, its events and its diagnostics."""
 
     def __init__(self, *memory: MemoryLayer, replies: Any = None, step: Any = None, **config: Any) -> None:
         self.requests: list[Any] = []
@@ -162,7 +162,7 @@ async def test_defect_9_what_a_layer_makes_of_a_message_is_what_is_logged_and_se
 
 
 def rerendering(timing: str, scope: str = "self") -> tuple[MemoryLayer, list[int]]:
-    """A layer that counts what was appended and asks for a re-render at each tool output."""
+    """A layer that counts appended items and requests a re-render at each tool output."""
     recalls: list[int] = []
 
     def on_item_append(p: Any) -> Any:
@@ -500,7 +500,7 @@ async def test_two_threads_of_one_person_report_the_state_they_replace(tmp_path:
         await slow
 
     conflicts = [e for e in agent.events.of(ErrorRaised) if e.error_kind == "state_conflict"]
-    # The slow one replaces what the quick one wrote, always; the quick one may have met the slow one's first write, too.
+    # The slow store always replaces the quick one's write; the quick one may also have seen the slow one's first write.
     assert "t1" in {event.where.thread_id for event in conflicts}
     assert ("observational-memory", "persist") in agent.notes
 
@@ -517,7 +517,7 @@ async def test_hooks_that_hang_raise_or_babble_never_stop_the_conversation() -> 
         layer(f"{kind}-{hook}", timeouts={hook: 5}, **{hook: fn})
         for kind, fn in (("raise", boom), ("babble", babble), ("hang", hang))
         for hook in hooks
-        if not (kind == "babble" and hook == "dispose")  # what dispose returns is nobody's business
+        if not (kind == "babble" and hook == "dispose")  # the result of dispose is ignored
     ]
     agent = Agent(*bad, layer("good", recall=lambda p: "still here"))
 
@@ -530,7 +530,7 @@ async def test_hooks_that_hang_raise_or_babble_never_stop_the_conversation() -> 
 
 
 async def test_what_a_child_stored_is_read_by_a_new_harness() -> None:
-    """A child writes where its parent's layer writes; the process ends before the parent takes anything back."""
+    """A child writes to its parent's storage; the process ends before the parent merges anything."""
 
     async def start(p: Any) -> Any:
         return {"state": await p.storage.get("state")}
@@ -567,7 +567,7 @@ async def test_what_a_child_stored_is_read_by_a_new_harness() -> None:
 
 
 async def test_an_eventual_layer_of_a_child_is_asked_once_while_its_value_lasts() -> None:
-    """A step that runs again has the layers, and with them the values, that it had before."""
+    """A repeated step has the layers, and therefore the values, that it had before."""
     asked: list[str] = []
 
     def recall(p: Any) -> str:

@@ -1,4 +1,4 @@
-"""A layer that cannot work is refused where it is written, with a code that says why."""
+"""A layer that cannot work is rejected where it is written, with a code that says why."""
 
 from __future__ import annotations
 

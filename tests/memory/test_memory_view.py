@@ -1,4 +1,4 @@
-"""Memory in one's hands: what layers provide to code, states looked at and edited, threads rewound into forks."""
+"""Memory under manual control: data and functions of layers, inspected and edited states, threads rewound into forks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def noted(turn: int) -> Any:
 
 
 def diary(scope: Any = "thread") -> Any:
-    """An agent that notes the number of each turn."""
+    """An agent that stores the number of each turn."""
     replies = [reply for n in range(1, 8) for reply in (noted(n), f"turn {n}")]
     return agent(nn.working_memory(scope=scope), replies=replies)
 
@@ -117,7 +117,7 @@ async def test_defect_2_a_layer_function_called_from_code_is_steered() -> None:
 def counting(**fn: Any) -> MemoryLayer:
     async def bump(args: dict[str, int], state: Any, ctx: Any) -> Any:
         await asyncio.sleep(0)
-        state["n"] += args["by"]  # in place, as a careless function does
+        state["n"] += args["by"]  # in place, like a careless function
         return {"result": fn.get("result", state["n"]), "state": state}
 
     return layer(

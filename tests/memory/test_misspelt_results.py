@@ -1,4 +1,4 @@
-"""A result under a misspelt name is reported, and what has a right name still counts."""
+"""A result under a misspelt name is reported, and correctly named results still count."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SLIPS = {
 
 
 async def warned(hook: str, result: Any, *, waits: bool = False) -> tuple[Any, Any]:
-    """Return the reply of a turn in which a hook returns a result, and the layer's state."""
+    """Return the reply of a turn in which a hook returns a given result, and the layer's state."""
 
     async def later(p: Any) -> Any:
         return result
@@ -64,7 +64,7 @@ async def test_a_misspelt_key_beside_a_right_one_is_reported(hook: str, waits: b
     assert f"{slip!r}" in text
     assert f"Did you mean {meant!r}?" in text
     wanted = None if hook == "init" else RIGHT[hook].get("state", RIGHT[hook].get("parent_state"))
-    assert state == wanted  # what `init` returns is stored with the first change
+    assert state == wanted  # the result of `init` is stored with the first change
 
 
 async def test_a_recall_of_nothing_but_a_slip_is_reported_by_its_name() -> None:

@@ -1,4 +1,4 @@
-"""The small parts of hooks: their results, their errors, and the share of them that is shown or kept."""
+"""Helpers of hooks: their results, their errors, and the recorded parts of these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent of a history: within budget, whole pairs, the latest user message, a reason for what is not."""
+"""The sent part of a history: within budget, complete pairs, the latest user message, a reason for each omitted item."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_a_log_that_fits_is_planned_as_any_other_history(
     policy = ProjectionPolicy(token_budget=budget, response_reserve=10, order=order)
 
     quick = plan_turn(log, layers, policy, recalled, instructions="Be brief.")
-    # A list is not a log: nothing of it is known, and it goes the long way.
+    # A list has no running sums like a log, so it takes the slow path.
     slow = plan_turn(list(log), layers, policy, recalled, instructions="Be brief.")
 
     assert list(quick.items) == list(slow.items)

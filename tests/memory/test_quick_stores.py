@@ -1,4 +1,4 @@
-"""What a `store` leads to is the same whether somebody follows the run or not."""
+"""The effects of a `store` do not depend on whether the run has a subscriber."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Result:
 
 
 class Later:
-    """Is awaited, and is no coroutine."""
+    """An awaitable that is not a coroutine."""
 
     def __await__(self) -> Any:
         yield from asyncio.sleep(0).__await__()
@@ -96,7 +96,7 @@ async def outcome(store: Callable[[Any], Any], *, followed: bool, timeouts: Any 
 
 @pytest.mark.parametrize("name", STORES)
 async def test_a_store_leads_to_the_same_whoever_follows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Milliseconds; only what never ends is to meet its limit, however slow the machine is.
+    # Milliseconds; only a hook that never ends may reach its limit, however slow the machine is.
     limit = 5.0 if name == "hangs" else 60_000.0
     monkeypatch.setitem(DEFAULT_TIMEOUTS_MS, "store", limit)
 

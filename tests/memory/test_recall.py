@@ -1,4 +1,4 @@
-"""Recall: held to the allocation, counted by us."""
+"""Recall is limited to the allocation, by our own count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores run at the same time, each on its own; only those that wait cost a task."""
+"""Stores run concurrently and independently; only those that wait need a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the seeds say in passing: snapshots of states, clearing, registrations that end, and fields of errors."""
+"""Small facts of the specification: snapshots of states, clearing, unsubscribing, and fields of errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.runtime.factories import make_harness
 
 
 class Slow(InMemoryStorage):
-    """A store whose writes wait until they are let through."""
+    """A store whose writes wait until they are released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,14 +33,14 @@ async def test_cleanup_with_a_write_pending_ends_the_registration_and_finishes_t
     storage, store = Slow(), LayerStateStore()
     target = ScopedStorage(storage, "notes", "t")
     store.register_durable("e1", "notes", target)
-    store.set("e1", "notes", {"n": 1})  # under way
+    store.set("e1", "notes", {"n": 1})  # running
     await asyncio.sleep(0)
     store.set("e1", "notes", {"n": 2})  # waiting
 
     store.cleanup("e1")
 
     assert not store.holds("e1", "notes")
-    store.set("e1", "notes", {"n": 3})  # another execution by the same id: mirrored nowhere
+    store.set("e1", "notes", {"n": 3})  # another execution with the same id: not mirrored
     storage.gate.set()
     await store.flush("e1")
     assert await target.get("state") == {"n": 2}
@@ -109,7 +109,7 @@ async def test_a_state_of_none_clears_as_in_hooks(result: Any, state: Any) -> No
     async with harness.execution() as ctx:
         await ctx.run(nn.react(model="m"), "hi")
         assert harness._engine.stack.state.get(ctx.id, "notes") == state
-        # Cleared, and not gone: the layer still takes part.
+        # Cleared, but not missing: the layer still takes part.
         assert harness._engine.stack.state.has(ctx.id, "notes")
 
 

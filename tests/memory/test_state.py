@@ -1,4 +1,4 @@
-"""State while it lives, and its mirror: snapshots, the latest value, deletes, failures that are reported once."""
+"""Live state and its mirror: snapshots, the latest value, deletes, failures that are reported once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATES = st.none() | st.dictionaries(st.sampled_from("ab"), st.integers(), max_s
 
 
 class Slow(InMemoryStorage):
-    """Counts writes and, while a gate is shut, lets them wait."""
+    """Counts writes, and makes them wait while a gate is closed."""
 
     def __init__(self) -> None:
         super().__init__()

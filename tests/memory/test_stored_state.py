@@ -1,4 +1,4 @@
-"""A layer finds in its scope what it left there, unless its `init` decides otherwise."""
+"""A layer finds the state that it left in its scope, unless its `init` decides otherwise."""
 
 from __future__ import annotations
 

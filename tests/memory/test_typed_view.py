@@ -1,4 +1,4 @@
-"""Layers are looked up by themselves, and what they provide is known to editors; typed_layers.py is for type checkers."""
+"""Layers are keys of their own handles, whose members editors know; typed_layers.py tests this for type checkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What layers provide is known to type checkers: mypy reads this file with the library, and refuses an `ignore` of no fault."""
+"""Type checkers know the members that layers provide: mypy checks this file with the library, and rejects an unused `ignore`."""
 
 from __future__ import annotations
 

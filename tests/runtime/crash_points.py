@@ -1,4 +1,4 @@
-"""Agents whose turns are cut off at every write and gone on with on a copy of the storage."""
+"""Agents whose turns are interrupted at every write and resumed on a copy of the storage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.matrix import sampled
 
 
 class Disk(nn.InMemoryStorage):
-    """Storage that keeps a copy of itself as it was after each change."""
+    """Storage that keeps a copy of itself after each change."""
 
     def __init__(self, texts: dict[str, str] | None = None) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class Disk(nn.InMemoryStorage):
 
     @property
     def texts(self) -> dict[str, str]:
-        """What is stored, as JSON text by key."""
+        """The stored values as JSON text, by key."""
         return self._texts
 
     async def set(self, key: str, value: Any) -> None:
@@ -32,7 +32,7 @@ class Disk(nn.InMemoryStorage):
 
 
 class GroupedDisk(Disk):
-    """The same with groups, of which all happens or nothing."""
+    """The same with atomic groups."""
 
     async def set_many(self, values: Any, *, delete: Any = (), absent: Any = ()) -> None:
         for key in absent:
@@ -46,7 +46,7 @@ class GroupedDisk(Disk):
 
 
 class Trace:
-    """What one process did: the steps it ran, by place, and the keys its tools saw, by place and what they were told."""
+    """The actions of one process: the steps it ran, by place, and the keys its tools got, by place and arguments."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
@@ -69,7 +69,7 @@ async def pay(amount: int, ctx: Any) -> str:
 
 
 def harness(step: Any, store: Any, model: Any = None, *, checkpoints: Any = True, **more: Any) -> nn.AgentHarness:
-    """Return a harness that notes what it runs."""
+    """Return a harness that records the steps it runs."""
     TRACES.append(Trace())
     config = nn.AgentConfig(name="cut", step=step, before_step=TRACES[-1].note, **more)
     client = None if model is None else nn.ScriptedModel(model)
@@ -77,7 +77,7 @@ def harness(step: Any, store: Any, model: Any = None, *, checkpoints: Any = True
 
 
 def texts_of(log: Any) -> list[str]:
-    """Return what a log says, without ids."""
+    """Return the texts of a log, without ids."""
     told = []
     for item in log:
         match item["type"]:
@@ -91,7 +91,7 @@ def texts_of(log: Any) -> list[str]:
 
 
 async def ledger(store: Any, execution_id: str) -> set[str]:
-    """Return the places whose end is recorded, and known to the record of their execution."""
+    """Return the places whose end is recorded and known to the record of their execution."""
     prefix = f"execution:{execution_id}:"
     known = {"": (await store.get(f"{prefix}snapshot"))["sequence"]}
     for key in await store.list(f"{prefix}child:"):
@@ -113,7 +113,7 @@ async def cut_everywhere(
     limits: Any = None,
     **config: Any,
 ) -> int:
-    """Run an agent, cut it at every write, go on with each copy and compare; return how often it was gone on with."""
+    """Run an agent, interrupt it at every write, resume each copy and compare; return the number of resumed copies."""
     resumed = 0
     for kind in kinds:
         TRACES.clear()

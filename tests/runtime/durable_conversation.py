@@ -1,4 +1,4 @@
-"""A conversation that never ends, in one thread; started again, it goes on. Says each turn that is over on a line of its own."""
+"""An endless conversation in one thread, which continues when restarted. Prints each finished turn on its own line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def double(number: int) -> int:
 
 
 def answer(request: nn.ModelRequest) -> Any:
-    """Double every number that is said."""
+    """Double every number in the user's message."""
     last = request.items[-1]
     if last["type"] == "function_call_output":
         return f"It is {last['output']}."

@@ -1,4 +1,4 @@
-"""An agent with a long turn that is checkpointed after every step; started again, it goes on. Prints each step it runs."""
+"""An agent with a long turn, checkpointed after every step, which continues when restarted. Prints each step it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def work(number: int) -> Any:
 
 
 async def main(path: str) -> None:
-    """Begin the turn, or go on with the one that is there."""
+    """Begin the turn, or resume the existing one."""
     whole = nn.loop("all", [work(number) for number in range(STEPS)], until=nn.until.max_steps(1))
     async with nn.SQLiteStorage(path) as store:
         harness = nn.AgentHarness(nn.AgentConfig(name="durable", step=whole), storage=store, checkpoints=True)

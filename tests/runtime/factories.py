@@ -16,7 +16,7 @@ from noetic_nb.testing import SeededIds
 
 
 class Events(list[RunEvent]):
-    """A sink that keeps what it is sent."""
+    """A sink that keeps its events."""
 
     def emit(self, event: RunEvent) -> None:
         self.append(event)
@@ -38,7 +38,7 @@ def fails(reason: str = "out of paper") -> str:
 
 
 class WrittenInPieces:
-    """A model that writes its answers in the pieces it is told, a thought before each; what it says in the end may differ."""
+    """A model that streams its answers in given pieces, each after some reasoning; the final response may differ."""
 
     def __init__(self, *answers: tuple[list[str], str], thought: str = "") -> None:
         self.answers = list(answers)
@@ -56,14 +56,14 @@ class WrittenInPieces:
 
 
 class OddModel:
-    """A model that answers with an item of a type that nobody knows."""
+    """A model that answers with an item of an unknown type."""
 
     async def complete(self, request: Any) -> ModelResponse:
         return ModelResponse((nn.Item(type="custom:thing"),))
 
 
 def attempt(*steps: Any) -> Any:
-    """Return a step that runs steps one after another, whatever becomes of each, and says how they ended."""
+    """Return a step that runs steps in order, even after failures, and returns how they ended."""
 
     async def run(value: Any, ctx: Any) -> list[str]:
         ends = []
@@ -121,20 +121,20 @@ MODELS: WeakKeyDictionary[nn.AgentHarness, Any] = WeakKeyDictionary()
 
 
 def requests_of(harness: nn.AgentHarness) -> list[nn.ModelRequest]:
-    """Return what a harness of `make_harness` has sent to its scripted model."""
+    """Return the requests that a harness of `make_harness` has sent to its scripted model."""
     requests: list[nn.ModelRequest] = MODELS[harness].requests
     return requests
 
 
 def record_events(harness: nn.AgentHarness) -> Events:
-    """Return the events of a harness from now on."""
+    """Return the list of a harness's events from now on."""
     events = Events()
     harness.subscribe(events)
     return events
 
 
 def outputs(items: Any) -> list[str]:
-    """Return what tools answered."""
+    """Return the answers of tools."""
     return [item["output"] for item in items if item["type"] == "function_call_output"]
 
 

@@ -1,4 +1,4 @@
-"""Tools that are plain functions: they block neither the loop nor the stop button, and what was cut off may have run."""
+"""Tools that are plain functions: they block neither the loop nor the stop button, and an interrupted call may have run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE_S = 30
 
 
 class Gate:
-    """A tool that waits until it is let go, and says when it has begun; `calls` are the arguments it was called with."""
+    """A tool that waits until it is released and signals its start; `calls` are the arguments of its calls."""
 
     def __init__(self, **options: Any) -> None:
         self.calls: list[int] = []

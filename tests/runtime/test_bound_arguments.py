@@ -1,4 +1,4 @@
-"""What is judged is what runs: rules, people and records get the arguments as the tool does, not as they were written."""
+"""Rules, people and records get the same bound arguments as the tool, not the arguments as written."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def call_once(tool: nn.Tool, raw: dict[str, Any], *rules: Any, **more: Any) -> t
 
 
 def records_of(events: list[Any]) -> list[Any]:
-    """Return what was recorded of tool calls: decisions and outcomes."""
+    """Return the recorded decisions and outcomes of tool calls."""
     return [event for event in events if isinstance(event, ToolCalled | SteeringDecided) and event.args is not None]
 
 
@@ -323,7 +323,7 @@ def test_an_iterable_is_not_used_up_by_being_judged() -> None:
 
 
 class Opaque:
-    """A class that JSON knows nothing of."""
+    """A class without a JSON form."""
 
 
 @pytest.mark.parametrize(
@@ -554,7 +554,7 @@ CASES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 
 
 def form_of(value: Any) -> Any:
-    """Return the JSON form of what a tool got, written down again by hand."""
+    """Return the JSON form of a tool's arguments, written by hand."""
     match value:
         case Order():
             return {"sum": form_of(value.total), "address": form_of(value.address)}

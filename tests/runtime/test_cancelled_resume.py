@@ -1,4 +1,4 @@
-"""A resumed turn that is cancelled at any moment: what was recorded is not repeated, and the thread can be used."""
+"""A resumed turn is cancelled at any moment: recorded steps are not repeated, and the thread stays usable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 class Slow(Storage):
-    """Storage that lets the loop go round before and after each write."""
+    """Storage that yields to the loop before and after each write."""
 
     async def set(self, key: str, value: Any) -> None:
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Looking before running: preview, check, describe; and configurations that cannot work."""
+"""Checks before a run: preview, check, describe; and configurations that cannot work."""
 
 from __future__ import annotations
 

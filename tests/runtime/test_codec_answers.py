@@ -1,4 +1,4 @@
-"""Answers read by a codec: told how to answer, read while they are written, with nothing left over from one to the next."""
+"""Answers parsed by a codec: format rules in the prompt, parsing during the stream, no state shared between answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.runtime.factories import WrittenInPieces, lookup, make_harness, recor
 
 
 class Tape:
-    """A codec that notes every piece each of its runs was fed, and what became of the run."""
+    """A codec that records every piece fed to each of its runs, and how the run ended."""
 
     instructions = "Answer in words of one syllable."
 
@@ -95,7 +95,7 @@ async def test_a_finished_text_is_read_in_one_piece_and_a_streamed_one_as_it_com
 
 @given(st.lists(st.sampled_from(["```json\n", "```", "\n", '{"id": ', '"A"}', "[1]", "x", " "]), max_size=8), st.data())
 def test_a_streamed_answer_is_read_like_a_finished_one(parts: list[str], data: Any) -> None:
-    text = "".join(parts) + "."  # an empty answer is asked for again
+    text = "".join(parts) + "."  # an empty answer is requested again
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     codec = data.draw(st.sampled_from([fenced_json(), json_lines(), Tape()]))

@@ -1,4 +1,4 @@
-"""Compactions of our own: the run says which part of the context was replaced, by which mechanism, and at which cost."""
+"""Our own compactions: the run records the replaced part of the context, the mechanism, and the cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps side by side in one execution, from tasks of the user's own: none stands in another's way, or takes its place."""
+"""Concurrent steps in one execution, from the user's own tasks, do not block or replace one another."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def test_a_step_within_itself_is_found_beside_others(is_followed: bool) -> None:
 
 
 def test_a_recursion_through_tasks_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_step, "MAX_RUNNING", 10**9)  # nesting is seen through tasks; this limit is for the others
+    monkeypatch.setattr(
+        run_step, "MAX_RUNNING", 10**9
+    )  # nesting is detected across tasks; this limit is for parallel steps
     harness = make_harness([])
 
     async def again(value: Any, ctx: Any) -> Any:
@@ -101,7 +103,7 @@ def test_steps_side_by_side_have_places_of_their_own() -> None:
 
 
 class Failure(BaseException):
-    """As a test runner raises it."""
+    """Raised like the failure of a test runner."""
 
 
 def _raises(value: Any, ctx: Any) -> Any:
@@ -130,7 +132,7 @@ def test_what_is_no_exception_leaves_a_fork_as_it_is(mode: Any) -> None:
 
 
 def _both(harness: nn.AgentHarness, mode: Any, seconds: float) -> tuple[Any, float]:
-    """Run a fork of a slow path and one that cancels itself; returns what came of it, and after how long."""
+    """Run a fork of a slow path and one that cancels itself; return the outcome and the duration."""
 
     async def gives_up(value: Any, ctx: Any) -> None:
         raise asyncio.CancelledError("enough")
@@ -189,7 +191,7 @@ def test_paths_whose_values_do_not_compare_are_told_apart() -> None:
 
 
 def adding() -> nn.MemoryLayer:
-    """Return a layer that takes its time to count the children that come back."""
+    """Return a layer that is slow to count the children merged into it."""
 
     async def on_return(p: Any) -> Any:
         await asyncio.sleep(0.01)

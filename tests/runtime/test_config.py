@@ -1,4 +1,4 @@
-"""An agent's own parameters and items: checked when it is made, seen by its steps, kept by JSON."""
+"""An agent's own parameters and items: checked on creation, visible to its steps, preserved in JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control over a turn that runs: limits, channels, interruptions, hooks, and going on after a crash."""
+"""Control over a running turn: limits, channels, interruptions, hooks, and resuming after a crash."""
 
 from __future__ import annotations
 
@@ -361,7 +361,7 @@ class Crash(BaseException):
 
 
 class Storage(nn.InMemoryStorage):
-    """Storage that survives a crash, and writes nothing after it."""
+    """Storage that survives a crash, and accepts no writes after it."""
 
     crashed = False
 
@@ -520,7 +520,7 @@ FORKED = fork("f", mode="all", paths=[step.llm("a", model="m"), step.llm("b", mo
 
 
 class Slow:
-    """A scripted model that lets the loop go round before it answers."""
+    """A scripted model that yields to the loop before it answers."""
 
     def __init__(self, replies: Any) -> None:
         self.model = nn.ScriptedModel(replies)
@@ -573,7 +573,7 @@ def test_a_cancellation_at_any_suspension_leaves_a_thread_that_works(one: Any, r
 
 
 def waiting_tool() -> tuple[Any, asyncio.Event, asyncio.Event]:
-    """Return a tool that waits, the event of its start, and the one it waits for."""
+    """Return a tool that waits, the event of its start, and the event that it awaits."""
     started, go = asyncio.Event(), asyncio.Event()
 
     @nn.tool

@@ -1,4 +1,4 @@
-"""Answers that were cut off: what they call is not run, and whoever reads them can see that they are not whole."""
+"""Truncated answers: their calls are not run, and readers can see that they are incomplete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CUT = ["length", "content_filter"]
 
 
 class Deletions:
-    """A tool with defaults, and what it was called with."""
+    """A tool with defaults that records its calls."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
@@ -66,7 +66,7 @@ async def test_calls_of_a_whole_answer_without_arguments_are_run(reason: str | N
 
 
 class Client:
-    """A client of the user's own, which gives the reason in its own words."""
+    """A user's client, which reports finish reasons in its own words."""
 
     def __init__(self, reason: str, *, as_mapping: bool) -> None:
         self.reason, self.as_mapping = reason, as_mapping

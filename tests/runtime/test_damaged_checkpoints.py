@@ -1,4 +1,4 @@
-"""Storage that was cut, edited or restored by halves: one specific error each time, and never a wrong conversation."""
+"""Storage that was truncated, edited or partly restored: always one specific error, never a wrong conversation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from noetic_nb.steps import spawn, step
 from tests.matrix import matrix
 from tests.runtime.crash_points import Disk
 
-# Each stands for what an editor, a full disk or another program leaves behind.
+# Each is typical damage from an editor, a full disk or another program.
 WRONG: dict[str, Any] = {
     "nothing": None, "text": "x", "negative": -1, "fraction": 1.5, "truth": True, "absurd": 10**400,
     "infinite": float("inf"), "unknown": float("nan"), "list": [], "object": {}, "nested": [[[[1]]]],
@@ -61,7 +61,7 @@ def desk(store: Any) -> nn.AgentHarness:
 
 
 async def cut_off() -> dict[str, str]:
-    """Return storage with a turn that is over, and one that was cut off when it had most kinds of records."""
+    """Return storage with a finished turn, and an interrupted one with most kinds of records."""
     store = Disk()
     await desk(store).execute("a", thread_id="t")
     await desk(store).execute("b", thread_id="t")
@@ -77,7 +77,7 @@ async def cut_off() -> dict[str, str]:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the place of everything inside a value."""
+    """Yield the path of every value inside a value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in inner:
         yield (*path, key)
@@ -85,7 +85,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def damaged(text: str, path: tuple[Any, ...], wrong: Any) -> str:
-    """Return a record in which one thing is wrong, or missing."""
+    """Return a record with one value wrong or missing."""
     data = json.loads(text)
     inside = data
     for key in path[:-1]:
@@ -98,7 +98,7 @@ def damaged(text: str, path: tuple[Any, ...], wrong: Any) -> str:
 
 
 async def outcome(store: Any, act: Any) -> str:
-    """Return what came of an act: "done", or the code of a specific error; whatever else is raised is a defect."""
+    """Return the outcome of an action: "done", or the code of a specific error; any other exception is a bug."""
     try:
         await act(desk(store))
     except nn.NoeticConfigError as error:
@@ -109,7 +109,7 @@ async def outcome(store: Any, act: Any) -> str:
 
 
 async def resume(harness: nn.AgentHarness) -> None:
-    """Resume whatever was cut off."""
+    """Resume all interrupted turns."""
     for execution_id in await harness.unfinished():
         await harness.resume(execution_id)
 
@@ -132,13 +132,13 @@ async def test_whatever_is_wrong_in_a_record_is_one_specific_error(wrong: str) -
         if not key.startswith(("thread:", "execution:")):
             continue
         for number, path in enumerate(places(json.loads(text))):
-            # Names and forgetting read the same few fields of every record, and a new message no ends of steps.
+            # Listing and deleting read the same few fields of every record, and a new message reads no ends of steps.
             acts = 4 if number < 4 else 2 if ":part:" in key or key.endswith(":snapshot") else 1
             for name, act in list(ACTS.items())[:acts]:
                 store = Disk({**left, key: damaged(text, path, value)})
                 what = await outcome(store, act)
                 if what == "step_failed" and path[0] == "output":
-                    continue  # it is data, and the step that gets it can do nothing with it
+                    continue  # it is data that the step accepts unchecked
                 assert what in ("done", "CHECKPOINT_SCHEMA_MISMATCH", "NO_CHECKPOINT"), (key, path, name, what)
                 seen[what] = seen.get(what, 0) + 1
                 if name in ("forget", "names"):

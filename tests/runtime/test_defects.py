@@ -1,4 +1,4 @@
-"""What earlier runtimes of this design got wrong, by number; memory's own are in ``tests/memory`` as ``test_defect_N``."""
+"""Defects of earlier runtimes of this design, by number; those of memory are in ``tests/memory`` as ``test_defect_N``."""
 
 from __future__ import annotations
 

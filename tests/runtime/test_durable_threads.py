@@ -1,4 +1,4 @@
-"""Conversations that outlive their harness: nothing is lost, nothing is there twice, nothing is read half."""
+"""Conversations that outlive their harness: no item is lost, duplicated, or partly read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WARN = nn.Checkpoints(on_error="warn")
 
 
 class Store(nn.InMemoryStorage):
-    """A store that counts its changes, and can die, fail or hesitate."""
+    """A store that counts its changes, and can die, fail or be slow."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Store(nn.InMemoryStorage):
 
 
 class Grouped(Store):
-    """The same with groups, of which all happens or nothing."""
+    """The same with atomic groups."""
 
     async def set_many(self, values: Any, *, delete: Any = (), absent: Any = ()) -> None:
         if self.naps:
@@ -116,12 +116,12 @@ def talker(store: Any, seed: int = 0, *, model: Any = answer, checkpoints: Any =
 
 
 def told(words: Any) -> list[str]:
-    """Return what a conversation about some words looks like."""
+    """Return the expected items of a conversation about some words."""
     return [line for word in words for line in (f"user: {word}", f"assistant: found {word}!")]
 
 
 def whole(log: Any) -> bool:
-    """Tell whether every call of a log has its one answer, after it."""
+    """Tell whether every call in a log is followed by exactly one answer."""
     calls: list[str] = []
     for item in log:
         if item["type"] == "function_call":
@@ -133,7 +133,7 @@ def whole(log: Any) -> bool:
 
 
 async def saved(store: Any, thread_id: str = "default") -> list[str]:
-    """Return what a new harness finds of a thread."""
+    """Return the thread as a new harness reads it."""
     harness = talker(store, 99)
     await harness.load_thread(thread_id)
     assert whole(harness.log(thread_id))
@@ -406,7 +406,7 @@ async def talk(harness: nn.AgentHarness, words: str) -> None:
 
 
 def writes(kind: Any) -> int:
-    """Return how many changes a conversation makes."""
+    """Return the number of changes that a conversation makes."""
     store = kind()
     drive_loop(talk(talker(store), "abc"))
     return len(store.changes)
@@ -467,7 +467,7 @@ def test_killed_at_any_write_a_conversation_goes_on_with_what_was_said(kind: Any
 
 
 async def cut(store: Any) -> str:
-    """Leave a turn in the middle; return its execution."""
+    """Abandon a turn in the middle; return its execution."""
     harness = talker(store, 1)
     await harness.execute("a")
     store.dies_after = len(store.changes) + 4
@@ -496,7 +496,7 @@ async def test_a_turn_that_was_given_up_cannot_be_resumed() -> None:
     snapshot = await store.get(key)
     second = talker(store, 2)
     await second.execute("c")
-    await store.set(key, snapshot)  # as where its removal was cut off
+    await store.set(key, snapshot)  # as if its removal was interrupted
 
     with pytest.raises(nn.NoeticConfigError, match="its thread has continued since") as caught:
         await second.resume(execution_id)
@@ -796,7 +796,7 @@ async def test_who_reads_while_another_process_writes_takes_nothing_for_damage(k
     everything = told("ab")
 
     class Moving(nn.InMemoryStorage):
-        """Storage that another process changes while it is read: after some reads it is as it was later."""
+        """Storage that another process changes during reads: after some reads, it is in its later state."""
 
         def __init__(self, now: dict[str, str], later: dict[str, str], reads: int) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""Rules and the regulator at work in a turn: what is denied, guided, stopped."""
+"""Rules and the regulator in a turn: denied, guided and stopped calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of error of the runtime, reached by an agent, with the fields its kind has."""
+"""Every kind of runtime error, triggered by an agent, with the fields of its kind."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ REACHED: dict[str, tuple[Any, Any]] = {
 }
 
 
-# Every kind of error that a turn can end with; `handle_evicted` belongs to steps that run beside an execution.
+# Every kind of error that can end a turn; `handle_evicted` belongs to steps that run in parallel to an execution.
 FIELDS: dict[str, set[str]] = {
     "step_failed": {"step_id", "cause", "retries_exhausted"},
     "llm_refused": {"step_id", "refusal"},

@@ -1,4 +1,4 @@
-"""What an llm step lets those hear who follow the run, and what it cannot hide."""
+"""The events that an llm step shows to subscribers, and those that it cannot hide."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_every_kind_is_shown_or_hidden_as_the_filter_says(wanted: dict[str, bool
 
     told, shown = asyncio.run(both())
 
-    # An end goes with its beginning.
+    # An end event is hidden with its beginning.
     decides = {**wanted, "step_ended": wanted["step_started"]}
     assert kinds(shown) == {kind: n for kind, n in kinds(told).items() if decides.get(kind, True)}
 

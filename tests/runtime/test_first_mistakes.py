@@ -1,4 +1,4 @@
-"""Mistakes of the first hour are an error or a warning that says what to do, and never silence."""
+"""Common beginners' mistakes lead to an error or a warning that says what to do, never to silence."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ async def broken_later() -> str:
 
 
 def frame() -> Any:
-    """Return what no model can read."""
+    """Return a value that no model can read."""
     return pandas.DataFrame({"a": [1]})
 
 
 def wrong() -> int:
-    """Return something else than is annotated."""
+    """Return a value of another type than annotated."""
     return "three"  # type: ignore[return-value]
 
 
@@ -159,7 +159,7 @@ async def test_a_storage_without_checkpoints_is_said_once(tmp_path: Path) -> Non
 async def test_the_memory_of_a_thread_that_is_not_there() -> None:
     config = nn.AgentConfig(name="desk", step=nn.react(model="m"), memory=[nn.working_memory()])
     harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hi."] * 3))
-    assert await harness.memory("ann").state("working-memory") is None  # nobody has said anything yet
+    assert await harness.memory("ann").state("working-memory") is None  # no message yet
     await harness.execute("Hi.", thread_id="anna")
 
     for ask in (
@@ -198,7 +198,7 @@ async def test_recording_after_the_fact_is_a_warning() -> None:
     with pytest.warns(UserWarning, match="has had 1 turn.*before the first turn"):
         run = nn.record(harness)
     assert nn.record(harness, run=run) is run
-    nn.record(harness)  # beside another run, which has it all: no surprise
+    nn.record(harness)  # in parallel to another run, which has everything: no warning
 
 
 # Hooks and scripts.
@@ -216,7 +216,7 @@ async def test_a_hook_that_forgets_to_await_is_told_so(init: Any) -> None:
 
     with pytest.raises(nn.NoeticError, match="An `await` is missing: write `async def` for 'init'"):
         await nn.AgentHarness(config, model=nn.ScriptedModel(["Hi."])).execute("Hi.")
-    gc.collect()  # the forgotten coroutine, which no later test may meet
+    gc.collect()  # collect the forgotten coroutine before the next test
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A turn late in a long conversation does not do more than one early in it: counted in operations, not in time."""
+"""A late turn in a long conversation does no more work than an early one: measured in operations, not in time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.matrix import matrix
 
 PACKAGE = str(Path(nn.__file__).parent)
 EARLY, LATE = 150, 1_500
-# Turns with a call each, after which a thread remembers as many as it ever will.
+# Number of turns, one call each, after which a thread's history is full.
 FULL = 1_050
 
 
 def operations(work: Any) -> int:
-    """Return how many instructions of Python are executed, those of `copy` and `json` included."""
+    """Return the number of Python instructions executed, including those of `copy` and `json`."""
     count = 0
 
     def trace(frame: Any, event: str, arg: Any) -> Any:
@@ -35,7 +35,7 @@ def operations(work: Any) -> int:
         return trace
 
     gc.collect()
-    gc.disable()  # finalizers of other tests are no work of this one
+    gc.disable()  # finalizers of other tests must not count
     before = sys.gettrace()
     sys.settrace(trace)
     try:
@@ -62,7 +62,7 @@ def test_a_window_costs_what_is_in_it(is_recorded: bool) -> None:
         harness.seed("default", conversation(turns))
         if is_recorded:
             harness.subscribe(Recorder())
-        drive_loop(harness.execute("First."))  # what is set up once
+        drive_loop(harness.execute("First."))  # one-time set-up
         return operations(lambda: drive_loop(harness.execute("And now?")))
 
     assert turn_after(LATE) < 1.05 * turn_after(EARLY)
@@ -95,7 +95,7 @@ def look(what: str) -> str:
 
 
 def steered(turns: int, is_read: bool) -> tuple[nn.AgentHarness, nn.RuleBook]:
-    """Return an agent with rules about its whole thread, after so many turns with a call each."""
+    """Return an agent with rules about its whole thread, after some turns with a call each."""
     rules = nn.RuleBook()
     if is_read:
         rules.at_most(10 * LATE, "look")
@@ -122,13 +122,13 @@ def steered(turns: int, is_read: bool) -> tuple[nn.AgentHarness, nn.RuleBook]:
 
 @matrix("is_read", [True, False], keep=1)
 def test_steering_of_a_thread_costs_what_is_new(is_read: bool) -> None:
-    """Of the calls before, a turn reads nothing where no rule looks at them."""
+    """A turn does not read earlier calls if no rule needs them."""
 
     def turn_after(turns: int) -> int:
         harness, _ = steered(turns, is_read)
         return operations(lambda: drive_loop(harness.execute("And now?")))
 
-    # The ledger is full in both; a rule that reads the calls of a thread passes over each of a thousand at most.
+    # The ledger is full in both; a rule about a thread's calls visits at most a thousand of them.
     early, late = turn_after(EARLY), turn_after(FULL)
     assert late < (early + 30 * 1_000 if is_read else 1.05 * early)
 

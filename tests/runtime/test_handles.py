@@ -1,4 +1,4 @@
-"""Steps that run beside their execution: their results, their errors, and what becomes of them when it ends."""
+"""Steps that run in parallel to their execution: results, errors, and their fate when it ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 class Reports(list[tuple[str, str, BaseException]]):
-    """A diagnostic that keeps what it is told."""
+    """A diagnostic that records its calls."""
 
     def __call__(self, layer_id: str, hook: str, error: BaseException) -> None:
         self.append((layer_id, hook, error))
@@ -37,7 +37,7 @@ def after(ms: float, value: Any = "done", name: str = "slow") -> Any:
 
 
 def stubborn(ms: float, value: Any = "late", name: str = "stubborn") -> Any:
-    """A step that minds nothing it is told until its time is over."""
+    """A step that ignores cancellation until its time is over."""
 
     async def execute(_: Any, ctx: Any) -> Any:
         until = asyncio.get_running_loop().time() + ms / 1000

@@ -1,4 +1,4 @@
-"""A model that falls silent while it streams: the call fails in time, its stream is closed, the thread works on."""
+"""A model falls silent during a stream: the call fails in time, its stream is closed, the thread stays usable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 class Halting:
-    """A client that streams pieces after pauses, in seconds; None is for ever."""
+    """A client that streams pieces after pauses, in seconds; None means for ever."""
 
     def __init__(self, *pauses: float | None, stubborn: bool = False) -> None:
         self.pauses = pauses
@@ -48,7 +48,7 @@ class Halting:
 
 
 def followed(model: Any, **config: Any) -> tuple[nn.AgentHarness, Any, list[str], float]:
-    """Stream a turn; return the harness, how it ended, what was read and when."""
+    """Stream a turn; return the harness, its outcome, the pieces and their times."""
     harness = make_harness(model, tools=[], **config)
 
     async def main() -> tuple[Any, list[str], float]:
@@ -126,7 +126,7 @@ def test_a_client_that_swallows_its_cancellation_is_left_all_the_same() -> None:
 
 
 class Translating(Halting):
-    """A client that makes an error of its own of any cancellation, or an answer."""
+    """A client that turns any cancellation into its own error, or an answer."""
 
     def __init__(self, outcome: Any) -> None:
         super().__init__(None)
@@ -208,7 +208,7 @@ def test_a_cassette_minds_silence_as_the_model_it_records(tmp_path: Any) -> None
 
 @pytest.mark.parametrize("first", ["cancel", "silence"])
 def test_a_cancellation_beside_a_silence_stays_one(first: str) -> None:
-    """Both happen in one round of the loop, and what the user asked for is what they are told."""
+    """If both happen in one iteration of the loop, the user's own request is reported."""
     harness = make_harness(Halting(None), tools=[], stream_idle_timeout_ms=50)
 
     async def main() -> Any:

@@ -1,4 +1,4 @@
-"""What cannot be done is said in one clear error that names what there is: cycles, depth, unknown names, nonsense."""
+"""Impossible requests cause one clear error that names the alternatives: cycles, depth, unknown names, nonsense."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def ran(one: Any, value: Any = None) -> Any:
 
 
 def calls_itself(wrap: Any) -> Any:
-    """Return a step that runs itself, through a function."""
+    """Return a step that runs itself through a function."""
 
     async def again(value: Any, ctx: Any) -> Any:
         return await ctx.run(whole, value)
@@ -44,7 +44,7 @@ def paths_to_itself() -> Any:
 
 
 def holds_itself() -> Any:
-    """Return a record no builder makes: a loop whose body it is itself."""
+    """Return a record that no builder makes: a loop whose body is the loop itself."""
     whole = loop("round", step.run("a", lambda value, ctx: 1), until=until.never())
     object.__setattr__(whole, "steps", (whole,))
     return whole

@@ -31,7 +31,7 @@ def pay(amount: int) -> str:
 
 @nn.tool
 async def wait() -> str:
-    """Let others go first."""
+    """Yield to other tasks."""
     for _ in range(20):
         await asyncio.sleep(0)
     return "waited"
@@ -279,7 +279,7 @@ def test_what_is_to_be_dropped_is_a_list_of_ids(drop: Any) -> None:
 
 
 async def test_a_late_verdict_of_an_inherited_layer_reaches_the_child_that_it_is_about() -> None:
-    """Queues belong to one execution each: two layers of one id do not take each other's."""
+    """Queues belong to one execution each: two layers with one id do not use each other's."""
     book = RuleBook()
     book.judge("Is it fine?", id="watch", mode="async", model="judge")
     script = {
@@ -299,7 +299,7 @@ async def test_a_late_verdict_of_an_inherited_layer_reaches_the_child_that_it_is
     "child", [lambda: nn.spawn("s", PAY), lambda: nn.fork("f", mode="all", paths=[PAY], merge="first")]
 )
 async def test_a_guard_of_a_thread_is_no_rival_of_itself(child: Callable[[], Any]) -> None:
-    """One with an `init` and no `on_spawn` is begun in the child; its state goes where the parent's goes, or nowhere."""
+    """A layer with an `init` and no `on_spawn` is initialised in the child; it writes to the parent's key, or nowhere."""
 
     def count(params: Any) -> Any:
         return {"state": {"calls": params.state["calls"] + 1}}

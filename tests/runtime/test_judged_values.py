@@ -1,4 +1,4 @@
-"""What is judged is what runs: no serializer hides a value from the rules, and nothing changes between check and use."""
+"""Rules judge the values that run: no serializer hides a value, and nothing changes between check and use."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Serialized:
 
 
 class Amount(int):
-    """A number whose class says how pydantic writes it."""
+    """A number whose class defines how pydantic serialises it."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
@@ -112,7 +112,7 @@ def tool_of(annotation: Any, ran: list[Any]) -> nn.Tool:
 
 
 def run_tool(tool: nn.Tool, x: Any, *rules: Any, **more: Any) -> Any:
-    """Call a tool as a step, which may be given any Python value; return its output, or the error."""
+    """Call a tool as a step, which accepts any Python value; return its output, or the error."""
     harness = make_harness([], step=step.tool("act", tool, {"x": x}, takes_input=False), memory=list(rules), **more)
     try:
         return nn.run_sync(harness.execute("go")).output
@@ -151,7 +151,7 @@ def test_the_model_reads_why_a_call_was_not_made() -> None:
 
 
 class Money:
-    """A class that only a serializer of the user's own gives a form."""
+    """A class whose only JSON form comes from a user's serializer."""
 
     def __init__(self, amount: int) -> None:
         self.amount = amount
@@ -294,7 +294,7 @@ def line(value: Any) -> None:
     value.lines.append("Eve")
 
 
-# kind -> (annotation, makes the value, changes it)
+# kind -> (annotation, factory, mutation)
 CHANGES: dict[str, tuple[Any, Callable[[], Any], Callable[[Any], Any]]] = {
     "mapping": (dict[str, Any], lambda: {"to": "bank"}, to_eve),
     "anything": (Any, lambda: {"to": "bank"}, to_eve),
@@ -352,7 +352,7 @@ def test_what_is_changed_while_a_call_is_decided_on_runs_as_it_was(kind: str, du
 
 
 class Box:
-    """A class of a user's own, which cannot be copied for sure."""
+    """A user's class, which may not be copyable."""
 
     def __init__(self, to: str) -> None:
         self.to = to
@@ -423,7 +423,7 @@ def objects(data: Any, draw: Any) -> Any:
 
 
 def spoil(value: Any) -> int:
-    """Change whatever can be changed in a value; return how much that was."""
+    """Mutate everything in a value that can be mutated; return the number of changes."""
     count = 0
     if isinstance(value, BaseModel):
         count += sum(map(spoil, {**vars(value), **(value.__pydantic_extra__ or {})}.values()))

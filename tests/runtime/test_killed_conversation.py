@@ -1,4 +1,4 @@
-"""A conversation is killed at random moments and gone on with: one thread, many turns, each there exactly once."""
+"""A conversation is killed at random moments and continued: one thread, many turns, each exactly once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KILLS = int(os.environ.get("NOETIC_NB_KILLS", "3"))
 
 
 async def saved(path: Path) -> list[dict[str, Any]]:
-    """Return the conversation on disk, as a new harness reads it."""
+    """Return the stored conversation, as a new harness reads it."""
     async with nn.SQLiteStorage(path) as store:
         harness = talker(store)
         await harness.load_thread("t")
@@ -29,9 +29,9 @@ async def saved(path: Path) -> list[dict[str, Any]]:
 
 
 def finished(log: list[dict[str, Any]]) -> set[int]:
-    """Check that a log is a conversation, turn by turn; return the turns that were answered.
+    """Check that a log is a valid conversation, turn by turn; return the answered turns.
 
-    A turn that was cut off and left may end anywhere, but after a call there is its output, and numbers never repeat.
+    An abandoned turn may end anywhere, except that every call has its output, and numbers never repeat.
     """
     numbers, answered, expected = [], set(), "message"
     for item in log:

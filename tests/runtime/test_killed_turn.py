@@ -1,4 +1,4 @@
-"""A turn is killed at random moments and resumed: it ends, and repeats no step whose end was recorded."""
+"""A turn is killed at random moments and resumed: it finishes, and repeats no step whose end was recorded."""
 
 from __future__ import annotations
 

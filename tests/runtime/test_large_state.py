@@ -20,7 +20,7 @@ def says(text: str) -> Any:
 
 
 def reporting(**options: Any) -> tuple[nn.AgentHarness, list[Any]]:
-    """Return a harness, and the list of what its diagnostic is called with."""
+    """Return a harness, and the list of its diagnostic calls."""
     reports: list[Any] = []
     return make_harness([], diagnostic=lambda *what: reports.append(what), **options), reports
 
@@ -87,7 +87,7 @@ async def test_a_large_checkpoint_is_reported(caplog: pytest.LogCaptureFixture) 
         ctx.state["text"] = "x" * 11 * MIB
         return "grown"
 
-    # The last one is not written: the turn ends with it.
+    # The last end is not written, because the turn ends with it.
     steps = [nn.step.run("small", lambda value, ctx: "s"), nn.step.run("grow", grow), nn.step.run("last", grow)]
     whole = nn.loop("whole", steps, until=nn.until.max_steps(1))
     harness = nn.AgentHarness(nn.AgentConfig(name="a", step=whole), checkpoints=True)

@@ -1,4 +1,4 @@
-"""What a store in memory keeps of a turn is what stood there when it was written, whenever it is read."""
+"""Values in an in-memory store are those at the time of the write, whenever they are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of layers, called by the model: wherever the step runs, and whoever follows it."""
+"""Functions of layers, called by the model, in every kind of step and with or without subscribers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LAYERS = {
         recall=lambda p: f"total {p.state}",
         on_spawn=lambda p: {"child_state": p.parent_state},
     ),
-    "working memory": lambda: nn.working_memory(scope="resource"),  # which is passed on to children
+    "working memory": lambda: nn.working_memory(scope="resource"),  # inherited by children
 }
 CALLS = {"working memory": (WORKING, {"city": "Rome"})}
 PLACES = {

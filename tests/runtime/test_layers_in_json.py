@@ -1,4 +1,4 @@
-"""Built-in layers are data in the JSON of an agent; layers of one's own are references."""
+"""Built-in layers are data in the JSON of an agent; a user's layers are references."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def there_and_back(given: nn.AgentConfig, registry: Registry | None = None) -> n
 
 
 FIRST: dict[str, tuple[Any, ...]] = {"static_content": ("Be kind.",), "tool_memory": ("cart",)}
-# These take code of their own.
+# These take user code.
 NAMES = sorted(name for name in layers.__all__ if name.islower() and name not in {"regulation", "external_memory"})
 
 
@@ -60,7 +60,7 @@ def test_an_external_memory_names_its_store_in_a_registry() -> None:
 
 WITH_OPTIONS: list[tuple[MemoryLayer, dict[str, Any]]] = [
     (nn.working_memory(), {}),
-    (nn.working_memory(scope="thread", slot=100), {}),  # what is as by default is left out
+    (nn.working_memory(scope="thread", slot=100), {}),  # defaults are left out
     (nn.working_memory(id="notes", scope="resource", read_only=True, initial={"city": "Rome"}),
      {"id": "notes", "scope": "resource", "read_only": True, "initial": {"city": "Rome"}}),
     (nn.working_memory(budget={"min": 10, "max": 99}, slot=7.5), {"budget": {"min": 10, "max": 99}, "slot": 7.5}),

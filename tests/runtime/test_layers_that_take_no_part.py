@@ -1,4 +1,4 @@
-"""Functions of layers that take no part in an execution are not offered to its model, and those that do are."""
+"""Functions of inactive layers are not offered to the model; those of active layers are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes that everybody makes once: each is refused with what was given and what to write instead."""
+"""Common mistakes: each is rejected with the given value and a suggestion."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SyncClient:
 
 
 class OtherClient:
-    """Of another package."""
+    """A class of another package."""
 
 
 async def read(stream: Any) -> None:
@@ -54,7 +54,7 @@ async def read(stream: Any) -> None:
         pass
 
 
-# What is done, the code, what of the given value is named, and what is advised.
+# The mistake, the code, the part of the value that is named, and the hint.
 MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     # Agents and harnesses
     "react(model=client)": (

@@ -1,4 +1,4 @@
-"""Snapshots that nothing names, keys that are left: what cannot be written once is written later, and nothing is lost."""
+"""Unreferenced snapshots and leftover keys: failed writes are repeated later, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.runtime.crash_points import Disk, GroupedDisk, harness, pay, texts_of
 
 
 def failing(kind: type[Disk], ends: str) -> Disk:
-    """Return a store whose first write of a key that ends so fails."""
+    """Return a store in which the first write of a key with a given ending fails."""
 
     class Failing(kind):  # type: ignore[misc, valid-type]
         bad = True
@@ -58,7 +58,7 @@ async def test_a_turn_that_could_not_be_named_at_first_is_named_later(kind: Any)
 
 
 async def orphan() -> tuple[Disk, str]:
-    """Leave a turn that nothing names, in a thread that has gone on without it."""
+    """Abandon an unreferenced turn, in a thread that has continued without it."""
     store = Disk()
 
     def dies(request: Any) -> str:

@@ -1,4 +1,4 @@
-"""Turns as OpenTelemetry spans, read back from the SDK's own in-memory exporter."""
+"""Turns as OpenTelemetry spans, read back from the SDK's in-memory exporter."""
 
 from __future__ import annotations
 

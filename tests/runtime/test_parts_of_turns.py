@@ -1,4 +1,4 @@
-"""The small parts of turns: keys of storage, texts of errors, and the order of what is sent."""
+"""Helpers of turns: keys of storage, texts of errors, and the order of requests."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_text_is_counted_by_the_tokenizer_of_the_plan() -> None:
 
 
 def test_items_are_added_up_whether_they_were_counted_before_or_not() -> None:
-    counted, wide = input_message("hello"), input_message("h\u00e9llo")  # the second is counted when it is wanted
+    counted, wide = input_message("hello"), input_message("h\u00e9llo")  # the second is counted on demand
     plain = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]}
 
     for items in ((counted, counted), (counted, wide), (counted, plain), ()):

@@ -1,4 +1,4 @@
-"""Ends of steps go with the next write where nothing can happen before it, and are there before anything else begins."""
+"""Postponed step ends are part of the next write, and are written before any other work begins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.runtime.crash_points import GroupedDisk, harness, ledger
 
 
 def closing() -> MemoryLayer:
-    """Return a layer that does something as the turn ends."""
+    """Return a layer that acts at the end of the turn."""
     return MemoryLayer(id="closing", slot=1, scope="thread", hooks=MemoryHooks(on_complete=lambda params: None))
 
 

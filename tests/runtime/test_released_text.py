@@ -1,4 +1,4 @@
-"""What a stream hands out: only what stands where rules review the answers, and all of what the turn logs."""
+"""The text that a stream releases: only accepted text if rules review the answers, and all text that the turn logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRET = "hunter2"
 
 
 def rules_against(word: str, decide: Any = nn.deny) -> Any:
-    """Return a layer of rules that lets no answer stand that holds a word, in its text or its thoughts."""
+    """Return a rule layer that rejects answers with a given word in their text or reasoning."""
     rules = nn.RuleBook()
 
     @rules.rule(on="after_model_call")
@@ -41,7 +41,7 @@ async def collected(stream: Any) -> tuple[list[Any], BaseException | None]:
 
 
 class Followed:
-    """Everything a turn hands out."""
+    """Everything that a turn releases."""
 
     def __init__(self, found: Any) -> None:
         (self.text, self.error), (self.reasoning, _), (self.items, _), (self.events, _) = found
@@ -80,7 +80,7 @@ async def test_an_answer_that_is_guided_away_is_never_handed_out(part: str) -> N
 
 
 class Layer:
-    """A layer that reviews answers, waits where it is told to, and notes what it sees wherever a layer can."""
+    """A layer that reviews answers, waits on request, and records everything a layer can see."""
 
     def __init__(self, *answers: str) -> None:
         self.gate, self.asked, self.answers = asyncio.Event(), asyncio.Event(), list(answers)
@@ -226,7 +226,7 @@ async def test_the_text_is_that_of_all_messages_the_turn_logged(turn: str, relea
 
 
 def standing(parts: list[Any]) -> str:
-    """Return what is left of pieces when what was taken back is gone."""
+    """Return the remaining pieces after all retractions."""
     text = ""
     for part in parts:
         if isinstance(part, nn.TextRetracted):
@@ -381,7 +381,7 @@ def test_an_unknown_release_is_refused_at_once() -> None:
 
 
 class Pieces:
-    """A model that writes two pieces and waits in between."""
+    """A model that streams two pieces and waits in between."""
 
     def __init__(self, gate: asyncio.Event) -> None:
         self.gate = gate

@@ -1,4 +1,4 @@
-"""What goes wrong in a turn and does not end it is in the reply, in the run, and in its tables."""
+"""Problems that do not end a turn are in the reply, in the run, and in its tables."""
 
 from __future__ import annotations
 

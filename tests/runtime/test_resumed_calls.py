@@ -1,4 +1,4 @@
-"""Rules of a resumed turn count every call of its tree once, whichever execution made it and whenever the process ended."""
+"""Rules of a resumed turn count every call of its tree once, in any execution and wherever the process ended."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tree() -> Any:
         spawn("child", twice),
         fork("both", mode="all", paths=[twice, spawn("inner", paying("three"), memory=[])], merge="last"),
         started(paying("four")),
-        # Six, and one that began it all: no more.
+        # Six, and the first one: no more.
         attempt(paying("last"), spawn("late", paying("later"))),
     )
 
@@ -46,7 +46,7 @@ async def test_a_limit_is_neither_forgotten_nor_reached_too_soon() -> None:
 
 
 async def cut_after(first: Any, *, count: int = 1) -> Any:
-    """Run a step, let the process end, and try to pay in the next one; returns the disk and what came of it."""
+    """Run a step, end the process, and try to pay in the next one; return the storage and the outcome."""
     once = Once()
     agent = whole(first, once.step(), attempt(paying("again"), spawn("s", paying("below"), memory=[])))
     await once.first(agent, memory=rules(count))
@@ -74,7 +74,7 @@ async def test_a_call_of_the_process_before_counts(first: Any) -> None:
 
 async def test_a_snapshot_of_an_earlier_version_loads() -> None:
     once, agent = await cut_after(paying("p"), count=2)
-    # Before calls had a place and an execution.
+    # From before calls had a place and an execution.
     for key, text in list(once.disk.texts.items()):
         data = json.loads(text)
         if isinstance(data, dict) and "calls" in data:

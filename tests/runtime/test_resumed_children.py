@@ -1,4 +1,4 @@
-"""Turns that are cut off at any write and gone on with: the same result and log, nothing twice, the same keys."""
+"""Turns interrupted at any write and resumed: the same result and log, no duplicates, the same keys."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def acts(value: Any, ctx: Any) -> str:
 
 
 def flaky() -> Any:
-    """Return a loop whose first iteration fails, after it has paid."""
+    """Return a loop whose first iteration fails after it has paid."""
 
     async def body(value: Any, ctx: Any) -> str:
         paid = await ctx.run(step.tool("charge", pay, {"amount": 1}))
@@ -84,7 +84,7 @@ def starting() -> Any:
 
 
 def merging() -> nn.MemoryLayer:
-    """Return a layer that counts what its children gave back, each only once."""
+    """Return a layer that counts the results of its children, each only once."""
     hooks = nn.MemoryHooks(
         init=lambda p: {"state": {"n": 0}},
         on_spawn=lambda p: {"child_state": {"n": 0}},
@@ -173,7 +173,7 @@ async def test_a_turn_cut_off_anywhere_takes_no_step_more_than_it_may(name: str)
 
 
 def bodies() -> Any:
-    """Return a loop that counts what it spends, around one whose output is no data."""
+    """Return a loop that counts its spending, around one whose output is not JSON data."""
     inner = loop("inner", [step.llm("plan", model="m", output=Plan)], until=until.max_steps(2), feed_output=False)
     return once(loop("lp", [inner], until=until.max_cost(5), feed_output=False), step.run("act", acts))
 
@@ -183,7 +183,7 @@ async def test_a_loop_whose_iterations_are_no_data_is_judged_as_before() -> None
 
 
 def beside() -> Any:
-    """Return a loop that counts what it spends, and starts steps beside it that spend, too."""
+    """Return a loop that counts its spending, and starts parallel steps that also spend."""
 
     async def one(value: Any, ctx: Any) -> str:
         handle = ctx.start(once(step.llm("x", model="m"), step.llm("y", model="m")), "q")
@@ -198,7 +198,7 @@ async def test_a_loop_that_starts_steps_beside_it_is_judged_as_before() -> None:
 
 
 class FailsOnce(GroupedDisk):
-    """One write of the first process fails; the disks of the next ones work."""
+    """One write of the first process fails; the storage of later processes works."""
 
     fails_at = 0
 

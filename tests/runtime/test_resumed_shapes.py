@@ -1,4 +1,4 @@
-"""Agents of less usual shapes, cut off at any write and gone on with."""
+"""Agents with less common structures, interrupted at any write and resumed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.matrix  # `cut_everywhere` takes a sample of the writes
 
 
 class Opened:
-    """Something that is no data."""
+    """An object that is not JSON data."""
 
 
 def settling() -> Any:
@@ -101,7 +101,7 @@ def costly_spawn() -> Any:
 
 
 def costly_pair() -> Any:
-    """Return a loop whose child spends twice in each iteration: cut between the two, the first alone does not count."""
+    """Return a loop whose child spends twice in each iteration: if interrupted between, the first spending does not count."""
     pair = spawn("s", once(step.llm("x", model="m"), step.llm("y", model="m"), name="pair"))
     return once(loop("lp", [pair], until=until.max_cost(15), max_iterations=3), after())
 

@@ -1,4 +1,4 @@
-"""What a turn that is gone on with still knows: its limits, its calls, what the user said, what had failed."""
+"""A resumed turn still has its limits, its calls, the user's messages and the earlier failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cut(Exception):
 
 
 class Once:
-    """Cuts a run off at one moment: what is on disk then is kept, and nothing fails in the next process."""
+    """Interrupts a run at one moment: the storage of that moment is kept, and nothing fails in the next process."""
 
     def __init__(self) -> None:
         self.store = Disk()
@@ -65,7 +65,7 @@ class Mood(enum.StrEnum):
     "output", [Size.LARGE, Mood.GOOD, {"size": Size.LARGE}, [Mood.GOOD], {Mood.GOOD: 1}, defaultdict(list, a=[1])]
 )
 async def test_what_json_would_change_keeps_its_type(output: Any) -> None:
-    """An output that would come back as something else is made again rather than read."""
+    """An output that JSON would change is recomputed rather than read."""
     once, seen = Once(), []
     agent = whole(
         step.run("made", lambda value, ctx: output),
@@ -116,7 +116,7 @@ def name_of(ctx: Any) -> str:
 
 
 class Ticking:
-    """A clock that runs a second at every look, in all processes."""
+    """A clock that advances one second per reading, in all processes."""
 
     def __init__(self) -> None:
         self.ms = 0.0
@@ -289,7 +289,7 @@ async def test_calls_too_large_for_an_entry_are_not_made_again() -> None:
 
 
 class Handle:
-    """Something that is no data."""
+    """An object that is not JSON data."""
 
 
 async def test_a_step_that_cannot_be_written_logs_once_and_keeps_its_keys() -> None:

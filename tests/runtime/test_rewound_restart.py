@@ -1,4 +1,4 @@
-"""Going back to a turn of an earlier process: its conversation and what the layers knew, exactly as that turn left them."""
+"""Rewinding to a turn of an earlier process restores its conversation and layer states exactly as that turn left them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.runtime.factories import texts
 
 
 def counter(layer_id: str = "count", scope: Any = "thread", *, every: int = 1, **more: str) -> MemoryLayer:
-    """Return a layer that counts the turns, and keeps the count, and more, every so many of them."""
+    """Return a layer that counts the turns, and stores the count and more every few turns."""
 
     async def begin(params: Any) -> Any:
         return {"state": await params.storage.get("state") or {"n": 0}}
@@ -52,7 +52,7 @@ def told(words: str) -> list[str]:
 
 
 async def states(harness: nn.AgentHarness, thread_id: str) -> dict[str, Any]:
-    """Return what the layers know on a thread."""
+    """Return the layer states of a thread."""
     return {layer.layer_id: layer.state for layer in await harness.memory(thread_id).layers()}
 
 
@@ -132,7 +132,7 @@ async def test_wherever_a_process_was_killed_its_turns_are_gone_back_to_as_they_
                 fork = await again.memory("t").rewind(turn)
                 assert list(texts(again.log(fork))) == list(texts(again.log("t")))[: len(again.log(fork))]
                 n = (await states(again, fork))["count"]["n"]
-                # The layer of a turn that was cut off may have counted it or not; of all others it has.
+                # The layer may or may not have counted an interrupted turn; it has counted all others.
                 assert n in ((turn,) if turn == again.memory("t").turns[-1] else (turn, turn - 1)), number
                 rewound += 1
     assert rewound > 40

@@ -1,4 +1,4 @@
-"""Whether a turn is saved is in its own reply, however it ended and however it was followed."""
+"""A reply says whether its turn is saved, however the turn ended and was followed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAID: list[int] = []
 
 
 class Disk(nn.InMemoryStorage):
-    """A store that is full for some keys."""
+    """A store that rejects writes of some keys."""
 
     full: Callable[[str], bool] = staticmethod(lambda key: False)
 
@@ -47,7 +47,7 @@ def pay(amount: int) -> str:
 
 
 def paying(request: nn.ModelRequest) -> Any:
-    """Pay once, then say so; fail where that is what the user wants."""
+    """Pay once, then say so; fail if the user asks for it."""
     last = request.items[-1]
     if last["type"] == "function_call_output":
         return nn.Reply(f"I have {last['output']}.", cost=0.01)
@@ -56,7 +56,7 @@ def paying(request: nn.ModelRequest) -> Any:
 
 
 def desk(store: Any = None, on_error: Any = "raise", *, model: Any = paying, **more: Any) -> nn.AgentHarness:
-    """Return a harness with checkpoints; its model is asked as often as it likes."""
+    """Return a harness with checkpoints and an inexhaustible model."""
     PAID.clear()
     config = nn.AgentConfig(name="desk", step=nn.react(model="m", tools=[pay]), **more)
     return nn.AgentHarness(
@@ -77,7 +77,7 @@ async def unsaved(awaitable: Any) -> nn.NoeticError:
 
 
 async def saved_texts(store: Any, thread_id: str = "default") -> list[str]:
-    """Return what a new harness reads."""
+    """Return the thread as a new harness reads it."""
     harness = desk(store)
     await harness.load_thread(thread_id)
     return list(texts(harness.log(thread_id)))
@@ -409,7 +409,7 @@ async def test_a_conflict_is_in_the_reply_of_the_turn_that_lost() -> None:
 
 async def test_a_part_that_is_overwritten_in_a_store_without_groups_is_a_conflict() -> None:
     class Slow(Disk):
-        """A store that takes a moment for each write, so that two of them overlap."""
+        """A store with slow writes, so that two of them overlap."""
 
         async def set(self, key: str, value: Any) -> None:
             await asyncio.sleep(0.01)

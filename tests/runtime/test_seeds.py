@@ -1,4 +1,4 @@
-"""What is given to a thread without a turn: a conversation to begin with, items to add, and a new beginning."""
+"""Changes to a thread without a turn: an initial conversation, added items, and a new beginning."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_repeated_call_ids_of_a_conversation_are_made_unique() -> None:
 
 
 class Late(InMemoryStorage):
-    """Answers a moment later, as a database does."""
+    """Storage that answers with a delay, like a database."""
 
     async def list(self, prefix: str) -> list[str]:
         await asyncio.sleep(0)

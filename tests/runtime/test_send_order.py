@@ -1,4 +1,4 @@
-"""Where layers stand in a request: the order that keeps its beginning sends the same items."""
+"""The position of layers in a request: the order that keeps its beginning stable sends the same items."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_same_items_are_sent_whatever_the_order(
     late = {id(item) for layer_id, item in cache.layer_items if layers[int(layer_id[1:])].placement == "suffix"}
     rest = [id(item) for item in cache.items if id(item) not in late]
     assert rest == [id(item) for item in slot.items if id(item) not in late]
-    # Right before the latest user message, in the order of their slots.
+    # Directly before the latest user message, in slot order.
     sent = list(cache.items)
     places = [at for at, item in enumerate(sent) if id(item) in late]
     users = [at for at, item in enumerate(sent) if item.get("role") == "user"]

@@ -1,4 +1,4 @@
-"""What happens while a thread is still being read: it waits, or is heard, and is never lost."""
+"""Events while a thread is still being read wait or take effect, and are never lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 class Slow(nn.InMemoryStorage):
-    """Storage that takes its time to be read."""
+    """Storage with slow reads."""
 
     async def get(self, key: str) -> Any:
         await asyncio.sleep(0.01)
@@ -36,14 +36,14 @@ def talker(store: Any, model: Any = echo, **more: Any) -> nn.AgentHarness:
 
 
 async def spoken() -> Slow:
-    """Return a store that has a thread."""
+    """Return a store that contains a thread."""
     store = Slow()
     await talker(store).execute("hi", thread_id="t")
     return store
 
 
 async def cut(store: Any) -> str:
-    """Leave a turn of a thread in the middle; return its execution."""
+    """Abandon a turn of a thread in the middle; return its execution."""
 
     class Dead(BaseException):
         """The process ends."""

@@ -1,4 +1,4 @@
-"""A conversation may go on for ever, and agents may be made of ever new steps: only the log grows."""
+"""In an endless conversation, and with an endless supply of new steps, only the log grows."""
 
 from __future__ import annotations
 

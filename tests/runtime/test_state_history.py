@@ -1,4 +1,4 @@
-"""What is remembered of layers' states stays within its bytes, whichever layers write them, wherever and how often."""
+"""The history of layer states stays within its byte limit, whichever layers write, wherever and how often."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write(history: StateHistory, layer_id: str, scope_key: str, state: Any, hook
 
 
 def bytes_of(history: StateHistory, *, older: bool = False) -> int:
-    """Measure all states that are remembered, or all but the newest of each layer and scope."""
+    """Measure all recorded states, or all but the newest of each layer and scope."""
     states = [[row.state for row in written.rows] for written in history._written.values()]
     return sum([size_of(state) for found in states for state in (found[:-1] if older else found)])
 
@@ -85,4 +85,4 @@ def test_the_arguments_that_a_ledger_is_about_count() -> None:
 
     sizes = [change.size for number in range(8) for change in history.changes("steering", f"e{number}")]
     assert min(sizes) > MOST
-    assert len(sizes) == 8  # of each execution the newest, whatever it takes
+    assert len(sizes) == 8  # the newest of each execution, whatever its size

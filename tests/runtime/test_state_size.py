@@ -1,4 +1,4 @@
-"""The bytes that remembered states take: close to what the interpreter says, whatever is in them and however much it is."""
+"""The estimated bytes of recorded states are close to the interpreter's figures, for any contents and size."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DATA = st.recursive(
 
 
 def bytes_of(value: Any) -> int:
-    """Add up what the interpreter says of every value."""
+    """Add up the interpreter's size of every value."""
     inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list | tuple) else []
     return getsizeof(value) + sum(map(bytes_of, inside))
 
 
 @given(DATA)
 def test_the_estimate_is_close_to_what_the_interpreter_says(state: Any) -> None:
-    # A number is taken to have the size of most: four bytes more than a zero or a float, twelve more than None.
+    # A number is assumed to have the most common size: four bytes more than a zero or a float, twelve more than None.
     assert 0.9 * bytes_of(state) <= size_of(state) <= 1.8 * bytes_of(state)
 
 

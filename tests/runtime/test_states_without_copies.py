@@ -1,4 +1,4 @@
-"""A state that cannot be copied is a fault of its layer: named, with the state from before in place, and the thread goes on."""
+"""An uncopyable state is its layer's fault: the error names the layer, the old state stays, and the thread continues."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from noetic_nb.memory import ExecutionContext, LayerStack, LayerStateStore, Memo
 
 
 class Alive:
-    """Something that refuses to be copied."""
+    """An object that refuses to be copied."""
 
     def __deepcopy__(self, memo: Any) -> Any:
         raise ValueError("a connection is not copied")
 
 
 class OwnCopy:
-    """Copies itself for whoever keeps states, and fails."""
+    """Defines its own snapshot, which fails."""
 
     def snapshot(self) -> Any:
         raise OSError("the file is closed")
@@ -46,7 +46,7 @@ def look() -> str:
 
 
 def at_turn(turn: int, made: Callable[[], Any]) -> Callable[[Any], Any]:
-    """Return a hook that keeps a good state, and another one in one turn."""
+    """Return a hook that stores a valid state, and another one in one turn."""
     return lambda p: {"state": made() if p.ctx.turn == turn else GOOD}
 
 
@@ -187,7 +187,7 @@ async def test_what_a_child_passes_on_is_held_to_it_too() -> None:
     hooks = MemoryHooks(init=lambda p: {"state": GOOD}, on_spawn=lambda p: {"child_state": GOOD}, on_return=on_return)
     told: list[tuple[str, str, str]] = []
     store = LayerStateStore(lambda layer_id, hook, error: told.append((layer_id, hook, getattr(error, "kind", ""))))
-    store.tell = lambda execution_id, layer_id, kept, hook: None  # somebody who wants a copy
+    store.tell = lambda execution_id, layer_id, kept, hook: None  # a subscriber that needs a copy
     stack = LayerStack([MemoryLayer(id="notes", slot=100, scope="thread", hooks=hooks)], state=store)
     parent, child = [ExecutionContext(execution_id=name, thread_id="t1") for name in ("e1", "e2")]
     await stack.init(parent)
@@ -199,7 +199,7 @@ async def test_what_a_child_passes_on_is_held_to_it_too() -> None:
 
 
 def keeping(made: Callable[[], Any]) -> dict[str, Any]:
-    """Return what a layer provides: a function that puts a state in place."""
+    """Return a layer's provided function, which stores a state."""
     execute = lambda args, state, ctx: {"result": "kept", "state": made()}  # noqa: E731
     return {"keep": layer_fn(description="Keep.", input=dict[str, str], output=str, execute=execute)}
 
@@ -231,7 +231,7 @@ async def test_code_that_calls_such_a_function_gets_the_error() -> None:
 
 
 async def test_a_state_that_its_layer_made_so_later_is_said_to_be_so() -> None:
-    """A layer that writes into its own state, past every check."""
+    """A layer that modifies its own state in place, bypassing every check."""
 
     def recall(p: Any) -> None:
         p.state["lock"] = threading.Lock()
@@ -264,7 +264,7 @@ async def test_an_edit_by_hand_is_refused_before_it_changes_anything() -> None:
 
 
 class Vector:
-    """Compares with no single answer, as arrays do."""
+    """Compares without a single truth value, as arrays do."""
 
     def __eq__(self, other: object) -> Any:
         raise ValueError("The truth value of an array is ambiguous.")

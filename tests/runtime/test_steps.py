@@ -1,4 +1,4 @@
-"""What each kind of step does, and what it owes: accounting, cancellation, memory handed down and back."""
+"""Each kind of step, with its duties: accounting, cancellation, memory passed to children and back."""
 
 from __future__ import annotations
 
@@ -740,7 +740,7 @@ async def test_the_schema_of_a_layers_function_is_its_own_for_each_harness() -> 
         await nn.AgentHarness(config, model=model).execute("hi")
         sent: list[Any] = [spec.parameters for spec in model.requests[0].tools]
         assert sent == wanted
-        sent[0]["additionalProperties"]["type"] = "string"  # a client that changes what it was given
+        sent[0]["additionalProperties"]["type"] = "string"  # a client that modifies its input
 
 
 def test_a_schema_is_kept_as_long_as_the_function_it_is_of() -> None:

@@ -1,4 +1,4 @@
-"""Following a turn while it happens: as text, as thoughts, as items, as events, by one reader or by several."""
+"""Following a running turn as text, reasoning, items or events, by one reader or several."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_a_stream_sees_only_its_own_turn() -> None:
     one, two = harness.stream("1", thread_id="x"), harness.stream("2", thread_id="y")
     both = asyncio.gather(_all(one.events), _all(two.events))
     for _ in range(5):
-        await asyncio.sleep(0)  # both turns are under way now
+        await asyncio.sleep(0)  # both turns are running now
 
     gate.open.set()
     first, second = await both

@@ -1,4 +1,4 @@
-"""Threads: turns never overlap, what comes meanwhile shares one turn, cancelling hurts only who waits for it."""
+"""Threads: turns never overlap, messages sent meanwhile share one turn, and a cancellation affects only its own callers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.runtime.factories import make_harness, record_events, texts
 
 
 class Gate:
-    """A model that answers when it is let."""
+    """A model that answers when it is released."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""Tools that yield: what they yield is progress, and what they return is the result. And errors keep their type."""
+"""Generator tools: yielded values are progress, the return value is the result. Errors keep their type."""
 
 from __future__ import annotations
 

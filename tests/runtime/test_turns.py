@@ -1,4 +1,4 @@
-"""What one turn does: asks, runs tools, answers; and what a bad model or tool does to it."""
+"""One turn asks, runs tools and answers; and the effects of faulty models and tools."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_a_turn_without_tools_logs_question_and_answer() -> None:
 
 
 def noting(p: Any) -> Any:
-    """Put a note before what is logged."""
+    """Insert a note before the logged items."""
     return {"items": [input_message("note", "developer"), *p.items]}
 
 
@@ -528,7 +528,7 @@ async def test_no_step_is_a_configuration_error_that_keeps_the_message() -> None
 
 
 class Answers:
-    """A model whose answers are messages of these texts, one answer after the other."""
+    """A model whose answers are messages of the given texts, in order."""
 
     def __init__(self, answers: list[list[str]]) -> None:
         self.answers = iter(answers)

@@ -1,4 +1,4 @@
-"""A call that was begun when its process ended may have had its effect: rules count it, and the resumed turn says so."""
+"""A call that was running when its process ended may have taken effect: rules count it, and the resumed turn reports it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.runtime.test_resumed_turns import whole
 
 
 class Bank:
-    """Is paid, and lets the process end while a payment is under way."""
+    """Receives payments, and ends the process during one."""
 
     def __init__(self, kind: type[Disk] = Disk, *, knows_key: bool = True) -> None:
         self.paid: list[Any] = []
@@ -42,7 +42,7 @@ class Bank:
     def pay(self, to: str) -> str:
         self.paid.append(to)
         if self.cuts:
-            # What is there now is all that the next process finds; what this one still does is of another world.
+            # The next process finds only the storage of this moment, whatever this process does later.
             self.cuts, self.store = False, self.kind(self.store.texts)
         return f"paid {to}"
 
@@ -50,14 +50,14 @@ class Bank:
         return around(nn.react(model="scripted", tools=[self.tool], max_steps=4))
 
     async def begin(self, *names: str, most: int = 1, around: Any = lambda inner: inner, **more: Any) -> None:
-        """Run a turn whose model pays somebody, until the process ends."""
+        """Run a turn whose model makes a payment, until the process ends."""
         first = harness(self.agent(around), self.store, words(names), memory=rules(most, **more))
         await first.execute("Pay.", thread_id="t")
 
     async def resume(
         self, *names: str, most: int = 1, around: Any = lambda inner: inner, ends: bool = False, **more: Any
     ) -> nn.AgentReply:
-        """Go on in another process, whose model pays somebody else, and which may end while it does."""
+        """Continue in another process, whose model makes another payment and which may also end meanwhile."""
         self.cuts = ends
         again = harness(self.agent(around), self.store, words(names), memory=rules(most, **more))
         (execution_id,) = await again.unfinished()
@@ -91,7 +91,7 @@ async def test_three_kills_pay_one_payee(around: str, knows_key: bool, kind: typ
     bank = Bank(kind, knows_key=knows_key)
     await bank.begin("a", around=AROUND[around])
     for name in ("b", "c"):
-        # The model words its call anew, and the process ends once more: while it asks the model, as it pays nobody.
+        # The model rewords its call, and the process ends again: while calling the model, when no payment is running.
         store = bank.kind(bank.store.texts)
         await bank.resume(name, around=AROUND[around])
         bank.store = store
@@ -200,7 +200,7 @@ async def test_a_call_whose_end_was_written_is_not_unfinished() -> None:
 
 
 async def test_a_call_whose_end_is_known_although_its_beginning_was_not_removed_is_no_second_one() -> None:
-    """A store without groups writes the end of a step first, and removes what it ended after that."""
+    """A store without groups writes the end of a step first, and then deletes the records inside it."""
     bank = Bank()
     bank.cuts = False
     store = Disk()

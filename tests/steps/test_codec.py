@@ -67,7 +67,7 @@ REGISTRY = Registry(
 
 
 def everything() -> Any:
-    """Return a step that holds every kind and every option that is not its default."""
+    """Return a step with every kind of step and every non-default option."""
     ask = step.llm(
         "ask",
         model="m",

@@ -1,4 +1,4 @@
-"""Codecs of outputs: what they make of an answer, however it is cut, and how steps name them."""
+"""Output codecs: the parsed value of an answer, however it is split, and how steps refer to codecs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Order(BaseModel):
 
 
 class Words:
-    """Counts words; a word may be cut anywhere."""
+    """Counts words; a word may be split anywhere."""
 
     instructions = "Use few words."
 
@@ -55,7 +55,7 @@ CODECS: dict[str, Any] = {
 
 
 def read(codec: Any, pieces: Any) -> Any:
-    """Return what a codec makes of pieces, or why it makes nothing of them."""
+    """Return a codec's value for some pieces, or its error."""
     reading = OutputReader(codec)
     for piece in pieces:
         reading.feed(piece)

@@ -1,4 +1,4 @@
-"""Agent patterns: what they do with the task, and that their constraints hold."""
+"""Agent patterns: how they handle the task, and that their constraints hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Schemas: what they take, what is refused when they are made, and that what pydantic makes comes back."""
+"""JSON Schemas: accepted values, schemas rejected on creation, and round trips of pydantic's schemas."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_schema_that_cannot_be_checked_is_refused_when_it_is_made(schema: Any,
 
     assert caught.value.code == "INVALID_SCHEMA"
     assert caught.value.hint
-    if not str(schema.get("$ref")).startswith("schema:"):  # which names one of the registry there
+    if not str(schema.get("$ref")).startswith("schema:"):  # a name in the registry
         with pytest.raises(nn.NoeticConfigError, match="INVALID_SCHEMA"):
             load_step({"kind": "llm", "id": "a", "model": "m", "output": schema})
 
@@ -285,13 +285,13 @@ EXACT: list[Any] = [
     Annotated[str, Field(pattern="^a")], Annotated[list[int], Field(min_length=1, max_length=2)],
     dict[Annotated[str, Field(max_length=1)], int],
 ]  # fmt: skip
-"""Types of which the schema says all that pydantic asks of JSON."""
+"""Types whose JSON Schema states everything that pydantic requires."""
 
 BY_FORMAT: list[Any] = [
     dt.datetime, dt.date, dt.timedelta, Decimal, uuid.UUID, bytes, set[int], frozenset[str],
     dict[Annotated[str, Field(pattern="^a")], int],
 ]  # fmt: skip
-"""Types that ask more than their schema says: a date is a text there."""
+"""Types that require more than their schema states: a date is a text there."""
 
 LEAVES = st.sampled_from([None, True, False, 0, 1, 2, -1, 0.3, 0.35, 1.5, "", "a", "b", "ab", "cat", "dog", "red", "1"])
 KEYS = st.sampled_from(["a", "b", "ab", "x", "y", "kind", "children", "red"])

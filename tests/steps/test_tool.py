@@ -1,4 +1,4 @@
-"""What the model reads of a tool's result."""
+"""A tool's result as the model reads it."""
 
 from __future__ import annotations
 

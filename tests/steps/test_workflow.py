@@ -383,7 +383,7 @@ class Counting(Registry):
 
 
 def doubling(levels: int) -> Counting:
-    """Return workflows of which each uses the next twice."""
+    """Return workflows that each use the next one twice."""
     leaf = {"kind": "llm", "id": "leaf", "instructions": "Go."}
     twice = [{"kind": "subflow", "id": side, "ref": "{}"} for side in ("left", "right")]
     workflows = {
