@@ -30,7 +30,7 @@ from noetic_nb.runs import Run
 
 BEGIN, END = "<!-- benchmarks/studies/presets.py -->", "<!-- end -->"
 AGENTRX: Final = "another agent (AgentRx)"
-EVERY: Final = ("every desk", "runs that it was not chosen on")
+EVERY: Final = ("all domains", "runs that it was not chosen on")
 """The first row of each table; runs without a task are left out of it."""
 
 

@@ -109,7 +109,7 @@ class Figure:
     detector : str
         A key of `PRESETS`, for which stops count, or of `MEASURED`, for which warnings count as well.
     domain : str
-        The domain; ``"every desk"`` for all runs together on which its thresholds were not chosen.
+        The domain; ``"all domains"`` for all runs together on which its thresholds were not chosen.
     failed, good : Share
         How many failed runs, and how many others, it fired in.
     precision : Share

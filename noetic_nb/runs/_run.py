@@ -18,7 +18,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, ToolCalled
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items._frozen import plain_data
-from noetic_nb.runs._asked import AskedEvents
+from noetic_nb.runs._computed import ComputedEvents
 from noetic_nb.runs._events.event_json import SCHEMA_VERSION, settled
 from noetic_nb.runs._labelled import label_beside
 from noetic_nb.runs._labels import LabelStore
@@ -72,7 +72,7 @@ def version_of(package: str) -> str:
 
 
 @with_card(shown="as HTML")
-class Run(AskedEvents):
+class Run(ComputedEvents):
     """Everything that happened, as data.
 
     Parameters
@@ -273,7 +273,7 @@ class Run(AskedEvents):
         """
         if self._config is None:
             return self._bundle
-        from noetic_nb.runs._asked import bundle_of  # imports agent configuration, which most readers never need
+        from noetic_nb.runs._computed import bundle_of  # imports agent configuration, which most readers never need
 
         return bundle_of(self._config, self.meta.get("config"), self.notes)
 

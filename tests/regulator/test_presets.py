@@ -37,7 +37,7 @@ def study() -> ModuleType:
 
 def test_each_preset_and_predicate_has_its_figures_at_each_desk_and_model() -> None:
     places = [(figure.domain, figure.model) for figure in presets.figures("release")]
-    assert {domain for domain, _ in places} == {"every desk", "airline", "banking", "retail", "telecom", "workspace"}
+    assert {domain for domain, _ in places} == {"all domains", "airline", "banking", "retail", "telecom", "workspace"}
     for name in (*presets.PRESETS, *presets.MEASURED):
         assert [(figure.domain, figure.model) for figure in presets.figures(name)] == places
         lines = presets.describe(name).splitlines()[1 : len(places) + 1]
@@ -58,7 +58,7 @@ def test_runs_that_numbers_were_chosen_on_are_named_and_left_out_of_the_sum() ->
         others = [figure for figure in rest if not figure.chosen_here and figure.good.low is not None]
         assert (first.good.n, first.good.of) == (sum(f.good.n for f in others), sum(f.good.of for f in others))
     lines = presets.describe("recommended").splitlines()
-    assert "every desk" in lines[1]
+    assert "all domains" in lines[1]
     assert "chosen on these runs" in lines[-2]
     assert "need grades" in lines[-1]
 

@@ -181,7 +181,7 @@ def test_what_a_run_was_made_with_is_not_worked_out_for_a_file_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made_of: list[object] = []
-    monkeypatch.setattr("noetic_nb.runs._asked.bundle_of", lambda *given: made_of.append(given) or {})
+    monkeypatch.setattr("noetic_nb.runs._computed.bundle_of", lambda *given: made_of.append(given) or {})
     run = nn.record(nn.AgentHarness(nn.AgentConfig(name="desk"), model=nn.ScriptedModel([])))
 
     run.save(tmp_path / "run.jsonl.gz")

@@ -80,7 +80,7 @@ def _run(document: Document, place: int) -> Run:
     talk = reader.talk(entry)
     for name, inner in reader.embedded.items():
         notes.add(f"{name}.final_metrics", inner.get("final_metrics"), "the sums of a sub-agent")
-        if name not in reader.told:
+        if name not in reader.referenced:
             notes.add(name, inner, "a trajectory that no call refers to")
     extra = dict(msg.mapping(entry.get("extra")))
     own = {name: extra.pop(name) for name in ("meta", "estimated", "quality", "closing_tools") if name in extra}
@@ -113,7 +113,7 @@ class _Reader:
         self.embedded: dict[str, Mapping[str, Any]] = {}
         self._collect(root, 0)
         self.open: set[str] = set()
-        self.told: set[str] = set()
+        self.referenced: set[str] = set()
 
     def _collect(self, entry: Mapping[str, Any], depth: int) -> None:
         for inner in msg.records(entry.get("subagent_trajectories")) if depth < _DEEPEST else ():
@@ -266,7 +266,7 @@ class _Reader:
             self.notes.add(f"{place}.subagent_trajectory_ref", reference, "a missing trajectory")
             return None
         self.open.add(name)
-        self.told.add(name)
+        self.referenced.add(name)
         try:
             talk = self.talk(entry)
         finally:

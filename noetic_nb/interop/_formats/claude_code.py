@@ -121,7 +121,7 @@ class _Reader:
         self.depth = 0
         self.by_id: dict[str | None, Mapping[str, Any]] = {}
         self.boundary: Mapping[str, Any] | None = None
-        self.told: set[str] = set()
+        self.referenced: set[str] = set()
         """The ids of sub-agents that calls have named."""
 
     def talk(self, lines: Sequence[Mapping[str, Any]]) -> logs.Talk:
@@ -257,14 +257,14 @@ class _Reader:
         names = {str(line.get("agentId")) for line in self.sides}
         if self.path is not None:
             names |= {file.stem[6:] for file in (_folder(self.path) / "subagents").glob("agent-*.jsonl")}
-        for name in sorted(names - self.told):
+        for name in sorted(names - self.referenced):
             self.notes.add("subagents", name, "the log of a sub-agent without a call")
 
     def _child(self, about: Mapping[str, Any], call_id: str) -> msg.Child | None:
         agent_id = logs.text_of(about.get("agentId"))
         if agent_id is None or self.depth >= _DEEPEST or not agent_id.isalnum():
             return None
-        self.told.add(agent_id)
+        self.referenced.add(agent_id)
         lines = [line for line in self.sides if line.get("agentId") == agent_id]
         if not lines and self.path is not None:
             places = (_folder(self.path) / "subagents", self.path.parent)

@@ -22,7 +22,7 @@ _LINE: Final = re.compile(rf"\[from ((?:{'|'.join(get_args(OriginKind))})(?::[^\
 _UNFIT: Final = re.compile(r"[\]\n]")
 
 
-def told(item: Item) -> Item:
+def write_origin(item: Item) -> Item:
     """Return an item whose text begins with its named origin, for a format without a field for it."""
     origin = item.get("origin")
     # Also mark a text that happens to begin this way, so that reading it back is unambiguous.
@@ -32,7 +32,7 @@ def told(item: Item) -> Item:
     return _with_start(item, f"[from {_UNFIT.sub(' ', name)}]\n", 0)
 
 
-def heard(item: Item) -> Item:
+def read_origin(item: Item) -> Item:
     """Return an item that names the origin with which its text began."""
     found = _LINE.match(_first_text(item)) if _may_name(item) else None
     return item if found is None else with_origin(_with_start(item, "", found.end()), origin_named(found[1]))
@@ -167,7 +167,7 @@ def decode_into(message: Any, format: MessageFormat, reading: Reading, waiting: 
         reading.skip("", f"it cannot be read ({type(error).__name__}: {str(error)[:200]})", message)
     for one in reading.messages[known:]:
         if isinstance(one, Message):
-            one.items = tuple(map(heard, one.items))
+            one.items = tuple(map(read_origin, one.items))
 
 
 def plain_message(message: Any) -> Any:
@@ -216,7 +216,7 @@ def encode_messages(items: Sequence[Item], format: str, *, failed: Collection[st
     encode = _ENCODERS.get(format)
     if encode is None:
         raise unknown_format(format, _ENCODERS)
-    return encode([*map(told, items)], failed)
+    return encode([*map(write_origin, items)], failed)
 
 
 def unknown_format(given: object, known: Iterable[str]) -> NoeticConfigError:

@@ -50,7 +50,7 @@ class _Scope:
         self.seen: set[tuple[str, ...]] = set()
         self.last = 0
         """The highest part number."""
-        self.told = 0
+        self.recorded = 0
         """The number of known texts that the run already contains."""
 
     def add(self, key: str, entries: Sequence[Sequence[Any]]) -> None:
@@ -133,12 +133,12 @@ class Keeper:
             entries = [list(text) for text in texts if (text[0], text[1] or "", text[2]) not in known.seen]
             if not entries:
                 continue
-            is_told = engine.sink is not None and known.told == len(known.texts.index)
+            is_recorded = engine.sink is not None and known.recorded == len(known.texts.index)
             # Numbered rather than timestamped, so that a resumed turn writes the same keys.
             key = f"{prefix_of(*place)}{known.last + 1:08d}-{escape_segment(ctx.root.id)}"
             known.add(key, entries)
-            if is_told:  # the run already has them as events
-                known.told = len(known.texts.index)
+            if is_recorded:  # the run already has them as events
+                known.recorded = len(known.texts.index)
             gone = self._surplus(place, known)
             written: dict[str, Any] = {key: entries}
             if gone:
@@ -153,22 +153,22 @@ class Keeper:
         if self._sinks is not engine.hub.sinks:  # a new subscriber has seen nothing
             self._sinks = engine.hub.sinks
             for known in self._scopes.values():
-                known.told = 0
+                known.recorded = 0
         found: dict[_Place, list[str]] = {}
         for layer in engine.remembering:
             found.setdefault(_place(layer, engine.hook_context(ctx)), []).append(layer.id)
         foreign = {layer.id for layer in engine.remembering if layer.foreign}
         return tuple(
             [
-                MemoryTexts(place[0], tuple(ids), self._untold(place), tuple([id for id in ids if id in foreign]))
+                MemoryTexts(place[0], tuple(ids), self._unrecorded(place), tuple([id for id in ids if id in foreign]))
                 for place, ids in found.items()
             ]
         )
 
-    def _untold(self, place: _Place) -> tuple[Any, ...]:
+    def _unrecorded(self, place: _Place) -> tuple[Any, ...]:
         known = self._scopes.setdefault(place, _Scope())
-        news = known.texts.index.all()[known.told :]
-        known.told += len(news)
+        news = known.texts.index.all()[known.recorded :]
+        known.recorded += len(news)
         texts = [(source.origin.kind, source.origin.name, source.raw, source.args) for source in news]
         if known.texts.forgot is not None:
             texts.append(("tool", known.texts.forgot.name, "", None))

@@ -70,8 +70,8 @@ def _rules(layers: Any) -> tuple[dict[str, Any] | None, dict[str, str]]:
     return RuleFile.data_of(rules), {rule.id: rule.source for rule in rules if rule.source is not None}
 
 
-class AskedEvents(LabelledEvents):
-    """Events with answers that are computed on demand."""
+class ComputedEvents(LabelledEvents):
+    """Events with tables and other results that are computed on demand."""
 
     def __init__(self, run_id: str, events: list[RunEvent]) -> None:
         super().__init__(run_id, events)
