@@ -16,7 +16,6 @@ from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.markup import plain, plain_line
 from noetic_nb.memory import LayerStack, LayerStateStore
 from noetic_nb.memory._execution_context import Diagnostic, log_diagnostic
-from noetic_nb.memory._state.state_store import StateListener
 from noetic_nb.models._client import ModelClient, check_clients
 from noetic_nb.runtime._config.config import AgentConfig, Limits
 from noetic_nb.runtime._config.harness_arguments import (
@@ -36,7 +35,6 @@ from noetic_nb.runtime._context.step_errors import TurnStopped
 from noetic_nb.runtime._execution.run_step import run_step
 from noetic_nb.runtime._execution.tool_call import own_context
 from noetic_nb.runtime._harness_threads import HarnessThreads
-from noetic_nb.runtime._threads.state_history import state_changed
 from noetic_nb.runtime._threads.thread import Delivery, PendingReply
 from noetic_nb.runtime._threads.threads import Threads
 from noetic_nb.steps import Channel, Step
@@ -140,7 +138,7 @@ class AgentHarness(HarnessThreads):
             fs=filesystem_of(config.fs if fs is None else fs),
             shell=checked_shell(config.shell if shell is None else shell),
         )
-        self._stop_watching: Callable[[], None] | None = None
+        self._record_ends: list[Callable[[], None]] | None = None
         self._durable: DurableThreads | None = None
         if checkpoints is not None and checkpoints is not False:
             # Loaded here, with the storage formats it needs, as most harnesses keep no checkpoints.
@@ -412,31 +410,13 @@ class AgentHarness(HarnessThreads):
         """Watch the states of layers only while there is a subscriber: without one, no events are created."""
         self._engine.update_sinks()
         self._threads.written.sink = self._engine.sink
-        if self._hub and self._stop_watching is None:
+        if self._hub and self._record_ends is None:
             begun = [layer.hooks.on_record for layer in self._stack.layers if layer.hooks.on_record is not None]
-            self._stack.state.tell = self._state_teller()
-            ends = [begin(self._hub, self._engine.clock) for begin in begun]
-
-            def stop() -> None:
-                self._stack.state.tell = None
-                for end in ends:
-                    end()
-
-            self._stop_watching = stop
-        elif not self._hub and self._stop_watching is not None:
-            self._stop_watching()
-            self._stop_watching = None
-
-    def _state_teller(self) -> StateListener:
-        """Return a callback that records every unrecorded state that a layer writes in the run."""
-        hub, clock, find = self._hub, self._engine.clock, self._threads.find
-
-        def written(execution_id: str, layer_id: str, kept: Any, hook: str) -> None:
-            ctx = find(execution_id)
-            if ctx is not None:
-                hub.emit(state_changed(ctx.where, clock.now_ms(), layer_id, hook, kept))
-
-        return written
+            self._record_ends = [begin(self._hub, self._engine.clock) for begin in begun]
+        elif not self._hub and self._record_ends is not None:
+            for end in self._record_ends:
+                end()
+            self._record_ends = None
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(unknown_name(type(self), name), name=name, obj=self)

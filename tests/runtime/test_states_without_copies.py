@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -187,7 +188,7 @@ async def test_what_a_child_passes_on_is_held_to_it_too() -> None:
     hooks = MemoryHooks(init=lambda p: {"state": GOOD}, on_spawn=lambda p: {"child_state": GOOD}, on_return=on_return)
     told: list[tuple[str, str, str]] = []
     store = LayerStateStore(lambda layer_id, hook, error: told.append((layer_id, hook, getattr(error, "kind", ""))))
-    store.tell = lambda execution_id, layer_id, kept, hook: None  # a subscriber that needs a copy
+    store.history = Mock(**{"may_skip.return_value": False})  # somebody who wants a copy
     stack = LayerStack([MemoryLayer(id="notes", slot=100, scope="thread", hooks=hooks)], state=store)
     parent, child = [ExecutionContext(execution_id=name, thread_id="t1") for name in ("e1", "e2")]
     await stack.init(parent)

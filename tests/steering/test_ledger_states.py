@@ -48,7 +48,7 @@ def play(steps: list[str], *, most: int) -> tuple[list[Any], list[Any], Any]:
         made, answers, written = stack(book, max_ledger_entries=most), [], []
 
         class History:
-            def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
+            def may_skip(self, execution_id: str, layer_id: str, state: Any) -> bool:
                 return False
 
             def note(self, execution_id: str, layer_id: str, state: Any, hook: str) -> None:

@@ -25,11 +25,11 @@ _NO_TARGETS: Final[Mapping[str, Target]] = {}
 class Remembers(Protocol):
     """A history of states, called at every write before anything else."""
 
-    def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
-        """Tell whether a state that was just loaded is the last written one."""
+    def may_skip(self, execution_id: str, layer_id: str, state: Any) -> bool:
+        """Tell whether a state that was just loaded is known already, so that no copy of it is needed."""
 
-    def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> bool:
-        """Record a write, given a copy of the state that is never modified; returns whether it is in the run, too."""
+    def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> None:
+        """Note a write, given a copy of the state that nobody writes into."""
 
 
 class LayerStateStore:
@@ -53,8 +53,6 @@ class LayerStateStore:
         # Called in addition, with the execution's id, so that the problem appears in the warnings of its reply.
         self.on_problem: Callable[[str, str, str, BaseException], None] | None = None
         self.history: Remembers | None = None
-        # While the run has a subscriber, called at every write not in the history, with a copy that is never modified.
-        self.tell: StateListener | None = None
         # By execution, so that one can be searched and dropped without the others.
         self._states: dict[str, dict[str, Any]] = {}
         self._mirror = Mirror(self.report)
@@ -100,18 +98,18 @@ class LayerStateStore:
         If the state cannot be copied, and a history or a subscriber needs the copy; the old state stays, and no
         listener is called. If only storage needs the copy, it is reported like every other failure of the mirror.
         """
-        targets, history, tell = self._targets.get(execution_id), self.history, self.tell
+        targets, history = self._targets.get(execution_id), self.history
         target = None if targets is None else targets.get(layer_id)
-        if hook == "init" and history is not None and history.is_as_left(execution_id, layer_id, state):
+        if hook == "init" and history is not None and history.may_skip(execution_id, layer_id, state):
             history = None
         kept = None
-        if history is not None or target is not None or tell is not None:
+        if history is not None or target is not None:
             # First: if it fails, nothing has changed.
             try:
                 kept = snapshot_of(state)
             except Exception as exc:
                 error = StateNotCopied(layer_id, hook, state, exc)
-                if history is not None or tell is not None or target is None:
+                if history is not None or target is None:
                     raise error from exc
                 # Only storage needed the copy, and its failures are reported and kept.
                 target.failure, target = error, None
@@ -119,8 +117,8 @@ class LayerStateStore:
         self._states.setdefault(execution_id, {})[layer_id] = state
         if target is not None:
             self._mirror.write((execution_id, layer_id), target, kept)
-        if (history is None or not history.note(execution_id, layer_id, kept, hook)) and tell is not None:
-            tell(execution_id, layer_id, kept, hook)
+        if history is not None:
+            history.note(execution_id, layer_id, kept, hook)
         # A copy, because a listener may unsubscribe while it is called.
         for listener in tuple(self._listeners):
             listener(execution_id, layer_id, state, hook)

@@ -6,7 +6,7 @@ Kept in memory and bounded, for inspecting and rewinding in a notebook; the run'
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from sys import getsizeof
 from typing import Any, Final, NamedTuple
@@ -216,52 +216,55 @@ class StateHistory:
 
 
 class LiveHistory:
-    """Records states that live executions write into a `LayerStateStore`."""
+    """Records states that live executions write into a `LayerStateStore`, and puts those of all executions into the run."""
 
     def __init__(
-        self, history: StateHistory, layers: Iterable[MemoryLayer], live: Mapping[str, RunningExecution]
+        self,
+        history: StateHistory,
+        layers: Iterable[MemoryLayer],
+        live: Mapping[str, RunningExecution],
+        find: Callable[[str], RunningExecution | None],
     ) -> None:
         self._history = history
         self._scopes = {layer.id: layer.scope for layer in layers}
         self._live = live
+        self._find = find
         self.sink: EventSink | None = None
         """Receives writes as events; None without a subscriber."""
 
-    def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
-        """Tell whether a state that was just loaded is the last written one."""
+    def may_skip(self, execution_id: str, layer_id: str, state: Any) -> bool:
+        """Tell whether a state that was just loaded is the last written one, and nobody follows the run."""
         execution = self._live.get(execution_id)
-        if execution is None:
-            return False
-        written = execution.written.get(layer_id)
-        if written is None or written.is_dropped:
-            written = self._begun(execution, execution_id, layer_id)
+        return execution is not None and self.sink is None and self._is_as_left(execution, layer_id, state)
+
+    def _is_as_left(self, execution: RunningExecution, layer_id: str, state: Any) -> bool:
+        written = self._of(execution, layer_id)
         if written is None or not written.rows:
             return False
         last = written.rows[-1].state
         return state is last or is_same(last, state)
 
-    def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> bool:
-        """Record a write, given a copy of the state that is never modified; returns whether it is in the run, too."""
-        execution = self._live.get(execution_id)
-        if execution is None:
-            return False
-        written: Written | None = execution.written.get(layer_id)
-        if written is None or written.is_dropped:
-            written = self._begun(execution, execution_id, layer_id)
-            if written is None:
-                return False
-        now = self._history.add(written, execution.where, hook, kept)
-        if self.sink is None:
-            return False
-        self.sink.emit(state_changed(execution.where, now, layer_id, hook, kept))
-        return True
+    def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> None:
+        """Record a write, given a copy of the state that is never modified."""
+        execution, now = self._live.get(execution_id), None
+        if execution is not None and not (hook == "init" and self._is_as_left(execution, layer_id, kept)):
+            written = self._of(execution, layer_id)
+            if written is not None:
+                now = self._history.add(written, execution.where, hook, kept)
+        if self.sink is not None and (ctx := execution or self._find(execution_id)) is not None:
+            now = ctx.engine.clock.now_ms() if now is None else now
+            self.sink.emit(state_changed(ctx.where, now, layer_id, hook, kept))
 
-    def _begun(self, execution: RunningExecution, execution_id: str, layer_id: str) -> Written | None:
+    def _of(self, execution: RunningExecution, layer_id: str) -> Written | None:
+        """Return the writes of a layer in an execution, to which further writes are added."""
+        written: Written | None = execution.written.get(layer_id)
+        if written is not None and not written.is_dropped:
+            return written
         scope = self._scopes.get(layer_id)
         if scope is None:
             return None
-        key = execution_id
+        key = execution.id
         if scope != "execution":
-            key = resolve_scope_key(scope, ScopeIds(execution_id, execution.where.thread_id, execution.resource_id))
+            key = resolve_scope_key(scope, ScopeIds(execution.id, execution.where.thread_id, execution.resource_id))
         found = execution.written[layer_id] = self._history.written(layer_id, key)
         return found

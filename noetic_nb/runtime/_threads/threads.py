@@ -91,7 +91,9 @@ class Threads:
         self._looked_at: set[str] = set()
         self._history = StateHistory(engine.clock)
         # `live` has only root executions. States of children are separate, and appear in the write of their parent's merge.
-        self.written = engine.stack.state.history = LiveHistory(self._history, engine.stack.layers, self.live)
+        self.written = engine.stack.state.history = LiveHistory(
+            self._history, engine.stack.layers, self.live, self.find
+        )
         engine.stack.state.on_problem = self._warn
 
     def there(self, thread_id: str) -> Thread | None:
