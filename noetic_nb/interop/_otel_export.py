@@ -383,7 +383,6 @@ def _of(kept: dict[str, list[Any]], execution_id: str) -> list[Any]:
 
 
 def _text_message(role: str, text: str) -> list[dict[str, Any]]:
-    """Return one text as a message in the form of the conventions."""
     return [{"role": role, "parts": [{"type": "text", "content": text}]}]
 
 

@@ -230,7 +230,6 @@ def _sample(
 
 
 def _said(answer: str | None, text: str) -> str | None:
-    """Return an answer that occurs in a text."""
     return answer if answer is not None and SentTexts([text]).has(answer) else None
 
 

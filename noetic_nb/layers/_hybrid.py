@@ -27,7 +27,7 @@ K: Final = 60
 def fused(rankings: Sequence[Sequence[T]]) -> list[T]:
     """Return the members of several rankings, by the sum of ``1 / (60 + rank)`` [1]_, rank from 1.
 
-    Ties go to the member with the better rank, then to the earlier ranking.
+    Ties keep the order of the first ranking; members of later rankings only come after them.
 
     References
     ----------

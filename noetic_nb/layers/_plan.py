@@ -40,7 +40,6 @@ class PlanProblem(ValueError):
 
 
 def slug_problem(name: str) -> str | None:
-    """Return the problem with a workflow's name, or None if there is none."""
     if len(name) <= _SLUG_CHARS and _SLUG.fullmatch(name):
         return None
     return (

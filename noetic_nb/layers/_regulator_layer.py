@@ -144,7 +144,6 @@ def regulator_of(layer: MemoryLayer) -> Regulator | None:
 
 
 def factory_of(layer: MemoryLayer) -> RegulatorFactory | None:
-    """Return the factory of a layer of `regulation`, or None if it has none."""
     given = getattr(getattr(layer.hooks.recall, "__self__", None), "given", None)
     return None if isinstance(given, Regulator) else given
 

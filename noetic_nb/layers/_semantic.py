@@ -344,7 +344,6 @@ class MessageRecall:
         return Hit(tuple(zip(at, index.lines(at), strict=True)), score)
 
     def report(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> None:
-        """Report the candidates: every message with its score."""
         consider(
             self.layer_id,
             self.tag,

@@ -170,7 +170,6 @@ def _without_older_half(state: dict[str, Any], ctx: ExecutionContext) -> dict[st
 
 
 def _lines(facts: Facts) -> list[str]:
-    """Return facts as lines, newest first."""
     return [f"- [{when}] {fact}" for when in sorted(facts, reverse=True) for fact in facts[when]]
 
 

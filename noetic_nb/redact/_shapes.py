@@ -226,7 +226,6 @@ def _of_vendors(text: str) -> Iterator[Span]:
 
 
 def cookies(text: str, lower: str) -> Iterator[Span]:
-    """Find the cookies of a text, which is also given in lower case."""
     if not may_hold_cookies(text, lower):
         return
     if "cookie" in lower:

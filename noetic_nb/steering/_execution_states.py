@@ -180,7 +180,6 @@ class ExecutionStates:
         return [rows.target_entry(target.rule_id, target.name, str(target), now) for target in compared[2]]
 
     def forget(self, execution_id: str) -> None:
-        """Forget an execution that has ended."""
         self.known_changes.pop(execution_id, None)
         self._unchecked.discard(execution_id)
 
@@ -227,7 +226,6 @@ class ExecutionStates:
         return longer
 
     def _edits(self, ctx: ExecutionContext) -> Sequence[rows.LedgerEntry]:
-        """Return entries for the edits that are not in this execution's ledger yet."""
         count = self.book.change_count
         known = self.known_changes.get(ctx.execution_id, count)
         if known == count:

@@ -158,7 +158,6 @@ class _Trial:
         )
 
     def _reported(self, layer_id: str, hook: str, error: BaseException) -> None:
-        """Note a stack's reports about the layer."""
         if isinstance(error, BudgetOverrun):
             self.notes.add("budget_ignored", f"{error} Look at `p.budget` in `recall`.")
         elif isinstance(error, MiscountedTokens):

@@ -169,7 +169,6 @@ def _alike(held: Sequence[_Part], asked: Sequence[_Part]) -> tuple[int, int]:
 
 
 def _marks(parts: Sequence[_Part]) -> list[int]:
-    """Return the number of parts before each mark."""
     front = next((at for at, part in enumerate(parts) if part.is_history), len(parts))
     return sorted({mark for mark in (*range(1, front + 1), len(parts)) if mark})
 

@@ -241,7 +241,6 @@ class RunIndex:
                     db.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (at, _storable(each.text)))
 
     def relabel(self, path: str, labelled: str, labels: Mapping[str, Sequence[Any]]) -> None:
-        """Replace the labels of the runs of a file."""
         with self.writing() as db:
             db.execute("UPDATE files SET labelled = ? WHERE path = ?", (labelled, path))
             for at, key in db.execute("SELECT id, key FROM runs WHERE path = ?", (path,)).fetchall():

@@ -175,7 +175,6 @@ class Story:
         return message
 
     def _result(self, event: Mapping[str, Any]) -> Talk:
-        """Return the result of a tool as recorded in its event."""
         given = event.get("result")
         content = given if isinstance(given, str | list) else compact_json(given)
         wire = {"role": "tool", "tool_call_id": event.get("id"), "content": content, "error": event.get("error")}

@@ -177,7 +177,7 @@ _CONTEXTS: Final = ("RunContextWrapper", "ToolContext", "RunContext")
 
 
 def json_binder(name: str, schema: Mapping[str, Any], function: Callable[..., Any] | None) -> Callable[[str], Bound]:
-    """Return a binder for JSON text, by function or schema; the tool reads the judged text or equivalent JSON."""
+    """Return a binder for JSON text, by function or schema; the tool reads JSON that validates as judged."""
     tool = None if function is None else _behind(function, name)
     checked = None
     if tool is None:

@@ -165,7 +165,6 @@ def pydantic_ai_tool(tool: Any, guard: Guard) -> Any:
 
 
 def langchain_tool(tool: Any, guard: Guard) -> Any:
-    """Guard a tool of LangChain."""
     twin = copy.copy(tool)
     name = getattr(tool, "name", None) or type(tool).__name__
     reply: Reply = plain_text

@@ -111,7 +111,6 @@ def kind_of(span: Span) -> Kind:
 
 
 def conversation_of(span: Span) -> str | None:
-    """Return the id of the conversation that a span names."""
     found: str | None = first("conversation", span)
     return found
 

@@ -322,7 +322,6 @@ def _holds_spans(value: Any) -> bool:
 
 
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for each run of a document."""
     if document.is_large:
         raise refused(document, "this file is too large to read its spans run by run", hint=_TOO_LARGE)
     yield from _runs(_records_of_lines(document) if document.by_line else records_of(document.data), ())

@@ -92,7 +92,6 @@ class OpenInference(Dialect):
     costs = ("llm.cost.total",)
 
     def kind(self, span: Span) -> Kind | None:
-        """Return the kind that the span states."""
         kind = span.attributes.get("openinference.span.kind")
         return None if not isinstance(kind, str) else _KINDS.get(kind.upper(), "other")
 

@@ -84,7 +84,6 @@ class RunWriter(TurnWriter):
                     self.tool(log, entry, execution, is_root)
 
     def entry(self, log: Log, entry: Any, execution: Execution, is_root: bool) -> None:
-        """Write one event."""
         if isinstance(entry, ModelUse) and not entry.is_summary:
             self.model(log, entry, execution, is_root)
         elif isinstance(entry, ToolUse):
@@ -268,7 +267,6 @@ class RunWriter(TurnWriter):
         self.settle(log, event)
 
     def settle(self, log: Log, event: ev.ToolCalled) -> None:
-        """Write a tool call together with its result."""
         self.events.append(event)
         self.append(log, [call_output(event.call_id, event.output)], "tool")
         log.answer = None
@@ -276,7 +274,6 @@ class RunWriter(TurnWriter):
             self.turn.tools += 1
 
     def tool(self, log: Log, use: ToolUse, execution: Execution, is_root: bool) -> None:
-        """Write a tool call recorded by a span."""
         log.done.add(id(use))
         span = use.span
         self.open_turn(log, execution, use, is_root)

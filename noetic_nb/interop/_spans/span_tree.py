@@ -221,7 +221,7 @@ def conversations(spans: list[Span]) -> list[Conversation]:
 
 @dataclass(slots=True)
 class Execution:
-    """A run of an agent: its calls, the call that started each, and other spans; `where` is set when it is written."""
+    """A run of an agent: its calls, the invocation around each, and other spans; `where` is set when it is written."""
 
     name: str
     span: Span | None = None

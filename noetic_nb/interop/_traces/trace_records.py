@@ -193,7 +193,6 @@ class Trace:
         return spans
 
     def meta(self, conversation: Conversation) -> dict[str, Any]:
-        """Return the facts of a conversation's traces."""
         found: dict[str, Any] = {}
         traces = list(dict.fromkeys(span.trace_id for span in conversation.spans))
         for trace in traces:

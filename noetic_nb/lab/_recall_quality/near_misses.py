@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Characters of a text shown in a row.
 SHOWN: Final = 200
-# A tokenizer may count joined text as longer than its parts; up to this many extra tokens are tried.
+# Tokens of joined lines do not simply add up: up to this many more than the sum are tried.
 MOST_RAISED: Final = 64
 
 
@@ -208,7 +208,7 @@ def _floor(hit: Hit, least: float) -> float | None:
 
 
 def _beside(one: Considered, allocated: float) -> int:
-    # A memory that does not fit by itself is not written.
+    # Text before the lines is left out if it does not fit.
     return one.beside if one.beside - 1 <= allocated else 0
 
 

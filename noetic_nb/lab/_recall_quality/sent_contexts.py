@@ -82,7 +82,6 @@ class ContextIndex:
         }
 
     def log_of(self, key: Context) -> Sequence[Item]:
-        """Return the whole log of a context with compactions."""
         return self.requests.log_of(self.points[key][-1].event.where)
 
     def knows(self, request: RecordedRequest) -> bool:

@@ -46,8 +46,6 @@ def spellings(text: str) -> tuple[str, ...]:
 
 
 class FoldedTexts:
-    """Some texts, searchable for words."""
-
     def __init__(self, texts: Iterable[str]) -> None:
         self.texts = tuple(texts)
 

@@ -265,7 +265,6 @@ class RecordedAgent:
 
 
 def _message(events: Sequence[Any], started: TurnStarted) -> list[dict[str, Any]]:
-    """Return the user's message that began a turn."""
     found: list[dict[str, Any]] = []
     for event in events:
         if not isinstance(event, ItemsAppended):

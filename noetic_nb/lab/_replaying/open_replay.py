@@ -155,7 +155,6 @@ def _never_made(events: Sequence[ev.RunEvent]) -> Iterator[int]:
 
 
 def _described(run: Run) -> list[Mapping[str, Any]]:
-    """Return the layers of a run as described in its metadata."""
     match run.meta.get("config"):
         case {"memory": list() as layers}:
             return [layer for layer in layers if isinstance(layer, Mapping) and layer.get("scope") in SCOPES]

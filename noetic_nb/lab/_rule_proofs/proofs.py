@@ -74,7 +74,6 @@ class _Question:
         self.reader = formulas.Reader(self.world, tool, self._args, self.schema)
 
     def blocked(self, rules: RuleSnapshot) -> dict[str, Any]:
-        """Return when each rule blocks the call."""
         return {rule.id: self.reader.blocked(rule) for rule in rules.applicable("before_tool_call", self.tool)}
 
     def broken(self, truth: Any) -> Any:

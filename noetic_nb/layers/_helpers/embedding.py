@@ -98,7 +98,6 @@ class KeywordIndex:
         return [root_of(word).removesuffix("e") for word in words_of(text)] if self._roots else words_of(text)
 
     def remove(self, key: str) -> None:
-        """Remove the text with this key, if there is one."""
         self._against = {}
         words = self._words.pop(key, [])
         self._total -= len(words)

@@ -95,7 +95,6 @@ class _Open:
 def does_not_compile(
     rule_id: str, what: str, line: int | None, hint: str = "Correct the expression.", **facts: Any
 ) -> NoeticConfigError:
-    """Return the error for an expression that cannot be used."""
     place = "" if line is None else f" in line {line}"
     return NoeticConfigError(
         "RULE_DOES_NOT_COMPILE",

@@ -49,7 +49,6 @@ def _listed(names: Iterable[str], word: str) -> str:
 
 
 def describe_sequence(rule: SteeringRule, sequence: SequenceRule) -> str:
-    """Return a sequence rule in words."""
     tools = _listed(rule.tools or ("any tool",), "or")
     match sequence.kind:
         case "never_after":
