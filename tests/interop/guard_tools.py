@@ -1,4 +1,4 @@
-"""Stand-ins for tools of other packages: the attributes and the ways of calling that a guard knows them by."""
+"""Stand-ins for tools of other packages, with the attributes and entry points by which a guard recognises them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from noetic_nb.events import SteeringDecided, ToolCalled
 from noetic_nb.sync import run_sync
 
 DONE: Final[list[Any]] = []
-"""What the tools did."""
+"""The recorded calls of the tools."""
 
 
 def pay(amount: int, to: str = "bank") -> str:
@@ -29,7 +29,7 @@ async def pay_later(amount: int, to: str = "bank") -> str:
 
 
 class LangChainTool:
-    """As ``langchain_core.tools.StructuredTool``: calls itself through `_run` and `_arun`, and has a method ``run``."""
+    """Like ``langchain_core.tools.StructuredTool``: calls itself through `_run` and `_arun`, and has a method ``run``."""
 
     response_format = "content"
 
@@ -62,7 +62,7 @@ class LangChainTool:
 
 
 class LangChainClass(LangChainTool):
-    """As a tool that is a class: it has no function, and its `_arun` calls its `_run`."""
+    """Like a tool that is a class: it has no function, and its `_arun` calls its `_run`."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -75,7 +75,7 @@ class LangChainClass(LangChainTool):
 
 
 class LangChainBoth(LangChainClass):
-    """As a class whose two ways have nothing to do with one another."""
+    """Like a class with two independent entry points."""
 
     async def _arun(self, amount: int, to: str = "bank", config: Any = None, run_manager: Any = None) -> str:  # type: ignore[override]
         return await pay_later(amount, to)
@@ -83,7 +83,7 @@ class LangChainBoth(LangChainClass):
 
 @dataclass
 class FunctionSchema:
-    """As pydantic-ai's: what its agent calls, with validated arguments."""
+    """Like pydantic-ai's function schema, which its agent calls with validated arguments."""
 
     function: Callable[..., Any]
     takes_ctx: bool
@@ -95,7 +95,7 @@ class FunctionSchema:
 
 @dataclass(init=False)
 class PydanticAITool:
-    """As ``pydantic_ai.Tool``."""
+    """Like ``pydantic_ai.Tool``."""
 
     function: Callable[..., Any]
     takes_ctx: bool
@@ -109,7 +109,7 @@ class PydanticAITool:
 
 @dataclass
 class FunctionTool:
-    """As ``agents.FunctionTool``."""
+    """Like ``agents.FunctionTool``."""
 
     name: str
     description: str
@@ -134,7 +134,7 @@ def function_tool() -> FunctionTool:
 
 @dataclass
 class Session:
-    """As ``mcp.ClientSession``."""
+    """Like ``mcp.ClientSession``."""
 
     sent: list[Any] = field(default_factory=list)
 

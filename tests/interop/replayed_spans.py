@@ -1,4 +1,4 @@
-"""Captured spans made again by the SDK: begun and ended in the order in which that happened, through any processor."""
+"""Replays captured spans through the SDK: started and ended in the original order, with any span processor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KNOWN_EARLY = (
     "openinference.span.kind",
     "input.value",
 )
-"""What most instrumentations set when a span begins."""
+"""The attributes that most instrumentations set when a span begins."""
 
 
 class _Ids(IdGenerator):
@@ -47,7 +47,7 @@ def nanoseconds(text: str) -> int:
 def replay(
     spans: Iterable[Mapping[str, Any]], logs: Iterable[Mapping[str, Any]], processor: Any, *, early: bool
 ) -> None:
-    """Make spans again; `early` sets what a span is when it begins, else everything is set just before its end."""
+    """Replay spans; `early` attributes are set when a span begins, all others just before its end."""
     spans = list(spans)
     ids = _Ids()
     provider = TracerProvider(id_generator=ids)

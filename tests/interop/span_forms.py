@@ -1,4 +1,4 @@
-"""The same spans in other forms: OTLP JSON as a collector writes it, and live objects of the SDK."""
+"""The same spans in other forms: OTLP JSON as written by a collector, and live SDK objects."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def as_otlp(spans: list[Any], logs: list[Any] | None = None) -> str:
 
 
 def as_otlp_lines(spans: list[Any], logs: list[Any] | None = None) -> str:
-    """Return spans as documents, one a line, as the file exporter of a collector does."""
+    """Return spans as documents, one per line, as a collector's file exporter does."""
     lines = [as_otlp([span]) for span in spans]
     return "\n".join(lines + ([as_otlp([], logs)] if logs else []))
 
 
 def as_sdk_objects(spans: list[Any]) -> list[Any]:
-    """Return spans as the SDK hands them to an exporter."""
+    """Return spans as the SDK passes them to an exporter."""
     from opentelemetry.sdk.trace import Event, ReadableSpan
     from opentelemetry.trace import SpanContext, Status, StatusCode
 

@@ -1,4 +1,4 @@
-"""Sessions of Claude Code and rollouts of Codex: turns, calls, usage told several times, sub-agents, compactions."""
+"""Claude Code sessions and Codex rollouts: turns, calls, repeated usage, sub-agents, compactions."""
 
 from __future__ import annotations
 

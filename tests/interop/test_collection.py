@@ -1,4 +1,4 @@
-"""Collections of runs: the same runs as their sources hold, by an index that follows the files."""
+"""Collections of runs: equal to the runs of their sources, with an index that follows the files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def talk(text: str, **meta: Any) -> nn.Run:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with run files, a file of others with two runs, and a damaged one."""
+    """A folder with run files, a foreign file with two runs, and a damaged file."""
     made = tmp_path / "runs"
     made.mkdir()
     for at, word in enumerate(["refund", "invoice", "gift card"]):
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that grows by the name of each file that is read."""
+    """Return a list to which the name of each file that is read is added."""
     found: list[str] = []
     inner: Callable[..., Any] = member_files.runs_of_file
     monkeypatch.setattr(
@@ -65,7 +65,7 @@ def test_a_folder_is_a_sequence_of_the_runs_in_it(folder: Path) -> None:
 
 
 def test_records_that_cannot_be_read_are_listed(folder: Path) -> None:
-    for _ in range(2):  # as they are read, and as the index has them
+    for _ in range(2):  # first from the files, then from the index
         (failed,) = nn.open_runs(folder).failed
         assert failed.path == str(folder / "zz.json")
         assert "not JSON" in str(failed.error)
@@ -226,7 +226,7 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_the_cache(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("sys.platform", "linux")
-    (folder / NAME).mkdir()  # nothing can be written there
+    (folder / NAME).mkdir()  # makes the folder's index unwritable
 
     assert len(nn.open_runs(folder)) == 5
     assert len(list((tmp_path / "cache").rglob("*.sqlite"))) == 1

@@ -1,4 +1,4 @@
-"""Recordings of others: who writes in the role of the user, and is not the user."""
+"""Foreign recordings: messages in the user role that the user did not write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules in front of somebody else's tools: the same object back, the same ledger, the same history as in our harness."""
+"""Rules in front of foreign tools: the same object back, and the same ledger and history as in our harness."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_form_is_judged_once_runs_where_it_may_and_is_recorded(form: str) 
     assert "paid 7 to bank" in str(value)
     assert (caught.value.kind, caught.value.facts["guidance"]) == ("steering_denied", "Ask a person.")
     first, second = called(guarded)
-    # The default is filled in wherever the tool has a signature or a schema.
+    # Defaults are filled in if the tool has a signature or a schema.
     beside = {} if form in ("MCP", "function that returns an awaitable") else {"to": "bank"}
     assert (first.status, dict(first.args or {}), first.output) == ("ok", {"amount": 7, **beside}, "paid 7 to bank")
     assert (second.status, dict(second.args or {})) == ("denied", {"amount": 700, **beside})
@@ -348,7 +348,7 @@ def test_a_regulator_stops_the_session_and_is_in_the_run(form: str) -> None:
     assert "steering_denied" in texts[-1]
     assert [event for event in guarded.run.events if isinstance(event, RegulatorSaw)]
     broken = [event for event in guarded.run.events if isinstance(event, RegulatorDecided) and event.stops]
-    assert len(broken) == 1  # what follows is refused for the same reason, which is not found anew
+    assert len(broken) == 1  # later calls are refused for the same reason, which is not evaluated again
     with nn.guard_session():
         assert "paid" in str(call(guarded, 9))
 

@@ -1,4 +1,4 @@
-"""A regulator fed by the callbacks of LangChain, and what it stops."""
+"""A regulator fed by LangChain's callbacks, and the calls that it stops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST, SECOND, THIRD = (UUID(int=number) for number in (1, 2, 3))
 
 @pytest.fixture(autouse=True)
 def langchain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in for LangChain: of it only the class is used from which a handler has to descend."""
+    """Stand in for LangChain, of which only the base class of handlers is used."""
     package, callbacks = ModuleType("langchain_core"), ModuleType("langchain_core.callbacks")
     callbacks.BaseCallbackHandler = type("BaseCallbackHandler", (), {})  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "langchain_core", package)

@@ -33,7 +33,7 @@ async def _raise_later() -> Any:
     raise asyncio.CancelledError
 
 
-# Those of the harness, and what only seems to end the task or the program.
+# The faults of the harness tests, and exceptions that only seem to end the task or the program.
 CASES: Final[dict[str, tuple[dict[str, Any], Any]]] = FAULTS | {
     "python cancels itself": ({"predicate": _raise(asyncio.CancelledError())}, None),
     "async python cancels itself": ({"predicate": lambda call: _raise_later()}, None),
@@ -83,7 +83,7 @@ def judge_of(reply: Any) -> Any:
 
 def check(form: str, fault: str, on_error: str, on_deny: str) -> None:
     fields, reply = CASES[fault]
-    # What hangs is cut off soon; what fails has all the time that a slow machine may take.
+    # Hanging code is cut off soon; failing code gets as much time as a slow machine may need.
     limit = {"before_tool_call": 20 if fault in TIMEOUTS else 20_000}
     rule = SteeringRule(id="faulty", applies_to="before_tool_call", **fields)
     late = SteeringRule(id="late", applies_to="before_tool_call", predicate=lambda call: None)
@@ -141,7 +141,7 @@ def test_what_ends_the_program_goes_on_but_leaves_a_row(form: str, error: BaseEx
     make, call = FORMS[form]
     guarded = nn.guard(make(), [SteeringRule(id="end", applies_to="before_tool_call", predicate=_raise(error))])
 
-    # Driven by hand: a loop would let such an error out past the test.
+    # Driven by hand, because a loop would let such an error bypass the test.
     run = (lambda: call(guarded, 1)) if form == "function" else (lambda: guarded(1).send(None))
     with pytest.raises(type(error)):
         run()
@@ -174,7 +174,7 @@ def test_cancelling_the_agent_while_a_rule_thinks_runs_nothing_and_leaves_a_row(
     asyncio.run(run())
 
     assert DONE == [2]
-    assert earlier == [0, 0]  # what was never decided on to the end is not a call
+    assert earlier == [0, 0]  # a call without a completed decision does not count
     rows = [event for event in guarded.run.events if isinstance(event, SteeringDecided)]
     assert [(row.action, row.outcome) for row in rows] == [("deny", "cancelled"), ("allow", None)]
 
@@ -322,7 +322,7 @@ def test_a_rule_may_run_a_loop_or_start_a_task_of_its_own() -> None:
 
 
 def guard_of(guarded: Any) -> Guard:
-    """Return the guard that a function holds, however deep in what it closes over."""
+    """Return the guard in a function's closure, at any depth."""
     held = [cell.cell_contents for cell in guarded.__closure__ or ()]
     for value in held:
         if isinstance(value, Guard):

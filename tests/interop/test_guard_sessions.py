@@ -1,4 +1,4 @@
-"""Which calls count together: those of a session, and by default those of one tree of tasks."""
+"""Calls that count together: those of a session, and by default those of one tree of tasks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_each_session_has_a_history_of_its_own_and_goes_on_where_it_was() -> Non
 
 
 def outside(work: Any) -> Any:
-    """Run a coroutine where no session was opened, in a loop of its own."""
+    """Run a coroutine without an open session, in its own loop."""
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(asyncio.run(work)))
     thread.start()
@@ -55,7 +55,7 @@ def test_without_a_session_sibling_tasks_share_a_history_and_two_trees_do_not() 
     guarded = nn.guard(pay_later, once(), on_deny="return")
 
     async def agent() -> Any:
-        # As frameworks do: one task for each call, begun before any of them knows of a session.
+        # Like frameworks: one task per call, all created before any of them knows of a session.
         return await asyncio.gather(*[asyncio.create_task(guarded(amount)) for amount in (1, 2)])
 
     for _ in range(2):
@@ -138,7 +138,7 @@ def test_statuses_in_the_history_are_those_of_our_harness() -> None:
 
 
 def both(agent: Callable[[str], Any]) -> list[Any]:
-    """Run an agent in two loops, each of which goes on when the other is as far; return what they did."""
+    """Run an agent in two loops that advance alternately; return their calls."""
     found: dict[str, Any] = {}
 
     def run(name: str) -> None:

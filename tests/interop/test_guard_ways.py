@@ -1,4 +1,4 @@
-"""Guards see every way to call a tool, judge what runs, once, and refuse what they cannot see."""
+"""Guards see every way to call a tool, judge exactly the executed call, once, and refuse unknown entry points."""
 
 from __future__ import annotations
 
@@ -56,20 +56,20 @@ def denied(call: Callable[[], Any]) -> bool:
 
 
 class FastClient(Session):
-    """As ``fastmcp.Client``."""
+    """Like ``fastmcp.Client``."""
 
     async def call_tool_mcp(self, name: str, arguments: dict[str, Any], timeout: Any = None) -> Any:
         return await self.call_tool(name, arguments)
 
 
 class Toolset:
-    """As a toolset of pydantic-ai."""
+    """Like a toolset of pydantic-ai."""
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
         return pay(**tool_args)
 
 
-# How else a tool can be given -> (what is guarded, how it is called)
+# Other ways to pass a tool -> (the guarded object, how to call it)
 WAYS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "partial": (lambda: functools.partial(pay, 5), lambda tool: tool()),
     "partial by name": (lambda: functools.partial(pay, amount=5), lambda tool: tool()),
@@ -192,7 +192,7 @@ def test_a_lambda_is_guarded_while_no_rule_names_tools_and_refused_where_one_doe
 
 
 class Streams:
-    """As a runnable of a framework that is not known."""
+    """Like a runnable of an unknown framework."""
 
     name = "pay"
 
@@ -235,7 +235,7 @@ def cents(amount: Cents) -> str:
 
 
 def sdk_tool(function: Callable[..., Any], parse: Tool | None = None) -> FunctionTool:
-    """Return a tool as the OpenAI Agents SDK makes it of a function: it validates the text by itself."""
+    """Return a tool as the OpenAI Agents SDK makes it from a function: it validates the text itself."""
     own = nn.tool(function) if parse is None else parse
 
     async def invoke(ctx: Any, text: str) -> Any:
@@ -477,7 +477,7 @@ def test_what_others_change_while_a_rule_waits_does_not_run(form: str) -> None:
 def test_other_objects_are_compared_again(form: str) -> None:
     class Tags(dict[str, Any]):
         def __copy__(self) -> Tags:
-            return self  # so that the copy is none
+            return self  # makes copying impossible
 
     tags = Tags(to="Ann")
 

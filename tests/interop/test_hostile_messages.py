@@ -1,4 +1,4 @@
-"""Sources that hold anything anywhere: a run with what cannot be mapped in a list, or an error with its place; no other."""
+"""Arbitrary data in sources gives either a run with a list of unmapped parts, or an error with its position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of tau-bench, tau2 and AgentDojo, imported: recognised without a name, graded, and refused with the record's place."""
+"""Files of tau-bench, tau2 and AgentDojo: recognised without a name, graded, or refused with the record's position."""
 
 from __future__ import annotations
 

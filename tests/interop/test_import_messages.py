@@ -1,4 +1,4 @@
-"""Conversations of other agents, imported: turns, calls, usage, times, and what is not known."""
+"""Imported conversations of other agents: turns, calls, usage, times, and unknown values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of messages, and sources that are none: what is given is read, or said what it is and what to do."""
+"""Tables of messages are read; other sources give an error that describes them and the remedy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TALK: list[dict[str, Any]] = [
 
 
 class Polars:
-    """As much of a DataFrame of polars as is looked at."""
+    """The part of a polars DataFrame that is used."""
 
     columns = ("role", "content")
 

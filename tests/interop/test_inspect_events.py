@@ -1,4 +1,4 @@
-"""Events of Inspect: compactions, calls beside the conversation, agents of tools, branches, answers given with a tool."""
+"""Inspect events: compactions, calls beside the conversation, agents of tools, branches, answers submitted with a tool."""
 
 from __future__ import annotations
 

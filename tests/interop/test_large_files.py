@@ -1,4 +1,4 @@
-"""Files above the limit: records stay in the file until they are asked for, and what cannot be split says how to go on."""
+"""Files above the limit: records are read on demand, and errors for indivisible files name the remedy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TALES = [
 
 
 def traces() -> list[dict[str, Any]]:
-    """Return runs of three conversations, two traces each, in no order."""
+    """Return runs of three conversations, with two traces each, in random order."""
     found = []
     for thread in ("x", "y", "z"):
         for trace in ("a", "b"):

@@ -1,4 +1,4 @@
-"""A file never names another file to open, and what is no regular file is refused before it is opened."""
+"""A file can never name another file to open, and irregular files are refused before they are opened."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPAN = {
         "gen_ai.output.messages": '[{"role": "assistant", "parts": [{"type": "text", "content": "hi"}]}]',
     },
 }
-# Where a document may hold spans, or text that stands for them.
+# Places in a document that may hold spans, or text with spans.
 NAMING: dict[str, Callable[[str], Any]] = {
     "spans": lambda path: {"spans": path},
     "spans in a list": lambda path: {"spans": [path]},
@@ -44,7 +44,7 @@ NAMING: dict[str, Callable[[str], Any]] = {
 
 
 def outcome(read: Callable[[], Any]) -> str:
-    """Return what was read as text; what cannot be read is a typed error."""
+    """Return the result as text; unreadable input gives a typed error."""
     try:
         return "".join(str(list(run.events)) for run in read())
     except (NoeticError, NoeticConfigError):
@@ -131,7 +131,7 @@ def test_the_size_is_known_before_a_file_is_opened(tmp_path: Path, monkeypatch: 
     large = tmp_path / "large.jsonl.gz"
     with large.open("wb") as file:
         file.write(gzip.compress(b"{}"))
-        file.truncate(2**40)  # a file with a hole in it, which takes no room
+        file.truncate(2**40)  # a sparse file, which takes no space
     with pytest.raises(NoeticError, match="compressed, and too large"):
         nn.import_run(str(large))
     opened: list[Any] = []

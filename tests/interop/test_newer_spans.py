@@ -1,4 +1,4 @@
-"""Operations beside calls: plans, retrievals, stores of memory, guardrails and evaluators; watched and read alike."""
+"""Operations other than calls: plans, retrievals, memory, guardrails and evaluators; watched and imported alike."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from noetic_nb.runs import Run
 
 
 class Traced:
-    """Makes spans, for a run that is watched and for one that is read afterwards."""
+    """Makes spans for a run that is watched and for one that is imported afterwards."""
 
     def __init__(self) -> None:
         self.watching, self.exporter, provider = nn.watch(), InMemorySpanExporter(), TracerProvider()
@@ -45,7 +45,7 @@ class Traced:
         self.made("chat m", gen_ai__operation__name="chat", gen_ai__request__model="m", **given, **usage)
 
     def run(self) -> Run:
-        """Return the run that was read, which the watched one equals but for its ids."""
+        """Return the imported run, which equals the watched one except for its ids."""
         self.watching.shutdown()
         (read,) = runs_from_spans(list(self.exporter.get_finished_spans()))
         assert [event.kind for event in self.watching.run.events] == [event.kind for event in read.events]

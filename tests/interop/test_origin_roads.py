@@ -1,4 +1,4 @@
-"""A value is nowhere trusted more when it comes back: by every road out of a run and into another one, for every author."""
+"""A value never gains trust by leaving a run and entering another one, on any path and for any author."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ AGENT = nn.react(model="m", tools=[read_page, pay])
 
 
 def adding() -> nn.MemoryLayer[Any]:
-    """Return a layer that writes what it found into the message of the user."""
+    """Return a layer that writes the values it finds into the user's message."""
 
     def change(p: Any) -> dict[str, Any]:
         found = [{"type": "input_text", "text": SAID}]
@@ -114,7 +114,7 @@ USUAL: dict[str, Any] = {
 
 
 def recorded(author: str) -> Any:
-    """Return a run in which a value of an author is paid to, with its origin, its spans, and makers of harnesses."""
+    """Return a run that pays to an author's value, with the value's origin, its spans, and factories of harnesses."""
     about = {**USUAL, **AUTHORS[author]}
     seen: list[Origin] = []
     storage = nn.InMemoryStorage()
@@ -152,7 +152,7 @@ def recorded(author: str) -> Any:
 
 
 def without_ours(spans: list[Any]) -> list[Any]:
-    """Return spans as a service keeps them that knows the conventions alone."""
+    """Return spans as stored by a service that only knows the conventions."""
     kept = [{k: v for k, v in span["attributes"].items() if not k.startswith("noetic.")} for span in spans]
     return [{**span, "attributes": about} for span, about in zip(spans, kept, strict=True)]
 
@@ -180,7 +180,7 @@ ROADS: dict[str, Callable[[Any, Path], Run]] = {
     "open replay": lambda made, folder: replay(made.run),
     **{name: lambda made, folder, name=name: by_messages(made.run, name) for name in FORMATS},
 }
-# The call is a child's, whose log stands in no message, or the replay diverges before it.
+# The call is a child's, whose log is in no message, or the replay diverges before it.
 WITHOUT_THE_CALL = {
     *[(road, "parent") for road in (*FORMATS, "atif")],
     *[("closed replay", author) for author in ("layer", "memory of a tool", "memory of the user")],

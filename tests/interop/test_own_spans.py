@@ -1,4 +1,4 @@
-"""Runs of ours as spans and back: the same turns, tools, usage and layers, with texts and without."""
+"""Our own runs as spans and back: the same turns, tools, usage and layers, with and without texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAYERS = {
     "working": lambda: nn.working_memory(scope="global"),
     "rules": lambda: nn.steering(rules()),
 }
-# Of a run without its texts.
+# For a run without its texts.
 TEXTS = {"query", "text", "args", "raw_args", "output", "stopped"}
 
 
@@ -50,7 +50,7 @@ LAST = st.one_of(
 
 
 def recorded(turns: list[list[Any]], layers: list[str], *, content: bool, **options: Any) -> tuple[Run, list[Any]]:
-    """Return a run, and the spans that were exported of it."""
+    """Return a run, and the spans exported from it."""
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -71,7 +71,7 @@ def recorded(turns: list[list[Any]], layers: list[str], *, content: bool, **opti
 
 
 def rows(run: Run, table: str, *, content: bool) -> list[dict[str, Any]]:
-    # What counted tokens stands with the rest of what requests were planned from, which spans do not carry.
+    # The tokenizer is recorded with the other planning inputs, which spans do not carry.
     frame = run.to_frame(table).drop(columns=["run_id", "seq", "counter", "known_error"], errors="ignore")
     if not content:
         frame = frame.drop(columns=[name for name in frame.columns if name in TEXTS])
@@ -79,7 +79,7 @@ def rows(run: Run, table: str, *, content: bool) -> list[dict[str, Any]]:
 
 
 async def asked_before(storage: Any) -> None:
-    """Let the memories know of a conversation that no run has."""
+    """Give the caches a conversation that is in no run."""
     harness = make_harness(["An answer"], memory=[nn.working_memory(scope="global")], storage=storage)
     await harness.execute("An earlier question", thread_id="t0")
 

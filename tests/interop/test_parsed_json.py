@@ -1,4 +1,4 @@
-"""JSON is read as `json` reads it, whichever parser takes it."""
+"""JSON is read as by `json`, whichever parser is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXTS = [
 
 
 def outcome(read: Any, text: bytes) -> Any:
-    """Return what a text is read as, with its types and signs, or the kind of error."""
+    """Return the parsed value of a text, with types and signs, or the kind of error."""
 
     def typed(value: Any) -> Any:
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What the readers declare is what they read: the same work in each format, and the table in the docs."""
+"""Readers read the facts that they declare: the same work in each format, and the table in the docs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.interop.test_trace_exports import ANSWER, ASK, CALL, RESULT, SYSTEM, 
 READERS = {each.FORMATS[0]: each for each in (atif, claude_code, codex, langsmith, langfuse, mlflow, weave)}
 BEHAVIOUR = Path(__file__).parent.parent.parent / "docs" / "behaviour" / "interop.md"
 
-# A conversation as records of a service: id, parent, kind, name, what was given, what came of it.
+# A conversation as records of a service: id, parent, kind, name, input, output.
 TOOLS = [{"type": "function", "function": {"name": "weigh", "parameters": {"type": "object"}}}]
 HELP = {"id": "c2", "type": "function", "function": {"name": "ask_helper", "arguments": '{"task": "Count."}'}}
 CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL, HELP]}
@@ -144,7 +144,7 @@ def made(name: str, folder: Path) -> Path:
             "compactMetadata": {},
         }
         text = path.read_text()
-        for known in ("m1", "m2", "c1"):  # ids that the other part of the session has, too
+        for known in ("m1", "m2", "c1"):  # ids that the other part of the session also has
             text = text.replace(f'"{known}"', f'"helper-{known}"')
         return sessions.written(path, [*map(json.loads, text.splitlines()), boundary, *sessions.SESSION])
     if name == "codex":
@@ -207,7 +207,7 @@ def made(name: str, folder: Path) -> Path:
 
 
 def facts(run: nn.Run) -> set[str]:
-    """Return the facts that a run holds."""
+    """Return the facts that a run contains."""
     calls = [each for each in run.select(ModelCalled) if each.where.depth == 0]
     found = {
         "turns": len(run.turns) > 0,
@@ -239,7 +239,7 @@ def test_a_reader_reads_what_it_declares_and_nothing_else(
     found = facts(run)
     monkeypatch.setattr(_importing, "MAX_BYTES", 100)
     monkeypatch.setattr(message_files, "_PIECE", 64)
-    # A line and more: one line alone is not a list of records.
+    # More than one line, because a single line is not a list of records.
     if len(path.read_text().splitlines()) == 1:
         path.write_text("[" + path.read_text() + "]")
     found |= {"any size"} if nn.import_run(path).events[:] == run.events[:] else set()
@@ -248,7 +248,7 @@ def test_a_reader_reads_what_it_declares_and_nothing_else(
 
 
 def reads_table(formats: Iterable[tuple[str, frozenset[str]]]) -> str:
-    """Return the facts of formats as a table in Markdown."""
+    """Return the facts of formats as a Markdown table."""
     known = list(formats)
     lines = [f"| Read | {' | '.join([f'`{name}`' for name, _ in known])} |", f"|---|{'---|' * len(known)}"]
     lines += [f"| {fact} | {' | '.join(['yes' if fact in read else 'no' for _, read in known])} |" for fact in FACTS]

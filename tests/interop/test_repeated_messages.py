@@ -1,4 +1,4 @@
-"""Messages that repeat those of the call before are read as if they were read alone, whatever came before."""
+"""Messages that repeat those of the previous call are read as if they were alone."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def parsed_messages(history: History) -> list[Any]:
 def test_watching_keeps_nothing_of_a_conversation_whose_trace_is_over() -> None:
     agent = Agent()
     gc.collect()
-    gc.disable()  # what nothing holds on to goes at once
+    gc.disable()  # unreferenced objects are freed immediately
     try:
         before = kept()
         with agent.agent() as desk:
@@ -119,5 +119,5 @@ def test_watching_keeps_nothing_of_a_conversation_whose_trace_is_over() -> None:
 
 
 def kept() -> int:
-    """Return how many histories and open spans there are."""
+    """Return the numbers of histories and open spans."""
     return sum(type(each).__name__ in ("History", "Node", "Around", "Trace") for each in gc.get_objects())

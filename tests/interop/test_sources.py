@@ -1,4 +1,4 @@
-"""A source may hold other sources, be named wrongly, or be written in another way: all of it is read, or is an error."""
+"""Sources that contain other sources, have wrong names, or use another encoding are read, or give an error."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_parts_of_a_log_of_inspect_that_a_run_has_no_place_for_are_listed() -> N
     assert listed["eval.tags"] == ["nightly"]
     assert listed["eval.task_args"] == {"beds": 3}
     assert listed["stats"] == {"model_usage": {"m": 1}}
-    # What is said of the whole log stands once.
+    # Facts about the whole log are listed once.
     assert {each["place"] for each in second.meta["unmapped"]} == {"scores.exact", "events.info"}
 
 

@@ -1,4 +1,4 @@
-"""Other versions of the dialects, conversations of several turns, children, and spans that are wrong."""
+"""Other versions of the dialects, conversations of several turns, children, and invalid spans."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRACE = "a" * 32
 
 def span(name: str, number: int, parent: int | None = None, *, at: int = 0, to: int | None = None, trace: str = TRACE,
          events: Any = (), error: str | None = None, **about: Any) -> dict[str, Any]:  # fmt: skip
-    """Return a span in OTLP's form, times in milliseconds; `about` are attributes, `__` for a dot."""
+    """Return a span in OTLP's form, with times in milliseconds; `about` are attributes, with `__` for a dot."""
     start = 1_700_000_000_000 + (at or number)
     end = start + 1 if to is None else 1_700_000_000_000 + to
     return {
@@ -429,7 +429,7 @@ def test_operations_of_memory_are_calls_of_a_layer() -> None:
 
 def test_clocks_that_disagree_change_no_order_and_no_time_goes_back() -> None:
     spans = json.loads(json.dumps(LOOP))
-    for key in ("startTimeUnixNano", "endTimeUnixNano"):  # the machine of the tools is an hour behind
+    for key in ("startTimeUnixNano", "endTimeUnixNano"):  # the tools' machine is an hour behind
         spans[2][key] = str(int(spans[2][key]) - 3_600 * 10**9)
     spans[3]["endTimeUnixNano"] = str(int(spans[3]["startTimeUnixNano"]) - 5)
 

@@ -1,4 +1,4 @@
-"""Spans of seven frameworks in five dialects as runs: what each carries is right, and what it does not is not made up."""
+"""Spans of seven frameworks in five dialects as runs: their values are correct, and missing values are not made up."""
 
 from __future__ import annotations
 

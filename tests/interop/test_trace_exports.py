@@ -383,7 +383,7 @@ def test_traces_of_langfuse_are_read_one_or_many_in_every_form(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        # Beside one another, as the integrations write them.
+        # Beside one another, as written by the integrations.
         (
             {"input": 10, "input_cache_read": 30, "input_cache_creation": 5, "output": 7, "total": 52},
             (45, 7, 30, 5, None),
@@ -393,7 +393,7 @@ def test_traces_of_langfuse_are_read_one_or_many_in_every_form(tmp_path: Path) -
             (45, 7, 30, 5, None),
         ),
         ({"input": 10, "input_ephemeral_5m_input_tokens": 5, "output": 4, "output_reasoning": 3}, (15, 7, None, 5, 3)),
-        # Inside of one another, as the total says.
+        # Nested, as the total shows.
         (
             {"input": 45, "input_cached_tokens": 30, "output": 7, "output_reasoning_tokens": 3, "total": 52},
             (45, 7, 30, None, 3),

@@ -1,4 +1,4 @@
-"""Nothing of a source is left out in silence: unknown keys are listed, whichever record has them, and so is what is damaged."""
+"""No part of a source is left out silently: unknown keys of any record are listed, and so are damaged parts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _NUMBERED = ("mode", "cost-state", "summary")
 
 
 def saved(path: Path, name: str, value: Any) -> Path:
-    """Write a source as its program does: logs have a record a line."""
+    """Write a source as its program does: logs have one record per line."""
     if name in ("claude-code", "codex"):
         return sessions.written(path / "log.jsonl", value)
     path = path / "source.json"
@@ -66,7 +66,7 @@ def saved(path: Path, name: str, value: Any) -> Path:
 
 
 def marked(value: Any, marks: list[str], known: Keys | None) -> Any:
-    """Return a value with an unknown key in each mapping, but for those below keys that are passed over for a reason."""
+    """Return a value with an unknown key in each mapping, except below keys that are passed over for a reason."""
     if isinstance(value, dict):
         passed = () if known is None else known.passed
         found = {key: inner if key in passed else marked(inner, marks, known) for key, inner in value.items()}
@@ -80,7 +80,7 @@ def test_an_unknown_key_is_listed_wherever_it_stands(name: str, tmp_path: Path) 
     make, known = SOURCES[name]
     marks: list[str] = []
     whole = make()
-    # Of lines that have no place in a run their number is listed.
+    # Lines without a place in a run are listed by number.
     value: Any = (
         [each if each.get("type") in _NUMBERED else marked(each, marks, known) for each in whole]
         if isinstance(whole, list)
@@ -155,7 +155,7 @@ def test_two_sessions_of_one_file_are_two_runs(tmp_path: Path) -> None:
     runs = list(nn.import_runs(sessions.written(tmp_path / "rollouts.jsonl", [*ROLLOUT, other, *rest])))
     assert [run.run_id for run in runs] == ["r-1", "r-9"]  # type: ignore[union-attr]
 
-    # A rollout that was forked begins with the head of the other one, and stays one.
+    # A forked rollout begins with the head of the original, and stays one run.
     forked = sessions.line("session_meta", id="r-8", forked_from_id="r-1")
     runs = list(nn.import_runs(sessions.written(tmp_path / "forked.jsonl", [forked, head, *rest])))
     assert [run.run_id for run in runs] == ["r-8"]  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Agents of others watched while they work: the run is that of their finished spans, and nothing reaches the agent."""
+"""Foreign agents watched while they work: the run equals that of their finished spans, and the agent is not affected."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CAPTURES = sorted((Path(__file__).parent.parent / "fixtures" / "spans").glob("*.
 
 
 class Agent:
-    """Makes spans as an instrumentation does, for a run that is watched and for one that is read afterwards."""
+    """Makes spans as an instrumentation does, for a run that is watched and one that is imported afterwards."""
 
     def __init__(self, **given: Any) -> None:
         self.watching = nn.watch(**given)
@@ -106,7 +106,7 @@ class Agent:
             self.model(desk, "packed", asked=asked, results=[("c1", "packed")])
 
     def read(self) -> Run:
-        """Read the finished spans."""
+        """Import the finished spans."""
         (found,) = runs_from_spans(self.exporter.get_finished_spans())
         return found
 
@@ -125,7 +125,7 @@ def _calls(run: Run) -> list[Any]:
 
 
 def _without_nodes(run: Run) -> list[RunEvent]:
-    """Return the events of a run that was read, without the steps for spans that are no calls: a watched run has none."""
+    """Return the events of an imported run, without the steps for spans other than calls: a watched run has none."""
     return [event for event in run.events if getattr(event, "step_kind", "") != "node"]
 
 
@@ -395,7 +395,7 @@ def test_a_secret_is_in_no_event() -> None:
 
 
 class _Broken:
-    """A span that cannot be read."""
+    """An unreadable span."""
 
     parent = None
     start_time = end_time = 1
@@ -574,7 +574,7 @@ def test_what_cannot_be_watched_with_is_refused(given: dict[str, Any], code: str
 
 @given(st.integers(0, 2**32), st.integers(1, 3))
 def test_any_agent_watched_gives_the_run_of_its_finished_spans(seed: int, turns: int) -> None:
-    """Turns with calls side by side that end in any order, results in either place, agents within tools and agents."""
+    """Turns with parallel calls that end in any order, results in either place, agents within tools and agents."""
     chance = random.Random(seed)
     agent = Agent()
     numbers = iter(range(10_000))

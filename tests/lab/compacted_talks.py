@@ -1,4 +1,4 @@
-"""Conversations with planted facts, and summarisers that keep them, say them in other words, or lose them."""
+"""Conversations with planted facts, and summarisers that keep, rephrase or lose them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COMMANDS: Final = (
 
 
 class Planted(NamedTuple):
-    """A fact, the turn that tells it (from 0), and the sentence."""
+    """A fact, the turn that states it (from 0), and the sentence."""
 
     kind: str
     text: str
@@ -38,7 +38,7 @@ class Planted(NamedTuple):
 
 
 class Talk(NamedTuple):
-    """What a person wrote, turn by turn, and the facts in it."""
+    """The user's texts, turn by turn, and the facts in them."""
 
     turns: list[str]
     planted: list[Planted]
@@ -79,17 +79,17 @@ def talk(rng: random.Random, states: Sequence[tuple[str, str]]) -> Talk:
     return Talk(turns, planted)
 
 
-# A summariser returns the lines it writes, given those that were said, with each line's place.
+# A summariser returns the lines it writes, given the conversation's lines with their positions.
 Summariser = Callable[[Sequence[str], random.Random], dict[int, str]]
 
 
 def verbatim(said: Sequence[str], rng: random.Random) -> dict[int, str]:
-    """Keep everything as it was said."""
+    """Keep every line verbatim."""
     return dict(enumerate(said))
 
 
 def third_person(said: Sequence[str], rng: random.Random) -> dict[int, str]:
-    """Keep everything, told of the user."""
+    """Keep everything, in the third person."""
     swaps = (
         (r"\bI'm\b", "the user is"),
         (r"\bI've\b", "the user has"),
@@ -112,7 +112,7 @@ def telegram(said: Sequence[str], rng: random.Random) -> dict[int, str]:
 
 
 def forgetful(said: Sequence[str], rng: random.Random) -> dict[int, str]:
-    """Keep a half of the lines, whichever."""
+    """Keep an arbitrary half of the lines."""
     return {at: line for at, line in enumerate(said) if rng.random() < 0.5}
 
 
@@ -135,7 +135,7 @@ class Compacted(NamedTuple):
 def compacted(
     made: Talk, summarise: Summariser, rng: random.Random, questions: Sequence[str] = ("Thanks, go on please.",)
 ) -> Compacted:
-    """Return the run of another program that compacted a conversation and went on with some questions."""
+    """Return the run of another program that compacted a conversation and continued with some questions."""
     kept = summarise(made.turns, rng)
     summary = "\n".join(["Summary of the conversation so far:", *kept.values()])
     events: list[RunEvent] = []

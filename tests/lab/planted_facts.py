@@ -1,4 +1,4 @@
-"""Dialogues with facts planted in them, in several styles; the last ones are kept for tests and were not fitted on."""
+"""Dialogues with planted facts in several styles; the last styles are held out, so the rules were not fitted on them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FILLERS = (
 
 @dataclass
 class Dialogue:
-    """What a person wrote, turn by turn; `planted` has the turn (from 1), the kind and the text of each fact."""
+    """The user's texts, turn by turn; `planted` has the turn (from 1), the kind and the text of each fact."""
 
     turns: list[str] = field(default_factory=list)
     planted: list[tuple[int, str, str]] = field(default_factory=list)
@@ -75,7 +75,7 @@ def _amount(rng: random.Random, style: str) -> str:
 
 
 def desk(rng: random.Random) -> Dialogue:
-    """A service desk in English: the style that the rules were written on."""
+    """A service desk in English: the style that the rules were written for."""
     made = Dialogue()
     name = f"{rng.choice(FIRST)} {rng.choice(LAST)}"
     made.say("Hello, my name is {name} and my order is {id}.", name=name, id=_code(rng))
@@ -88,7 +88,7 @@ def desk(rng: random.Random) -> Dialogue:
 
 
 def chat(rng: random.Random) -> Dialogue:
-    """Loose talk in English, with lists and asides."""
+    """Informal English, with lists and asides."""
     made = Dialogue()
     one, two = rng.sample(FIRST, 2)
     made.say("so {name1} called and said hi, and {name2} is coming too!", name1=one, name2=two)
@@ -149,7 +149,7 @@ def other_scripts(rng: random.Random) -> Dialogue:
 
 
 def report(rng: random.Random) -> Dialogue:
-    """Held out: notes, lists and data, as people paste them."""
+    """Held out: notes, lists and data, as pasted by users."""
     made = Dialogue()
     name = f"{rng.choice(FIRST)} {rng.choice(LAST)}"
     made.say(
@@ -188,5 +188,5 @@ HELD_OUT = (other_scripts, report)
 
 
 def with_fillers(made: Dialogue, rng: random.Random, count: int) -> list[str]:
-    """Return the turns with small talk behind them."""
+    """Return the turns followed by small talk."""
     return [*made.turns, *[rng.choice(FILLERS) for _ in range(count)]]

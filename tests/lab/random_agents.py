@@ -1,4 +1,4 @@
-"""Agents drawn at random, with rules of every deterministic form, a regulator, layers and children; their runs."""
+"""Random agents with rules of every deterministic form, a regulator, layers and children; and their runs."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def offering_layer(rng: random.Random, layer_id: str) -> MemoryLayer:
 
 
 def storing_layer(rng: random.Random, layer_id: str) -> MemoryLayer:
-    """Return a layer that notes every answer and offers its notes, kept for the thread."""
+    """Return a layer that stores every answer and offers its notes, per thread."""
     most = rng.choice([1, 3])
 
     def recall(p: Any) -> Any:
@@ -133,7 +133,7 @@ def storing_layer(rng: random.Random, layer_id: str) -> MemoryLayer:
 
 
 def projecting_layer(rng: random.Random) -> MemoryLayer:
-    """Return a layer that sends the history without the oldest messages of tools, or with a note in their place."""
+    """Return a layer that omits the oldest tool messages from the history, or replaces them by a note."""
     note = rng.random() < 0.5
 
     def project_history(p: Any) -> Any:
@@ -164,7 +164,7 @@ def random_answer(rng: random.Random) -> Any:
 
 
 async def random_run(seed: int, *, edits: bool = True) -> Run:
-    """Return the run of an agent; with `edits` rules are switched while it goes on."""
+    """Return the run of an agent; with `edits`, rules are switched during the run."""
     rng = random.Random(seed)
     layers: list[Any] = [offering_layer(rng, f"layer{at}") for at in range(rng.randrange(3))]
     layers += [storing_layer(rng, f"notes{at}") for at in range(rng.randrange(3))]

@@ -1,13 +1,13 @@
 """Sentences about likes, habits and states of people, small talk, and questions in other words than the fact.
 
-The rules were written with the lists of `FITTED`; those of `HELD_OUT` were written before the rules, by the same hand.
+The rules were written with the lists of `FITTED`; those of `HELD_OUT` were written before the rules, by the same author.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-# The words that must stand in the fact are behind the stroke.
+# The words that the fact must contain come after the separator.
 _FITTED_STATES: Final = """
 I'm allergic to shellfish, so please keep that in mind.|allergic to shellfish
 My husband no longer drinks coffee after lunch.|no longer drinks coffee
@@ -304,7 +304,7 @@ I mean the other one.
 I have to go now.
 We are on it.
 """
-# What was said, the question, and another thing that was said and is not asked for.
+# A statement, a question about it, and another statement that the question is not about.
 _FITTED_QUESTIONS: Final = """
 I'm allergic to shellfish.|Which foods do I have to avoid?|I work night shifts at the harbour.
 I no longer drink coffee.|Would you get me something hot, and what beverage did I give up?|I hate crowded trains.
@@ -408,7 +408,7 @@ We rejected the second supplier.|Which vendor did we turn down?|My salary is 4,2
 
 
 class Asked(NamedTuple):
-    """What was said, a question for it, and another thing that was said."""
+    """A statement, a question about it, and another statement."""
 
     said: str
     question: str

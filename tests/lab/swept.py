@@ -1,4 +1,4 @@
-"""What workers of sweeps are sent: metrics, rules and tools in a file of their own, as each worker imports it anew."""
+"""Metrics, rules and tools that sweeps send to workers, in a separate file because each worker imports it."""
 
 from __future__ import annotations
 

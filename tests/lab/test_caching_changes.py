@@ -1,4 +1,4 @@
-"""What caching would do to a run put together in another way, held against runs that were."""
+"""The effect of caching on a rearranged run, compared with runs that were really arranged so."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run_of(*layers: MemoryLayer, order: str = "slot", turns: int = 9) -> Run:
 
 
 def numbers(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return what is of the requests alone, and not of the run that they stand in."""
+    """Return the columns that depend only on the requests, not on the run that contains them."""
     grouped = table.groupby(["call", "part"])[["tokens", "shared", "cached"]].sum()
     return grouped.sort_index()
 
@@ -150,7 +150,7 @@ def test_a_window_sends_fewer_tokens_and_costs_more_than_plain_history() -> None
 
     (plain_sent, plain_kept, plain_paid), (sent, kept, cost) = paid(), paid(history_window(6))
 
-    # A conversation of 16 equal turns: (1 + 3 + ... + 29) / (1 + 3 + ... + 31) of it was sent the call before.
+    # For a conversation of 16 equal turns, (1 + 3 + ... + 29) / (1 + 3 + ... + 31) was sent with the previous call.
     assert plain_kept == pytest.approx(225 / 256, abs=0.01)
     assert kept < 0.05
     assert sent < 0.4 * plain_sent

@@ -1,4 +1,4 @@
-"""Calibrations on runs whose truth is known: what is fitted, on which tasks it is reported, and when it is off."""
+"""Calibrations on runs with known truth: the fit, the tasks it is reported on, and when it is off."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BASELINES = {
 
 
 def made(name: str, calls: int, text: str = "The order is on its way.", **meta: Any) -> Run:
-    """Return a run of one turn with so many different calls."""
+    """Return a run of one turn with the given number of distinct calls."""
     events: list[Any] = [
         TurnStarted(WHERE, 0.0, "u", 0, 1, "Where is it?"),
         ItemsAppended(WHERE, 0.0, 0, (input_message("Where is it?"), assistant_message(text)), "user"),
@@ -49,7 +49,7 @@ def made(name: str, calls: int, text: str = "The order is on its way.", **meta: 
 
 
 def telling(domains: dict[str, int], *, tasks: int = 20, seed: int = 0) -> list[Run]:
-    """Return runs of which the failed ones make more calls; by domain, how many calls come on top."""
+    """Return runs of which the failed ones make more calls; by domain, the number of additional calls."""
     rng = random.Random(seed)
     runs = []
     for domain, more in domains.items():
@@ -129,7 +129,7 @@ def test_every_detector_stands_beside_the_baselines_and_is_judged_by_other_domai
         (split, domain) for split in ("held out", "domain left out") for domain in ("shop", "bank", "desk")
     }
     left = table[(table.detector == "calls_of") & (table.split == "domain left out")].set_index("domain")
-    # A threshold of the others stops every run of the domain whose runs are longer.
+    # The threshold of the other domains stops every run of the domain with longer runs.
     assert left.loc["desk", "stopped_good"] == 1.0
     assert left.loc["desk", "runs"] == 36
     assert left.loc["shop", "stopped_failed"] == 0.0
@@ -156,7 +156,7 @@ def test_the_gain_is_what_a_detector_has_over_the_best_baseline_on_the_same_runs
         assert (row.gain_low, row.gain_high) == pytest.approx((1 - best.auc_within_high, 1 - best.auc_within_low))
         assert row.best_baseline == best.detector
     assert row_of(found, "knows").gain_low > 0
-    # What it cannot score does not count for the baseline either.
+    # Runs without a score do not count for the baseline either.
     row = row_of(found, "half knows", "domain left out", "bank")
     scored = [run for run in runs if run.meta["domain"] == "bank" and not run.run_id.endswith("-2")]
     failed = np.asarray([not run.meta["outcome"] for run in scored])
@@ -356,7 +356,7 @@ def test_words_that_tell_are_learned_on_other_tasks_only() -> None:
     runs = []
     for task in range(60):
         good = rng.random() < 0.5
-        # Each task has a word of its own, which tells its label and is of no use for other tasks.
+        # Each task has its own word, which reveals its label but is useless for other tasks.
         text = f"task{task} task{task} " + ("fine" if good != (rng.random() < 0.1) else "sorry")
         runs += [made(f"{task}-{n}", 1, text, task_id=task, outcome=good) for n in range(2)]
 
@@ -504,7 +504,7 @@ def test_a_domain_without_failures_has_no_area() -> None:
 
 
 def noisy(strength: float, *, tasks: int, seed: int = 1) -> list[Run]:
-    """Return two runs of each task with ``meta["score"]``, which tells failed runs as strongly as is asked for."""
+    """Return two runs per task with ``meta["score"]``, which separates failed runs as strongly as requested."""
     rng = random.Random(seed)
     runs = []
     for task in range(tasks):
@@ -536,7 +536,7 @@ def test_more_tasks_detect_smaller_areas() -> None:
     few, many = (calibrate({"own": score_of}, noisy(0, tasks=n), samples=200).detectable for n in (10, 160))
 
     assert 0.5 < many < few <= 1.0
-    # Four times as exact with sixteen times as many tasks.
+    # Four times as precise with sixteen times as many tasks.
     assert (many - 0.5) / (few - 0.5) == pytest.approx(1 / 4, abs=0.12)
 
 

@@ -1,4 +1,4 @@
-"""A recorded run is really run again: on its tape, and from where it differs with a model."""
+"""A recorded run is really run again: on its tape, and with a model from the first difference on."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ async def test_another_rule_leaves_the_tape_where_the_request_differs() -> None:
     stopped = await closed(run, rules=rules)
     assert "call 2 was sent another request" in stopped.meta["replay"]["stopped"]
     assert [e.action for e in stopped.select(SteeringDecided) if e.tool_name == "pay"] == ["deny"]
-    assert len(stopped.select(ModelCalled)) == 3  # two of the tape, and the one that nobody answers
+    assert len(stopped.select(ModelCalled)) == 3  # two from the tape, and an unanswered one
 
     model = nn.ScriptedModel([nn.CallTool("pay", amount=5), "Paid less.", "All done."])
     again = await closed(run, rules=rules, model=model)
     assert said(again) == [("pay 60", "Paid less."), ("pay 5", "All done.")]
     assert again.meta["replay"]["stopped"] is None
-    assert [call[:3] for call in tools_of(again)][-1] == ("pay", {"amount": 5.0}, "ok")  # as it was recorded
+    assert [call[:3] for call in tools_of(again)][-1] == ("pay", {"amount": 5.0}, "ok")  # as recorded
     assert RAN == []
 
 
@@ -296,7 +296,7 @@ async def test_a_run_is_counted_again_with_its_own_tokenizer() -> None:
     new = await forked(run, at=1, model=nn.ScriptedModel(["Paid."]), tokenizer=words)
     assert new.select(ViewAssembled)[0].layers == run.select(ViewAssembled)[0].layers
 
-    # Nothing is taken for counted that was not.
+    # Uncounted values are never treated as counted.
     for other in (await closed(run), await forked(run, at=1, model=nn.ScriptedModel(["Paid."]))):
         assert [row["what"] for row in other.meta["replay"]["kept"]] == ["tokens"]
     kept = replay(run).meta["replay"]["kept"]

@@ -1,4 +1,4 @@
-"""Two runs side by side, and lists of runs in pairs."""
+"""Comparison of two runs, and of lists of runs in pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from noetic_nb.runs import Run
 
 
 def said(*texts: str, **meta: Any) -> Run:
-    """Return a run in which user and assistant take turns."""
+    """Return a run in which user and assistant alternate."""
     roles = ("user", "assistant")
     return Run.from_messages(
         [{"role": roles[at % 2], "content": text} for at, text in enumerate(texts)], meta={"task_id": None, **meta}
@@ -46,7 +46,7 @@ def test_turns_belong_together_by_what_the_user_wrote() -> None:
     assert list(frame.columns) == ["turn", "what", "a", "b"]
     assert len(frame) == len(found.rows)
     assert "Packed." in repr(found)
-    assert "Bye." not in repr(found)  # what is the same is left out
+    assert "Bye." not in repr(found)  # equal rows are left out
     assert not nn.compare(a, a).differences
 
 

@@ -1,4 +1,4 @@
-"""Recorded airline runs: every message, call and result of the data is in the run, and nothing else."""
+"""Recorded airline runs contain every message, call and result of the data, and nothing else."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_importing_the_lab_loads_nothing_heavy(module: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
-# Files of one's own
+# Custom files
 
 
 def entry(**changes: Any) -> dict[str, Any]:

@@ -32,7 +32,7 @@ WARNINGS = (ScopeDrift, LowConfidence, ProceduralWarning)
 
 
 class Story:
-    """Turns of one thread or several, written event by event."""
+    """Turns of one or several threads, written event by event."""
 
     def __init__(self, run_id: str = "story", **meta: Any) -> None:
         self.run_id, self.meta, self.events, self.now = run_id, meta, [], 0.0
@@ -104,7 +104,7 @@ def recovering() -> Run:
     story = Story()
     for quality in (0.9, 0.5, 0.1):
         story.start().think().reply().grade(quality)
-    # The better grade comes before the next turn, which is stopped all the same.
+    # The better grade comes before the next turn, which is stopped nevertheless.
     return story.grade(1.0).start().think().reply().run()
 
 
@@ -151,7 +151,7 @@ PREDICATES = [
 
 
 def decides(run: Run, predicate: Any) -> bool:
-    """Tell whether a regulator with this predicate alone stops the run, or warns."""
+    """Tell whether a regulator with only this predicate stops the run, or warns."""
     replayed = replay_regulator(run, Regulator.for_user("calibrated").with_predicates(predicate))
     if isinstance(predicate, WARNINGS):
         return any(event.decision["kind"] != "continue" for event in replayed.select(RegulatorDecided))
@@ -159,7 +159,7 @@ def decides(run: Run, predicate: Any) -> bool:
 
 
 def scored(detecting: Any, runs: list[Run]) -> list[tuple[Run, float]]:
-    """Return the runs that have a score, with it."""
+    """Return the runs that have a score, with the score."""
     found = []
     for run in runs:
         with suppress(Unscored):
@@ -168,7 +168,7 @@ def scored(detecting: Any, runs: list[Run]) -> list[tuple[Run, float]]:
 
 
 def settings_of(predicate: Any) -> Iterator[tuple[float, Any]]:
-    """Yield thresholds with the predicate that has them, as scores and by hand."""
+    """Yield thresholds with their predicate, made from scores and by hand."""
     match predicate:
         case CallBudget(total=None, per_tool=limits) if limits:
             for total in range(9):
@@ -193,7 +193,7 @@ def settings_of(predicate: Any) -> Iterator[tuple[float, Any]]:
                 yield delta, replace(predicate, min_delta=delta)
         case LowConfidence():
             for threshold in (0.0, 0.01, 0.02, 0.1, 0.2, 0.3, 0.45, 0.99, 1.0):
-                # It fires below its threshold, so the score that just fires is the next above it, mirrored.
+                # It fires below its threshold, so the lowest firing score is the next one above it, mirrored.
                 yield -nextafter(threshold, -inf), replace(predicate, threshold=threshold)
         case ScopeDrift():
             for threshold in (0.0, 0.2, 0.5, 0.7, 0.9, 1.0):

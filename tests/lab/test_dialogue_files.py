@@ -58,7 +58,7 @@ def test_locomo_keeps_sessions_dates_ids_answers_and_categories(nested: bool, tm
     assert one.dates_ms == (1_683_554_160_000.0, None, None)
     assert [question.kind for question in one.questions] == [f"category {n}" for n in (1, 2, 5, 4)]
     assert [question.answer for question in one.questions] == ["a dog", "2023", None, "there"]
-    # Two keys in one text, one with too many colons and one that is none; what cannot be answered has no evidence.
+    # Two keys in one text, one with too many colons and one invalid; unanswerable questions have no evidence.
     assert [question.evidence for question in one.questions] == [
         (Evidence("D1:1", "a dog"),), (Evidence("D2:1"), Evidence("D10:1")), (), ()
     ]  # fmt: skip

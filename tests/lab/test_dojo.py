@@ -1,4 +1,4 @@
-"""Agents in closed environments: the figures, who is asked, what is kept, and what an environment of one's own needs."""
+"""Agents in closed environments: the figures, approvals, stored runs, and requirements for custom environments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_gullible_agent_does_both_tasks_where_nothing_stops_it() -> None:
 def test_a_denied_call_is_not_made_and_the_judgement_sees_it() -> None:
     result = lab.dojo(refunds(), suites=DESK)
 
-    # The user names no account: his own refund is denied as well.
+    # The user names no account, so the user's own refund is denied as well.
     assert result.count("utility")[:2] == (2, 3)
     kept = [run for run in result.runs if run.meta["injection_task"] == "steal"]
     assert {run.meta["attack_succeeded"] for run in kept} == {False}
@@ -105,7 +105,7 @@ def test_a_search_that_has_ended_is_not_made_again(tmp_path: Path, monkeypatch: 
 
     assert [run.meta for run in again.runs] == [run.meta for run in first.runs]
     assert first.count("attack_success").n > 0
-    # One that was interrupted is.
+    # An interrupted one is repeated.
     next(tmp_path.glob("*-ended.json")).unlink()
     with pytest.raises(AssertionError, match="searched again"):
         lab.dojo(rules, **asked)

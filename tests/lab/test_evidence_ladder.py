@@ -1,4 +1,4 @@
-"""The rungs of evidence: words alone reach the lower two, short notes reach all, and the dial changes the questions only."""
+"""The rungs of evidence: words alone reach the lower two, short notes reach all; the overlap only changes questions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parts_of(one: Dialogue, *, outdated: bool = False) -> list[Evidence]:
 
 
 def recall_of(dialogues: Iterable[Dialogue], told: Callable[[Dialogue], str]) -> dict[str, float]:
-    """Return the mean recall by rung where nothing but a text is sent beside the last two messages."""
+    """Return the mean recall by rung if only a text is sent besides the last two messages."""
     found: dict[str, list[float]] = {rung: [] for rung in RUNGS}
     for one in dialogues:
         layers = [nn.history_window(2), nn.static_content(told(one), budget=ROOM)]

@@ -1,4 +1,4 @@
-"""The first failing step: each kind of evidence, silence where there is none, and the runs in which people marked it."""
+"""The first failing step: each kind of evidence, no result without evidence, and runs annotated by people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STUDIES = Path(__file__).parents[2] / "benchmarks" / "studies"
 
 
 def talk(*said: Any) -> nn.Run:
-    """Return a run of words: ``"> ..."`` of the user, other texts of the agent, and pairs of a call and its result."""
+    """Return a run of texts: ``"> ..."`` by the user, others by the agent, and pairs of a call and its result."""
     messages: list[dict[str, Any]] = []
     for number, each in enumerate(said):
         if isinstance(each, str):

@@ -1,4 +1,4 @@
-"""Calls of the laboratory that take long: how far they are, and what they return when they are interrupted."""
+"""Slow lab functions: their progress, and their results when they are interrupted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def bank() -> tuple[nn.Run, ...]:
 
 
 class Interrupting:
-    """Raises what the stop button raises, the n-th time that it is called."""
+    """Raises the exception of the stop button at the n-th call."""
 
     def __init__(self, at: int | None) -> None:
         self.at, self.calls = at, 0
@@ -130,7 +130,7 @@ def test_a_calibration_of_too_few_runs_is_no_calibration() -> None:
 
 def test_sets_of_layers_are_compared_on_the_dialogues_that_all_of_them_played() -> None:
     dialogues = lab.made_dialogues(6)
-    stop = Interrupting(10)  # two are made to look at; then the second of the fourth dialogue
+    stop = Interrupting(10)  # two calls make previews; then the second one of the fourth dialogue
 
     def window() -> Any:
         stop()

@@ -1,4 +1,4 @@
-"""A replay says how far it is known: up to there it is what the changed agent really does, in every thread."""
+"""A replay reports its horizon: up to there it equals the changed agent's real behaviour, in every thread."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ AGENTS = [(seed, tokenizer) for seed in range(30) for tokenizer in (None, "o200k
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Agents drawn at random have small budgets, which is said a thousand times."""
+    """Suppress warnings about random agents' small budgets, which occur a thousand times."""
     caplog.set_level(logging.CRITICAL, logger="noetic_nb")
 
 
 def greedy_layer(rng: random.Random, scope: Any) -> MemoryLayer:
-    """Return a layer that offers as many of its notes as fit into its budget, as text, which draws an id."""
+    """Return a layer that offers as many of its notes as fit its budget, as text, which draws an id."""
     sizes = [rng.randrange(2, 30) for _ in range(6)]
 
     def recall(p: Any) -> Any:
@@ -78,13 +78,13 @@ def content_of(request: Any) -> str:
 
 
 def answers(seed: int) -> nn.ScriptedModel:
-    """Return a model whose answer is a function of what it is sent."""
+    """Return a model whose answer is a function of its request."""
 
     def answer(request: Any) -> Any:
         drawn = hashlib.sha256(f"{seed} {content_of(request)}".encode()).digest()
         return random_answer(random.Random(drawn))
 
-    # Ids that count would tell how many calls came before.
+    # Counted ids would reveal the number of earlier calls.
     return nn.ScriptedModel(answer, ids=SYSTEM_IDS)
 
 
@@ -172,7 +172,7 @@ def _fields(layer: MemoryLayer) -> dict[str, Any]:
 
 
 def happened(run: Run, thread: str, until: int | None = None) -> list[Any]:
-    """Return what the model and the tools of a thread received, and what was decided, without ids and times."""
+    """Return the inputs of a thread's model and tools, and the decisions, without ids and times."""
     from noetic_nb.runs._requests.recorded_requests import RequestIndex
 
     index = RequestIndex()
@@ -207,7 +207,7 @@ def happened(run: Run, thread: str, until: int | None = None) -> list[Any]:
 
 
 def differences(replayed: Run, real: Run) -> list[str]:
-    """Return the threads in which a replay is not what really happens, as far as it claims to be known."""
+    """Return the threads in which a replay differs from reality before its horizon."""
     found = []
     for thread in real.threads:
         point = replayed.known_until.get(thread)
@@ -219,7 +219,7 @@ def differences(replayed: Run, real: Run) -> list[str]:
 
 
 def changes_of(seed: int, agent: Agent) -> list[dict[str, Any]]:
-    """Return changed configurations of every kind, fresh for each use."""
+    """Return changed configurations of every kind, new for each use."""
     rng = random.Random(f"changes {seed}")
     config = agent.config()
     own = [layer.id for layer in config.memory if layer.id not in ("steering", "regulation")]
@@ -241,7 +241,7 @@ def changes_of(seed: int, agent: Agent) -> list[dict[str, Any]]:
 
 
 async def tried(seed: int, tokenizer: str | None) -> list[str]:
-    """Replay a random agent in every way; returns what is not as it really happens."""
+    """Replay a random agent in every way; return the differences from reality."""
     agent = Agent(seed, tokenizer)
     run = await agent.lived()
     faults: list[str] = []
@@ -394,7 +394,7 @@ def test_what_stopping_saves_in_replays_is_counted_up_to_the_change() -> None:
     row = frame[(frame.policy == "detector") & (frame.domain == "all") & (frame.threshold == 1)].iloc[0]
     assert (row.failed_stopped, row.failed_stopped_known) == (1.0, 1.0)
     spent = [call.input_tokens + call.output_tokens for call in runs[0].select(ModelCalled)]
-    # The first call of a tool comes after the first call of the model; the denied one, and its thread's end, after the second.
+    # The first tool call comes after the first model call; the denied one and its thread's end come after the second.
     assert row.tokens_saved == sum(spent[1:])
     assert row.tokens_saved_known == spent[1] + spent[-1]
     late = frame[(frame.policy == "detector") & (frame.domain == "all") & (frame.threshold == 3)].iloc[0]

@@ -1,4 +1,4 @@
-"""Labels in the files of other tools: out and in again, and what others write."""
+"""Labels in the files of other tools: export, import, and files written by others."""
 
 from __future__ import annotations
 

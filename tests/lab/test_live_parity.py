@@ -1,4 +1,4 @@
-"""A live run and its replay through the same regulator agree: the mapping of events is one and the same."""
+"""A live run and its replay through the same regulator agree: both map events in the same way."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def lived() -> Run:
 def heard(run: Run) -> list[tuple[str, dict[str, Any]]]:
     events = [(e.where.thread_id, dict(e.event)) for e in run.select(RegulatorSaw)]
     for _, event in events:
-        event.pop("output", None)  # a replay knows the output of a tool; release predicates do not read it
+        event.pop("output", None)  # a replay knows the output of a tool, but release predicates do not read it
     return events
 
 

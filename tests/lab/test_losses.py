@@ -1,4 +1,4 @@
-"""Facts that a call was not sent: what is named, what is not, and which turn asks for it."""
+"""Facts that were not sent with a call: which are reported, and which turn asks for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.widgets.hostile_texts import HOSTILE_TEXTS
 
 
 def talk(texts: Sequence[str], memory: Sequence[Any] = (), answers: Sequence[str] = (), **options: Any) -> nn.Run:
-    """Record an agent that hears some texts, a turn each, and answers little."""
+    """Record an agent that receives some texts, one per turn, and answers briefly."""
     config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=list(memory), **options)
     replies = [*answers, *["Noted."] * (len(texts) - len(answers))]
     harness = nn.AgentHarness(config, model=nn.ScriptedModel(replies))
@@ -44,7 +44,7 @@ def named(losses: Losses, value: str) -> bool:
 
 
 def check_nothing_invented(run: nn.Run, losses: Losses) -> None:
-    """Every loss stands in the item that it names, which was not sent, and in nothing that was sent."""
+    """Check that every loss is in its item, which was not sent, and in no sent text."""
     request = recorded_request(run, -1)
     shown = {one.position for one in request.items}
     sent = [fact_text(one.item) for one in request.items if one.item is not None]
@@ -85,7 +85,7 @@ def test_what_is_still_in_the_window_is_not_lost(seed: int, window: int, style: 
 
     check_nothing_invented(run, losses)
     shown = {one.position for one in recorded_request(run, -1).items}
-    # A turn is two items: what was written, and the answer.
+    # A turn is two items: the user's text and the answer.
     for turn, kind, value in made.planted:
         if 2 * (turn - 1) in shown:
             assert not any(loss.fact == value and loss.kind == kind for loss in losses)
@@ -234,7 +234,7 @@ def test_any_text_can_be_read(texts: list[str]) -> None:
     ids=["hyphens", "mail", "groups", "brackets", "initials", "data"],
 )
 def test_long_texts_of_one_kind_are_read_in_their_length(text: str) -> None:
-    # Whatever looks ahead to the end of such a text at each of its places would run into the limit of a test.
+    # Look-ahead to the end of the text at every position would exceed the time limit of a test.
     [facts] = facts_of([text])
     known = KnownFacts([text])
 

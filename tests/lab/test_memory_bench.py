@@ -1,4 +1,4 @@
-"""Layers compared by whether evidence was sent: the numbers are those of a harness, and the same every time."""
+"""Comparison of layers by sent evidence: the numbers equal those of a harness, and are reproducible."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_everything_is_sent_where_there_is_room_and_one_session() -> None:
 
     assert table.recall.tolist() == [1.0] * 4
     assert table.attrs["outdated"] == {"plain": {100_000: 1.0}}
-    # Four dialogues say little, also where all agree.
+    # Four dialogues are weak evidence, even if all agree.
     assert 0.2 < table.low[0] < 0.5
     assert table.high[0] == 1.0
 
@@ -109,7 +109,7 @@ def test_the_interval_of_a_recall_stays_a_share() -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_requests_are_those_of_a_harness(name: str) -> None:
-    """The requests of a session, token by token, beside those that the harness sends with the same layers."""
+    """The requests of a session, token by token, compared with those of a harness with the same layers."""
     talk = lab.made_dialogues(1, seed=4)[0]
     said = [item for item in talk.sessions[1] if item["type"] == "message"]
     one = Dialogue("d", (tuple(said),), (Question("Hm?", (Evidence(said[0]["id"]),)),))
@@ -134,14 +134,14 @@ def test_requests_are_those_of_a_harness(name: str) -> None:
     requests = [recorded_request(run, at) for at in range(len(answers))]
     texts = [[item_text(sent.item) for sent in request.items if sent.item is not None] for request in requests]
 
-    assert played.requests == len(answers) + 1  # with the question
+    assert played.requests == len(answers) + 1  # including the question
     assert [len(found) for found in texts] == [len(request.items) for request in requests]
     again = asyncio.run(_texts_of(one, layers, budget))
     assert [_without_times(found) for found in again[:-1]] == [_without_times(found) for found in texts]
 
 
 def _without_times(texts: Sequence[str]) -> list[str]:
-    # An episode begins with the moment it ended at.
+    # An episode begins with the time at which it ended.
     return ["\n".join([line.partition("] ")[2] or line for line in text.split("\n")]) for text in texts]
 
 
@@ -198,7 +198,7 @@ def test_requests_that_begin_alike_share_what_they_begin_with() -> None:
 
 
 class _Growing:
-    """An embedder whose vectors grow from call to call."""
+    """An embedder whose vectors grow with every call."""
 
     def __init__(self) -> None:
         self.size = 2
@@ -282,7 +282,7 @@ def test_two_processes_make_the_table_of_one() -> None:
     one, two = [lab.memory_bench(sets, lab.made_dialogues(3), budgets=[400], n_jobs=jobs) for jobs in (1, 2)]
 
     assert one.equals(two)
-    assert repr(one.attrs) == repr(two.attrs)  # of shares that are missing, too
+    assert repr(one.attrs) == repr(two.attrs)  # also for missing shares
 
 
 def test_a_tokenizer_counts_a_short_text_once_and_items_in_its_own_way() -> None:

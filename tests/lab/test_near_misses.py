@@ -1,4 +1,4 @@
-"""What was nearly sent: with the change that a row names it is, with less it is not."""
+"""Near misses: with the change in a row the item is sent, with less it is not."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def given_of(row: Any, name: str) -> int | None:
 
 
 def admits(request: RecordedRequest, row: Any, less: str | None = None) -> bool:
-    """Plan the call again with what a row names, with one less of one of them."""
+    """Plan the call again with the changes in a row, and with one of them reduced by one."""
     changes: dict[str, Any] = {}
     for name in ("total", "window", "layer_tokens"):
         value = given_of(row, name)
@@ -122,12 +122,12 @@ def test_every_item_is_admitted_by_what_its_row_names(seed: int, total: int, win
         named = [name for name in ("total", "window", "layer_tokens") if given_of(row, name) is not None]
         assert named, row
         assert admits(request, row), row
-        # Of two that are named together the first is the smallest with the second.
+        # Of two changes named together, the first is the smallest that works with the second.
         assert not admits(request, row, less=named[0]), row
 
 
 def recalled_with(layer: nn.MemoryLayer, texts: Sequence[str], row: Any, less: str | None = None) -> bool:
-    """Record the talk again with a layer that has what a row names, and look whether it recalls the memory."""
+    """Record the conversation again with a layer changed as in a row, and check whether it recalls the memory."""
     made = layer.made_by
     assert made is not None
     options: dict[str, Any] = dict(made.options)
@@ -183,7 +183,7 @@ def test_every_memory_is_recalled_with_what_its_row_names(
         named += ["min_score"] if row.min_score == row.min_score else []
         assert named, row
         assert recalled_with(layer, texts, row), row
-        # An answer that was given many times may be there as another one of them.
+        # An answer that was given many times may be present as another item.
         if [*texts, *["Noted."] * len(texts)].count(row.text.partition(": ")[2]) == 1:
             assert not any(recalled_with(layer, texts, row, less=name) for name in named), row
 
@@ -337,7 +337,7 @@ def test_a_smaller_threshold_moves_what_stood_before() -> None:
     table = lab.near_misses(talk(texts, [layer]), -1)
 
     [row] = table[table.text == "user: A river in a garden."].itertuples()
-    # Nearest of all with that threshold, and so in front of the one message that shares a word.
+    # The most similar with that threshold, and so before the one message that shares a word.
     assert (row.rank, given_of(row, "top_k")) == (1, None)
     assert recalled_with(layer, texts, row)
     assert not recalled_with(layer, texts, row, less="min_score")

@@ -1,4 +1,4 @@
-"""The packaged samples and the loaders of downloads: what they hold, what every run says of itself, and whose they are."""
+"""The packaged samples and the loaders of downloads: their contents, the facts in every run, and the licences."""
 
 from __future__ import annotations
 

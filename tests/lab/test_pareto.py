@@ -1,4 +1,4 @@
-"""Rows of a sweep: those that no other row beats, and labels of their values."""
+"""Rows of a sweep that no other row dominates, and the labels of their values."""
 
 from __future__ import annotations
 

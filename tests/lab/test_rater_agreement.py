@@ -1,4 +1,4 @@
-"""Agreement of raters: figures by their definitions, intervals by clusters, disagreements, and labels as outcomes."""
+"""Agreement of raters: figures by definition, intervals by clusters, disagreements, and labels as outcomes."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_disagreements_are_listed_until_there_is_a_consensus() -> None:
 
 
 def judged(runs: list[Run]) -> list[Run]:
-    """Return runs whose outcome is known by a label only."""
+    """Return runs whose outcome is only known from a label."""
     for run in runs:
         run.label("fine", "yes" if run.meta.pop("outcome") else "no", by="ann")
         run.meta["codebook"] = {"fine": {"values": ["yes", "no"], "good": ["yes"], "of": "run"}}

@@ -1,4 +1,4 @@
-"""The agent of a loaded run is made again from its file, as far as a file can hold it."""
+"""The agent of a loaded run is rebuilt from its file, as far as a file can contain it."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_what_is_code_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoeticConfigError, match="layer 'own'") as caught:
         replay(run, mode="closed", rules=rule_book())
     assert caught.value.facts["missing"] == ("layer:own",)
-    # What takes their place is enough.
+    # Replacements are enough.
     again = await asyncio.to_thread(
         lambda: replay(run, mode="closed", rules=rule_book(), layers=["static-content", own])
     )

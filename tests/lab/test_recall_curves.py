@@ -1,4 +1,4 @@
-"""Recall by age, position and length, and the part of each layer in it."""
+"""Recall by age, position and length, and the contribution of each layer to it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_shares_sum_to_what_all_layers_add() -> None:
 
 
 def told(name: str, *sessions: list[str], ask: list[tuple[str, str]]) -> Dialogue:
-    """Return a dialogue in which each user message is answered, and questions about values and the messages with them."""
+    """Return a dialogue with an answer to each user message, and questions about values and their messages."""
     said = [[(f"{name}-{number}-{at}", text) for at, text in enumerate(texts)] for number, texts in enumerate(sessions)]
     place = {text: item for session in said for item, text in session}
     return Dialogue(
@@ -93,7 +93,7 @@ CODE, BADGE, SHELF = "The code is A17-B.", "The badge is C99-D.", "The shelf is 
 
 def test_a_window_of_one_turn_knows_the_last_turn_whatever_was_asked_before() -> None:
     asked = [(CODE, "A17-B"), (BADGE, "C99-D"), (SHELF, "E55-F")]
-    window = {"window": nn.history_window(3)}  # with the question
+    window = {"window": nn.history_window(3)}  # including the question
     for order in (asked, asked[::-1]):
         table = lab.memory_bench(window, [told("d", [CODE, BADGE, SHELF], ask=order)], budgets=[9_000])
         by_age = lab.recall_curve(table, bins=3)
@@ -120,7 +120,7 @@ def test_filler_pushes_out_what_a_layer_of_few_entries_kept() -> None:
 
 def test_shares_of_two_notes_are_those_computed_by_hand() -> None:
     one = told("d", [CODE, BADGE], ["Hello."], ask=[(CODE, "A17-B"), (BADGE, "C99-D")])
-    # Nothing without notes, a half with the first, all with the second, all with both.
+    # Nothing without notes, half with the first, all with the second, all with both.
     notes = {"first": nn.static_content("A17-B", id="first"), "second": nn.static_content("A17-B C99-D", id="second")}
 
     shares = lab.layer_shares(notes, [one], budget=9_000)

@@ -1,4 +1,4 @@
-"""A recorded run gives rules the history they had live: that of the whole tree, in the order of decision."""
+"""A recorded run gives rules their live history: that of the whole tree, in the order of decision."""
 
 from __future__ import annotations
 

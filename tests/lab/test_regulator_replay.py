@@ -1,4 +1,4 @@
-"""Replaying a recorded run through a regulator: what it observes, when it decides, where it would have stopped."""
+"""Replaying a recorded run through a regulator: its observations, decisions, and where it would have stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded run is worked out again: as it was, to the last byte, or under another configuration."""
+"""A recorded run is replayed: unchanged, to the last byte, or under another configuration."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_other_rules_are_evaluated_at_every_recorded_call() -> None:
     assert [row[2] for row in before] == ["allow"] * 3
     assert [(row[1], row[2], row[4]) for row in after] == [
         ("find", "allow", True),
-        ("pay", "deny", False),  # nobody acted on it
+        ("pay", "deny", False),  # not enforced
         ("pay", "allow", True),
     ]
     facts = again.meta["replay"]
@@ -151,7 +151,7 @@ async def test_another_regulator_decides_at_the_moments_of_the_recorded_one() ->
     denied = [event for event in again.select(SteeringDecided) if event.layer_id == "regulation"]
     assert [(event.tool_name, event.action, event.enforced) for event in denied] == [
         ("pay", "deny", False),
-        ("pay", "deny", False),  # a broken task stays so
+        ("pay", "deny", False),  # a stopped task stays stopped
     ]
     assert denied[0].guidance == stops[0].suggestion
     assert again.meta["replay"]["decisions"]["after"]["deny"] == 2
@@ -171,12 +171,12 @@ async def test_budgets_and_projection_go_through_the_planner_for_every_call() ->
         asked = recorded_request(run, place).replan(budgets={"facts": 40}, total=150, reserve=20)
         view = again.select(ViewAssembled)[place]
         assert (view.fates, view.layers, view.window) == (asked.fates, asked.layers, asked.window)
-        assert recorded_request(again, place).plan.fates == view.fates  # the replay can be asked again
+        assert recorded_request(again, place).plan.fates == view.fates  # the replay can be analysed again
     assert all(event.total == 150 for event in again.select(BudgetsAllocated))
     facts = again.meta["replay"]
     assert facts["drops"]["after"] > facts["drops"]["before"] == 0
     assert facts["tokens"]["after"] < facts["tokens"]["before"]
-    assert facts["cost"]["after"] is None  # nobody knows what another request costs
+    assert facts["cost"]["after"] is None  # the cost of another request is unknown
     bare = replay(run, layers=[])
     assert not [view for view in bare.select(ViewAssembled) if view.layer_items or view.layers]
 
@@ -280,7 +280,7 @@ def test_regulators_that_read_alike_share_one_reading(monkeypatch: pytest.Monkey
     assert len(fed) == 1
     taught = Regulator.for_user("ann")
     taught.person.corrections.add("flight", "no layovers")
-    readings.decide(taught)  # what it has learned is read as well
+    readings.decide(taught)  # its learned state is read as well
     assert len(fed) == 2
     with pytest.raises(NoeticConfigError) as caught:
         readings.decide("no")  # type: ignore[arg-type]
@@ -351,13 +351,13 @@ async def test_rules_read_the_ledger_that_they_would_have_written() -> None:
     @rules.rule(on="before_tool_call")
     def once(call: Any) -> Any:
         seen.append([(entry["kind"], entry.get("toolName"), entry["action"]) for entry in call.state["ledger"]])
-        call.state["ledger"].clear()  # changes nothing but this copy
+        call.state["ledger"].clear()  # only changes this copy
         return deny("Once.") if any(row[2] == "deny" for row in seen[-1]) or call.tool_name == "find" else None
 
     again = await asyncio.to_thread(lambda: replay(run, rules=rules))
 
     answer = ("model_turn", None, "allow")
-    assert seen == [[answer], [answer, ("tool_call", "find", "deny"), answer], [answer]]  # the ledger is that of a turn
+    assert seen == [[answer], [answer, ("tool_call", "find", "deny"), answer], [answer]]  # the ledger covers one turn
     assert [row[2] for row in ledger(again) if row[0] == "before_tool_call"] == ["deny", "deny", "allow"]
 
 
@@ -395,14 +395,14 @@ async def test_another_layer_chooses_of_the_history_where_none_did() -> None:
     for place in range(len(recorded)):
         sent, then = recorded_request(again, place).items, recorded_request(lived, place).items
         assert [(one.origin, one.position) for one in sent] == [(one.origin, one.position) for one in then]
-    # Gone with its layer, all of the history is sent, or another layer has the whole of it to choose from.
+    # Without its layer the whole history is sent, or another layer can choose from all of it.
     bare = await asyncio.to_thread(lambda: replay(lived, layers=[]))
     assert [view.history_items for view in bare.select(ViewAssembled)] == [
         view.history_items for view in run.select(ViewAssembled)
     ]
     wider = await asyncio.to_thread(lambda: replay(lived, layers=[nn.history_window(8)]))
     assert wider.select(ViewAssembled)[-1].history_items > lived.select(ViewAssembled)[-1].history_items
-    # Which of several recorded layers chose is not known, so that their choice stays, and that is said.
+    # It is unknown which recorded layer projected the history, so the projection stays, and this is reported.
     clearing = nn.layers.tool_result_clearing()
     kept = await asyncio.to_thread(lambda: replay(lived, layers=["history-window", clearing]))
     assert [view.projection for view in kept.select(ViewAssembled)] == recorded

@@ -1,4 +1,4 @@
-"""Areas, shares and intervals over samples, held against scikit-learn, and the split by task."""
+"""Areas, shares and intervals over samples, compared with scikit-learn, and the split by task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from noetic_nb.lab._statistics.intervals import Cluster, counted
 
 
 def metrics() -> Any:
-    """Return scikit-learn's; imported when a test runs, not by every process that collects the suite."""
+    """Return scikit-learn's function; imported by the test, not by every process that collects the suite."""
     from sklearn import metrics
 
     return metrics
@@ -105,7 +105,7 @@ def test_ends_of_several_hold_together_and_are_never_above_their_own() -> None:
     assert (samples >= ends).all(axis=1).mean() == pytest.approx(0.975, abs=0.01)
     assert (ends < np.quantile(samples, 0.025, axis=0)).all()
     assert (corrected_ends(values, samples, 8)[0] < ends).all()
-    # Eight that are the same are one.
+    # Eight equal detectors count as one.
     one = samples[:, :1]
     assert corrected_ends(values, np.repeat(one, 8, axis=1), 100_001)[0] == pytest.approx(
         np.repeat(corrected_ends(values[:1], one, 100_001)[0], 8)

@@ -1,4 +1,4 @@
-"""Backtests: what rules would have done, agreeing with what they did where they ran."""
+"""Backtests: the hypothetical decisions of rules agree with their decisions in the recorded run."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_rules_that_ran_decide_on_the_recorded_run_as_they_did_then() -> Non
     table = backtest(rules, run)
 
     live = run.select(SteeringDecided)
-    # A call is decided on before its tool runs, a response after the model: the order of events is the same.
+    # A call is decided before its tool runs, a response after the model: the order of events is the same.
     assert list(zip(table.hook, table.after, table.guidance, table.rules_after, strict=True)) == [
         (event.hook, event.action, event.guidance, event.rule_ids) for event in live
     ]

@@ -1,4 +1,4 @@
-"""A draft denies the one call it was made for, and the cause says whether any rule looked at that call."""
+"""A draft denies the one call it was made for, and the cause tells whether any rule evaluated that call."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_draft_for_any_call_denies_it_and_none_with_other_values(name: str) 
         alike = [other for _, other in calls if other.name == event.name and short(other) == short(event)]
         assert seq in denied
         assert not table.error.notna().any()
-        # Never more than the rule against its plain values would, or the ban of a tool that has none.
+        # Never more than the rule against its plain values would, or a ban for a tool without arguments.
         assert len(denied) <= len(alike)
 
 
@@ -135,7 +135,7 @@ def test_the_cause_tells_whether_a_rule_looked() -> None:
 
 def test_a_run_that_cannot_tell_says_so() -> None:
     assert judged(datasets.airline_run(26)) == NOT_RECORDED
-    # A run of an earlier version has decisions with no times, as one whose book is empty.
+    # A run of an earlier version has decisions without times, as has one with an empty book.
     assert judged(recorded(nn.RuleBook(), paying(PAGE))) == NOT_RECORDED
     # The times in a replay are those of the recorded rules.
     assert judged(nn.lab.replay(recorded(limited(), paying(PAGE)), rules=[])) == NOT_RECORDED

@@ -1,4 +1,4 @@
-"""What rules catch and what they cost: every line counted on small runs by hand, then on recorded attacks."""
+"""What rules catch and what they cost: every line counted by hand on small runs, then on recorded attacks."""
 
 from __future__ import annotations
 

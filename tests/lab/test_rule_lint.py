@@ -1,4 +1,4 @@
-"""The linter, tried on what it is for: clean rule books, and the same books with one fault planted in one rule."""
+"""The linter on clean rule books, and on the same books with one fault in one rule."""
 
 from __future__ import annotations
 
@@ -143,11 +143,11 @@ TOUR: Final = Path(__file__).parents[2] / "notebooks" / "00_tour.ipynb"
 
 
 def tour_book() -> tuple[RuleBook, Any, list[nn.Run]]:
-    """The rules of the tour, as its cells define them, on runs they are about."""
+    """The rules of the tour, as defined in its cells, on runs that they apply to."""
     cells = ["".join(cell["source"]) for cell in json.loads(TOUR.read_text())["cells"] if cell["cell_type"] == "code"]
     cell = next(text for text in cells if "@rules.rule" in text)
     calls = [call for run in RUNS for call in run.select(ToolCalled) if call.name == "cancel_reservation"]
-    mine = sorted({call.args["reservation_id"] for call in calls})[::2]  # every other cancellation is someone else's
+    mine = sorted({call.args["reservation_id"] for call in calls})[::2]  # every other one is another user's
     names: dict[str, Any] = {"nn": nn, "re": re, "BOOKINGS": mine}
     exec(compile(cell, "<tour>", "exec"), names)
     rules = RuleBook()
@@ -179,7 +179,7 @@ BOOKS: Final[dict[str, Callable[[], tuple[RuleBook, Any, list[nn.Run]]]]] = {
 
 @pytest.mark.parametrize("name", BOOKS)
 def test_a_clean_book_has_no_finding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "perf_counter", time.process_time)  # a busy machine makes no rule slow
+    monkeypatch.setattr(time, "perf_counter", time.process_time)  # a busy machine must not make a rule slow
     rules, tools, runs = BOOKS[name]()
 
     found = lint(rules, runs, tools=tools)
@@ -187,7 +187,7 @@ def test_a_clean_book_has_no_finding(name: str, monkeypatch: pytest.MonkeyPatch)
     assert not any(finding.code == "overlap" for finding in found)
 
 
-# Mutation operators: each yields a list of rules with one fault, and the id of the rule that has it.
+# Mutation operators: each yields a list of rules with one fault, and the id of the faulty rule.
 
 Mutant = tuple[list[SteeringRule], str]
 
@@ -348,7 +348,7 @@ def impure(rules: RuleBook) -> Iterator[Mutant]:
 
 
 def _guarded(source: str, statement: str) -> str:
-    """Put a statement where it stands in the text and does no harm to the other checks: behind a condition."""
+    """Insert a statement after a condition, where it does not interfere with the other checks."""
     lines = source.strip().splitlines()
     parts = [part.strip() for part in statement.split(";")]
     return (
@@ -372,12 +372,12 @@ OPERATORS: Final[dict[str, Callable[[RuleBook], Iterator[Mutant]]]] = {
     "impure": impure,
     "slow": slow,
 }
-# Fewest of 100 mutants that have to be found. A rule that is against one moment only cannot be told from an accident.
+# The minimum of 100 mutants to be found. A rule that only matters at one moment looks like a coincidence.
 RECALL: Final = dict.fromkeys(OPERATORS, 0.95)
 
 
 def few(runs: list[nn.Run]) -> list[nn.Run]:
-    """Return some short runs that hold every tool the rules are about: slow rules make slow tests."""
+    """Return some short runs with every tool of the rules: slow rules make slow tests."""
     wanted = ("cancel_reservation", "book_reservation", "think", "search_direct_flight")
     called = [(run, [call.name for call in run.select(ToolCalled)]) for run in runs]
     short = [min((pair for pair in called if name in pair[1]), key=lambda pair: len(pair[1]))[0] for name in wanted]
@@ -568,7 +568,7 @@ def test_sentences_read_what_they_name() -> None:
     assert unread(rules) == ["No rule reads path of read."]
     rules.judge("Fair?", id="fair")
     assert unread(rules) == []
-    # A name that is not a tool comes first: it may be meant for one of these.
+    # A name that is not a tool comes first, because it may be meant for one of these.
     misspelt = cel_of("tool.args.too == ''", tools="pay")
     assert [finding.code for finding in lint(misspelt, tools={"pay": {"properties": {"to": {}}}})] == [
         "unknown_argument"
@@ -620,7 +620,7 @@ def test_rules_that_change_nothing_and_those_that_overlap_are_told_apart() -> No
     assert table.loc["one_look", "others"] == {
         "two_looks": table.loc["one_look", "decides"] - table.loc["one_look", "changes"]
     }
-    # Every call that the last stops is stopped by one of the others, and by neither of them all.
+    # Every call that the last one stops is stopped by one of the others, but not by the same one each time.
     three = RuleBook()
     three.when("tool.args.expression.contains('*')", id="times", tools="calculate", guidance="No.")
     three.when("!tool.args.expression.contains('*')", id="others", tools="calculate", guidance="No.")

@@ -1,4 +1,4 @@
-"""Proofs about rules, beside brute force: every call of a small domain, judged by the rules themselves."""
+"""Proofs about rules, compared with brute force: the rules themselves judge every call of a small domain."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_differences_are_those_of_brute_force() -> None:
             assert passes(as_snapshot(books[old]), found.call) is (found.old.action.value == "allow")
             assert passes(as_snapshot(books[new]), found.call) is (found.new.action.value == "allow")
             assert (found.old.action.value == "allow") is not (found.new.action.value == "allow")
-    assert PAIRS / 20 < equal < PAIRS * 19 / 20  # both answers are tried
+    assert PAIRS / 20 < equal < PAIRS * 19 / 20  # both answers occur
 
 
 @pytest.mark.matrix
@@ -218,7 +218,7 @@ def sentence(trust: tuple[str, ...] = (), *args: str) -> RuleBook:
         made('origin(tool.args.recipient) != "user"', tools="send_money", action="ask"),
         made('tool.name == "send_money" && !(origin(tool.args.recipient) in ["user"])'),
         made('!(tool.name == "read" || origin(tool.args.recipient) == "user")'),
-        # What cannot be evaluated is denied.
+        # A rule that cannot be evaluated denies.
         made('tool.name == "send_money" && tool.args.wrong == 1'),
     ],
 )
@@ -273,7 +273,7 @@ def test_a_condition_that_is_not_read_leaves_it_undecided(condition: str, why: s
     assert (found.status, found.call, found.because) == ("undecided", None, f"rule r0 has {why}")
     assert prove(rules, FROM_USER, tools=[read]).status == "proved"
     assert prove(made(f'tool.name == "read" && {condition}'), "false", tools=[send_money]).status == "counterexample"
-    # Whatever it says, the other rule keeps the rest.
+    # Whatever it allows, the other rule blocks the rest.
     rules.only_from_user("send_money", "recipient")
     assert prove(rules, FROM_USER, tools=[send_money]).status == "proved"
     with pytest.raises(
@@ -379,7 +379,7 @@ def test_arguments_without_types_may_be_anything_and_are_still_decided() -> None
 
     assert prove(rules, '!has(tool.args.to) || origin(tool.args.to) == "user"', tools=tools).status == "proved"
     assert prove(rules, "tool.args.amount <= 5", tools=tools).status == "proved"
-    # A text is not more than a number: the rule fails, and denies.
+    # Text cannot be compared with a number: the rule fails, and denies.
     assert prove(rules, "tool.args.amount != 'much'", tools=tools).status == "proved"
 
 
@@ -417,7 +417,7 @@ def test_a_claim_about_no_tool_and_no_argument_is_not_proved(claim: str, code: s
     with pytest.raises(NoeticConfigError, match=f"Did you mean '{near}'") as told:
         prove(RuleBook(), claim, tools=[pay, look])
     assert told.value.code == code
-    assert prove(RuleBook(), 'tool.name != "refund" || false', tools=[pay]).status == "proved"  # of an agent without it
+    assert prove(RuleBook(), 'tool.name != "refund" || false', tools=[pay]).status == "proved"  # an agent without it
 
 
 @pytest.mark.parametrize("tools", [5, None, [5], {"pay": 5}])

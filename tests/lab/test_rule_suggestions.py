@@ -1,4 +1,4 @@
-"""Rules that recorded runs suggest: found where planted, refuted where luck, counted as rules are evaluated."""
+"""Rules suggested by recorded runs: planted ones are found, chance ones refuted, and counts equal those of evaluation."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_figures_are_those_of_evaluate_on_tasks_that_the_rule_was_not_chosen_on(
     assert found
     for one in (*found, *found.refuted):
         scored = evaluate([one.rule], runs)
-        # Of all runs it stops those of the other half, and perhaps some that it was chosen on.
+        # It stops the runs of the other half, and perhaps some that it was chosen on.
         assert set(one.runs) <= set(scored.stopped())
         assert 0 < one.caught.of < scored.caught.of
         other = [run for run in runs if run.run_id in one.runs]
@@ -148,17 +148,17 @@ def test_labels_by_chance_suggest_rules_no_more_often_than_the_test_allows() -> 
     for seed in range(30):
         rng = random.Random(1_000 + seed)
         labels = {run.run_id: rng.random() < 0.5 for run in runs}
-        # Without a bound on what is denied by mistake only the test stands between luck and a suggestion.
+        # Without a limit on false rejections, only the test prevents suggestions by chance.
         hits += bool(
             suggest(runs, outcome=lambda run, labels=labels: labels[run.run_id], max_false_rejections=1, seed=seed)
         )
 
-    # One in twenty by chance: five or more of thirty has a chance of 2 %.
+    # One in twenty by chance: five or more of thirty has a probability of 2 %.
     assert hits < 5
 
 
 def test_what_runs_of_one_task_have_in_common_counts_once() -> None:
-    # Forty runs of four tasks: each task has its own tool and its own luck.
+    # Forty runs of four tasks: each task has its own tool and its own random outcome.
     runs = [
         conversation(f"r{task}-{n}", task, [(f"tool{task % 2}", {}, "ok")], outcome=task % 2 == 0)
         for task in range(4)
@@ -170,7 +170,7 @@ def test_what_runs_of_one_task_have_in_common_counts_once() -> None:
 
 def test_a_rule_that_the_other_half_refutes_is_named_and_not_suggested() -> None:
     runs = pairs([pay()], [LOOK, pay()], tasks=16)
-    # The same seed splits in the same way: what stands in the other half is changed.
+    # The same seed gives the same split, so the contents of the other half can be changed.
     other = set(suggest(runs)[0].runs)
     changed = [
         conversation(run.run_id, run.meta["task_id"], [pay()], outcome=False) if run.run_id in other else run
@@ -189,7 +189,7 @@ def test_a_rule_that_the_other_half_refutes_is_named_and_not_suggested() -> None
 
 
 def test_a_rule_beyond_the_bound_is_not_suggested() -> None:
-    # In half of the tasks the good run does what the failed run does.
+    # In half of the tasks the good run behaves like the failed run.
     runs = [
         conversation(f"{kind}-{task}", task, [LOOK, pay()] if kind == "bad" or task % 4 == 0 else [pay()], outcome=good)
         for task in range(40)
@@ -268,7 +268,7 @@ def test_false_rejections_are_counted_over_the_calls_of_the_rules_own_tool() -> 
         assert each.false_rejections.of > each.own_calls > 0
         assert each.false_rejections.n == 0
         assert 0 < each.own_upper < 1
-        # Every run pays, so that a ban of pay stops all.
+        # Every run pays, so a ban of pay stops all.
         assert each.ban.rate == 1.0
         assert not each.like_ban
         assert f"0 of {each.own_calls} calls of its tool" in each.text

@@ -1,4 +1,4 @@
-"""Labels, groups, counts and intervals, with what may be wrong in them."""
+"""Labels, groups, counts and intervals, and their invalid inputs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _of(n: int, of: int) -> Count:
 
 @pytest.mark.parametrize("of", [7, 20, 100, 1_365])
 def test_a_count_of_independent_runs_has_the_interval_of_wilson_with_students_quantile(of: int) -> None:
-    from scipy.stats import binomtest, t  # half a second, which other tests need not wait for
+    from scipy.stats import binomtest, t  # the import takes half a second, which other tests need not wait for
 
     level = 2 * stats_cdf(t.ppf(0.975, of - 1)) - 1
     for n in {0, 1, of // 3, of - 1, of}:
@@ -138,7 +138,7 @@ def test_an_experiment_shows_a_difference_as_often_as_was_planned(
     rng, shown = np.random.default_rng(0), 0
     clusters: list[Cluster | None] = [Cluster(task) for task in range(tasks) for _ in range(trials)]
     for _ in range(300):
-        hard = rng.random((tasks, 1))  # a task is as hard for one agent as for the other
+        hard = rng.random((tasks, 1))  # a task is equally hard for both agents
         sides = [_outcomes(one, icc, hard, trials, rng) for one in (share, share + difference)]
         low, high = mean_interval((sides[1] - sides[0]).ravel().tolist(), clusters)
         shown += not low <= 0 <= high

@@ -1,4 +1,4 @@
-"""What stopping saves, counted by hand, and what nobody knows."""
+"""Savings of stopping, counted by hand, and unknown values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEP_MS = 1_000.0
 
 
 def made(name: str, steps: int, *, tokens: int = 100, cost: float | None = 0.5, **meta: Any) -> Run:
-    """Return a run of one turn: so many calls of a model, each but the last followed by one of a tool."""
+    """Return a run of one turn with the given number of model calls, each but the last followed by a tool call."""
     events: list[Any] = [TurnStarted(WHERE, 0.0, "u", 0, 1, "Go.")]
     for number in range(steps):
         now = STEP_MS * (number + 1)
@@ -49,7 +49,7 @@ def test_what_failed_runs_spend_after_the_stop_is_saved() -> None:
     found = rows(economics(CallBudget(), some(), samples=50), "detector")
 
     assert list(found) == [1, 2, 3, 4, 5]
-    # The third call of a tool comes after the third of six calls of the model, of 300 tokens each.
+    # The third tool call comes after the third of six model calls, of 300 tokens each.
     assert found[3].tokens_saved == 3 * 300
     assert found[3].cost_saved == pytest.approx(3 * 0.5)
     assert found[3].time_saved_s == pytest.approx(3.0)
@@ -158,7 +158,7 @@ def test_a_function_is_stopped_where_it_first_gets_so_high() -> None:
 
     found = rows(economics(spent, some(), samples=20), "detector")
 
-    # The fourth call of the model brings a run to 800 tokens: two of six are left.
+    # The fourth model call brings a run to 800 tokens: two of six are left.
     assert (found[800].tokens_saved, found[800].failed_stopped, found[800].good_lost) == (600, 0.5, 0.5)
 
 

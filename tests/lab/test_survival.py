@@ -1,4 +1,4 @@
-"""Facts that a compaction removed: which are named, which call needed them, and how many survive by kind."""
+"""Facts removed by a compaction: which are reported, which call needed them, and how many survive by kind."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_survival_is_the_share_that_the_summary_has(summarise: Summariser) -> No
 
     table = lab.survival([one.run for one in made]).set_index("kind")
 
-    for kind in ("path", "command"):  # some likes have names, numbers and decisions in them
+    for kind in ("path", "command"):  # some likes contain names, numbers and decisions
         kept = sum([fact.kind == kind for one in made for fact in one.kept])
         gone = sum([fact.kind == kind for one in made for fact in one.gone])
         assert (table.n[kind], table.of[kind]) == (kept, kept + gone)

@@ -1,4 +1,4 @@
-"""Sweeps: what is tried, what the table says, and that every backend gives the same one."""
+"""Sweeps: the configurations tried, the table, and equal results from every backend."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_run_read_once_is_replayed_as_it_is_alone(regulator: Regulator, thresh
         assert replay(run, regulator=numbers).events[:] == replay_regulator(run, numbers).events[:]
 
 
-# Of the first dozen those in which a regulator decides.
+# The runs among the first dozen in which a regulator decides.
 @pytest.mark.parametrize("seed", [0, 1, 2, 4, 5, 7, 8, 10, 11])
 async def test_a_regulated_run_is_read_once_for_all_regulators(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     run = await random_run(seed)
@@ -81,7 +81,7 @@ async def test_a_regulated_run_is_read_once_for_all_regulators(seed: int, monkey
     readings = RegulatorReadings(run)
     found = await asyncio.to_thread(lambda: [readings.replay(other) for other in [*others, None, *others]])
 
-    assert len(read) == 2  # with what was learned by another, and as recorded
+    assert len(read) == 2  # with another one's learned state, and as recorded
     assert found[:4] == found[5:]
     assert found[4].events[:] == recorded.events[:]
     for other, shared in zip(others, found, strict=False):
@@ -239,10 +239,10 @@ def test_runs_of_an_agent_are_swept_alike_here_and_in_processes(mode: str) -> No
 
     one = swept(n_jobs=1)
     assert one["failed"].tolist() == [0] * 4, one.attrs["failures"]
-    if mode == "open":  # the past stands
+    if mode == "open":  # the past does not change
         assert one["ran"].tolist() == [2.0] * 4
-        assert one["denied"].tolist() == [1.0, 0.0, 2.0, 1.0]  # the budget of calls denies, too
-    else:  # a call that is not made is answered by the model
+        assert one["denied"].tolist() == [1.0, 0.0, 2.0, 1.0]  # the call budget denies, too
+    else:  # the model answers instead of a denied call
         assert one["ran"].tolist() == [1.0, 2.0, 1.0, 1.0]
         assert one["apologised"].tolist() == [0.0, 0.0, 1.0, 1.0]
     assert _is_same(one, swept(n_jobs=2))
@@ -292,7 +292,7 @@ def test_dask_gives_the_same_table() -> None:
 
     one = _alone()
     with (
-        # Workers begin as forks of a process that has Dask imported, also those that follow the ones that died.
+        # Workers are forks of a process that has imported Dask, including those that replace dead ones.
         dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
@@ -427,7 +427,7 @@ def test_an_interrupted_sweep_keeps_its_rows_and_goes_on(tmp_path: Path) -> None
     asked: list[str] = []
 
     def once(run: Run) -> float:
-        # A metric is also asked of the known part of a run, which says nothing of an end of that part.
+        # A metric is also computed for the known part of a run, which must not be mistaken for the whole.
         if run.known_until or run.meta["replay"]["known"] == "Known to its end.":
             asked.append(run.run_id)
         return stopped(run)
@@ -446,7 +446,7 @@ def test_an_interrupted_sweep_keeps_its_rows_and_goes_on(tmp_path: Path) -> None
     assert "interrupted" in part.attrs["stopped"]
     assert len(asked_before) == 2 * len(_airline())
     asked.clear()
-    # A line that was being written when the machine went down.
+    # An incomplete line, as after a power failure.
     path.write_bytes(path.read_bytes()[:-9])
     seen: list[tuple[int, int]] = []
     rest = go(lambda done, of: seen.append((done, of)))
@@ -555,7 +555,7 @@ def test_a_killed_process_leaves_whole_rows(
 
 
 class _Live:
-    """A client that nobody has said to be a script."""
+    """A client that is not marked as a script."""
 
     def __init__(self, cost: float | None = 0.5) -> None:
         self.cost, self.asked = cost, 0
@@ -595,7 +595,7 @@ def test_what_was_paid_for_is_kept_when_threads_reach_the_ceiling(tmp_path: Path
     space = {"word": list("abcdefghijklmnopqrstuvwxyz")}
     with pytest.warns(RuntimeWarning, match="limit"):
         part = sweep(space, _airline(1), max_cost=6.0, n_jobs=2, **options)
-    # The ceiling is reached with the twelfth answer; the row of one other may be under way then.
+    # The twelfth answer reaches the ceiling; one other row may be in progress then.
     assert 11 <= len(part) <= live.asked <= 13
     assert "goes on" in part.attrs["stopped"]
     asked = live.asked
@@ -620,7 +620,7 @@ def test_a_live_model_goes_on_closed_under_the_ceiling() -> None:
     assert live.asked > 0
     with pytest.warns(RuntimeWarning, match="limit"):
         cut = sweep(space, _native(), max_cost=0.5, **options)
-    assert set(cut["ran"]) <= {2.0}  # what asked for nothing
+    assert set(cut["ran"]) <= {2.0}  # rows without requests
     assert len(cut) < 3
 
 

@@ -1,4 +1,4 @@
-"""Recorded runs of tau2-bench: every message is in the run, the user's own tools stand apart from the agent's."""
+"""Recorded tau2-bench runs: every message is in the run, and the user's own tools are kept apart from the agent's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of turns went: parts that add up, and NaN for what a run does not carry."""
+"""Where the time of turns went: parts that add up, and NaN for times that a run lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recording does not know is missing in every table, view and replay: never a zero that nobody measured."""
+"""Values missing in a recording are missing in every table, view and replay: never an unmeasured zero."""
 
 from __future__ import annotations
 

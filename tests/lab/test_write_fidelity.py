@@ -1,4 +1,4 @@
-"""What layers kept, beside what was said."""
+"""The texts kept by layers, compared with what was stated."""
 
 from __future__ import annotations
 

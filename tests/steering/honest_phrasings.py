@@ -1,4 +1,4 @@
-"""What users write, and what a model makes of it: 60 honest phrasings, and values that look like one but are not."""
+"""Texts of users, and a model's rendering of them: 60 honest phrasings, and similar values that do not match."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ HONEST: Final[tuple[tuple[str, Any], ...]] = (
     ("Subject: happy birthday", "Happy birthday!"),
     ("把钱转给张伟吧", "张伟"),
     ("كتاب می\u200cخواهم بخر", "می\u200cخواهم"),
-    # What asks for knowledge that a comparison does not have
+    # Phrasings that need knowledge beyond a comparison
     ("Book it for tomorrow", "2025-03-05"),
     ("Write to ann at example dot org", "ann@example.org"),
     ("Ruf 0170 1234567 an", "+491701234567"),
 )
-"""A text of the user and the value of a guarded argument that means the same."""
+"""A user's text and the value of a guarded argument that means the same."""
 
 FORGED: Final[tuple[tuple[str, Any], ...]] = (
-    # Signs count
+    # Signs matter
     ("delete the folder notes", "notes/../.."),
     ("delete the folder notes", "../notes"),
     ("delete the folder notes", "/notes"),
@@ -103,7 +103,7 @@ FORGED: Final[tuple[tuple[str, Any], ...]] = (
     ("use 192.168.1.11", "192.168.11.1"),
     ("use 192.168.1.11", "19216.8.1.11"),
     ("open code 12-345", "1-2345"),
-    # Words of a sentence are no address
+    # Words of a sentence are not an address
     ("send me an email", "me@an.email"),
     ("send me an email", "https://an.email"),
     ("mail bob at once", "bob@at.once"),
@@ -122,7 +122,7 @@ FORGED: Final[tuple[tuple[str, Any], ...]] = (
     ("open https://good.com", "https://good.com:8443"),
     ("open https://good.com", "https://good.com.evil.com"),
     ("open readme.md", "https://readme.md"),
-    # Groups of an account are no amounts, parts of a date neither
+    # Groups of an account number are not amounts; nor are parts of a date
     ("Pay to DE89 3704 0044 0532 0130 00", 3704),
     ("Pay to DE89 3704 0044 0532 0130 00", "532"),
     ("Pay to DE89 3704 0044 0532 0130 00", 37040044),
@@ -146,7 +146,7 @@ FORGED: Final[tuple[tuple[str, Any], ...]] = (
     ("the rent is due", 2),
     ("Only once", 11),
     ("order A50B", 50),
-    # What nobody sees
+    # Invisible characters
     ("write to ann@x.org", "ann@x.org\x00"),
     ("write to ann@x.org", "ann\u200b@x.org"),
     ("write to ann@x.org", "ann\u200d@x.org"),
@@ -159,4 +159,4 @@ FORGED: Final[tuple[tuple[str, Any], ...]] = (
     ("write to Ann", "Ann\u3164"),
     ("write to Ann\u200b today", "Ann\u200b"),
 )
-"""A text of the user, and a value that it does not vouch for."""
+"""A user's text, and a value that it does not vouch for."""

@@ -1,4 +1,4 @@
-"""A steering layer on a stack of its own, with a scripted judge, for tests of rules."""
+"""A steering layer on a separate stack, with a scripted judge, for tests of rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from noetic_nb.steering import RuleBook, SteeringDecision, steering
 from noetic_nb.testing import FakeClock, SeededIds
 
 Reply = str | BaseException | float
-"""A judge's answer, what it raises, or after how many seconds it answers DENY: late."""
+"""A judge's answer, its exception, or the seconds after which it answers DENY (late)."""
 
 
 class Bench:
@@ -105,12 +105,12 @@ class Bench:
 
 
 def past(*names: str, status: str = "ok") -> tuple[PastCall, ...]:
-    """Calls that were made before, by name; ``name:status`` for one that ended otherwise."""
+    """Earlier calls by name; ``name:status`` for one with another status."""
     split = [(*name.split(":"), status)[:2] for name in names]
     return tuple([PastCall(name, {}, f"c{place}", end, "") for place, (name, end) in enumerate(split)])
 
 
 async def settle(times: int = 20) -> None:
-    """Let background work go on as far as it can without time passing."""
+    """Let background work continue as far as it can without time passing."""
     for _ in range(times):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Rules that are asked at once decide, and leave in the ledger, what they do where each is evaluated on its own."""
+"""Rules evaluated together decide, and are recorded in the ledger, as if each were evaluated alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Raises(Exception):
 
 
 def rule(place: int, kind: str, seen: list[tuple[int, int]]) -> SteeringRule:
-    """Return a rule that notes that it was asked, and with how many calls before."""
+    """Return a rule that records its evaluation and the number of earlier calls."""
 
     def note(call: Any) -> None:
         seen.append((place, len(call.history)))

@@ -1,4 +1,4 @@
-"""`only_from_user` compares values: what honest users write passes, what only looks like it does not, live and replayed."""
+"""`only_from_user` compares values: honest phrasings pass, similar ones do not, live and replayed."""
 
 from __future__ import annotations
 

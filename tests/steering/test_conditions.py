@@ -1,4 +1,4 @@
-"""Conditions in CEL: checked when they are written, bound to what they name, harmless whatever they say."""
+"""CEL conditions: checked when they are written, bound to the names they use, and harmless whatever they contain."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ LATER_S: Final = 0.01
 
 
 class Boom(Exception):
-    """What a broken rule raises."""
+    """The exception of a broken rule."""
 
 
 def raises(params: Any) -> Any:
@@ -59,7 +59,7 @@ def judge(**more: Any) -> dict[str, Any]:
     return {"llm_eval": {"mode": "sync", "prompt": "?", "model": "judge"}} | more
 
 
-# fault -> (fields of the rule, what the judge answers)
+# fault -> (fields of the rule, the judge's answer)
 FAULTS: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "python raises": ({"predicate": raises}, None),
     "python recurses for ever": ({"predicate": lambda params: (f := lambda g: g(g)) and f(f)}, None),
@@ -93,7 +93,7 @@ REAL_TIME: Final = {"isolated condition fails"}
 
 
 def drive(fault: str, coroutine: Any) -> Any:
-    # Another process takes real time, which a loop with its own clock would run ahead of.
+    # Another process takes real time, so a loop with virtual time would run ahead of it.
     return asyncio.run(coroutine) if fault in REAL_TIME else drive_loop(coroutine)
 
 
@@ -162,7 +162,7 @@ def test_steering_that_was_never_initialised_counts_as_the_policy_says(point: st
 
     async def run() -> Bench:
         bench = Bench([rule], on_error=on_error)
-        for _ in range(2):  # the second time there is a ledger, and still no initialisation
+        for _ in range(2):  # the second time there is a ledger, but still no initialisation
             try:
                 seen.append(await bench.at(point))
             except Exception as exc:
@@ -199,7 +199,7 @@ def test_a_synchronous_predicate_that_hangs_in_a_thread_is_denied_on_time() -> N
         start = time.perf_counter()
         decision = await bench.call()
         seconds = time.perf_counter() - start
-        release.set()  # what it answers now is nobody's answer any more
+        release.set()  # a late answer is ignored
         left = [thread for thread in threading.enumerate() if thread.name.startswith("noetic_nb stuck")]
         await asyncio.to_thread(lambda: [thread.join(10) for thread in left])
         await asyncio.sleep(0)
@@ -308,7 +308,7 @@ def test_the_ledger_keeps_so_many_of_the_newest_entries(count: int) -> None:
     assert drive_loop(run()) == list("abcde")[5 - count :]
 
 
-# The same faults on every path by which a call or a response comes about.
+# The same faults on every path to a call or a response.
 
 DONE: Final[list[int]] = []
 
@@ -328,7 +328,7 @@ async def start_beside(value: Any, ctx: Any) -> Any:
     return await ctx.start(asking(), "Pay 1").result()
 
 
-# path -> (the agent's step, the layers beside steering, the tool that the model calls)
+# path -> (the agent's step, the layers besides steering, the tool that the model calls)
 PATHS: Final[dict[str, Callable[[], tuple[Any, list[Any], nn.CallTool]]]] = {
     "turn": lambda: (asking(), [], nn.CallTool("pay", amount=1)),
     "spawned child": lambda: (nn.step.spawn("child", asking()), [], nn.CallTool("pay", amount=1)),
@@ -350,7 +350,7 @@ PATHS: Final[dict[str, Callable[[], tuple[Any, list[Any], nn.CallTool]]]] = {
         nn.CallTool("working-memory/update", note="hi"),
     ),
     "stream": lambda: (asking(), [], nn.CallTool("pay", amount=1)),
-    # What is resumed is a turn with a completed step: the first of these two.
+    # A resumed turn has a completed step: the first of these two.
     "resumed turn": lambda: (
         loop("whole", [nn.step.run("first", lambda value, ctx: value), asking()], until=until.max_steps(1)),
         [],
@@ -396,7 +396,7 @@ def _harness(
             return reply
         dies()
         seen.append(request)
-        # By what was sent and not by counting: a resumed turn is further on than a script would be.
+        # By the sent items, not by counting: a resumed turn is further than a script would be.
         return "7" if any(item["type"] == "function_call_output" for item in request.items) else call
 
     memory = [*layers, nn.steering([rule], on_error=on_error, max_retries=0)]  # type: ignore[arg-type]
@@ -450,12 +450,12 @@ def test_a_faulty_rule_passes_nothing_unrecorded_on_any_path(path: str, fault: s
     called = [event for event in run.events if isinstance(event, ToolCalled)]
     decided = [event for event in run.events if isinstance(event, SteeringDecided) and event.hook == point]
     wanted = "timeout" if fault in TIMEOUTS else "error"
-    # One event for each decision, and each names what failed.
+    # One event per decision, and each names the failed rule.
     assert decided
     assert {event.outcome for event in decided} == {wanted}
     assert {event.rule_ids for event in decided} == {("faulty",)}
     assert {event.action for event in decided} == ({"allow"} if on_error == "allow" else {"deny"})
-    # One row as well, with the same action; a child has one of its own.
+    # One row as well, with the same action; a child has its own.
     kind = "tool_call" if point == "before_tool_call" else "model_turn"
     judged = [row for row in rows if row["kind"] == kind]
     assert judged
@@ -467,7 +467,7 @@ def test_a_faulty_rule_passes_nothing_unrecorded_on_any_path(path: str, fault: s
     if runs is not None and tool_name == "pay":
         assert ([1] if runs else []) == DONE
     if on_error == "raise" or (point == "after_model_call" and on_error == "deny"):
-        assert error is not None  # a response that may not stand ends the turn
+        assert error is not None  # a rejected response ends the turn
         return
     assert error is None
     if point == "before_tool_call":

@@ -1,4 +1,4 @@
-"""Recall of a steering layer offers what waits, once, and a stop that came before it counts all the same."""
+"""A steering layer's recall offers waiting verdicts once, and an earlier stop still applies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules in a running agent: every path to a tool, every response, people who approve, edits between turns."""
+"""Rules in a running agent: every path to a tool, every response, human approvals, edits between turns."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_a_child_is_held_to_what_its_parent_has_called() -> None:
         asked = await bench.stack.before_tool_call(child.ctx, tool_name="pay", tool_args={})
         return [asked.action.value, (await bench.call("pay")).action.value]
 
-    # The bench calls without a history: what the parent itself made is in its own history, which a harness passes.
+    # The bench calls without a history: the parent's calls are in its own history, which a harness passes.
     assert drive_loop(run()) == ["deny", "allow"]
 
 
@@ -230,7 +230,7 @@ def test_a_person_is_asked_and_only_yes_is_yes(answer: Any, done: bool, outcome:
         return answer
 
     async def later(name: str, args: Any, question: str | None = None) -> Any:
-        await asyncio.sleep(3_600)  # longer than any limit of a hook
+        await asyncio.sleep(3_600)  # longer than any time limit of a hook
         return decide(name, args, question)
 
     harness = agent(

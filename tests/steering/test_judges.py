@@ -1,4 +1,4 @@
-"""Judges: the grammar of a verdict, what is shown, and what their failures mean."""
+"""Judges: the grammar of a verdict, the judge's input, and the treatment of failures."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def test_a_verdict_that_nobody_could_read_is_said_in_reply_ledger_and_check(mode
 
 
 class Unreadable:
-    """A judge that never says what it means."""
+    """A judge that never gives a verdict."""
 
     async def complete(self, request: Any) -> Any:
         return ModelResponse((assistant_message("I would rather not say."),), NO_USAGE)

@@ -1,4 +1,4 @@
-"""Verdicts that come after the fact: queued, delivered exactly once, carried over, never lost."""
+"""Late verdicts: queued, delivered exactly once, carried over, never lost."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_what_was_not_sent_comes_before_what_is_new() -> None:
 
 @given(st.lists(st.sampled_from(["DENY: x", "GUIDE: y", "ALLOW", "junk"]), max_size=8), st.data())
 def test_every_verdict_is_delivered_exactly_once_however_recalls_fall(replies: list[str], data: st.DataObject) -> None:
-    """Some recalls are lost on the way; the bookkeeping of what arrived must still add up."""
+    """Some recalls are lost; the bookkeeping of the delivered ones must still be correct."""
 
     async def run() -> int:
         bench = await Bench([watcher()], judge=lambda question: replies[len(bench.asked) - 1], max_retries=0).start()
@@ -130,7 +130,7 @@ def test_a_verdict_larger_than_the_budget_is_cut_and_delivered() -> None:
 
 
 def chained(*replies: Any, **options: Any) -> Any:
-    """Return a layer and a way to begin executions of it, one after another."""
+    """Return a layer and a function that begins its executions one after another."""
     layer = steering([watcher()], **options)
     left = list(replies)
 

@@ -1,4 +1,4 @@
-"""What the record of a decision says beyond the decision: which rules failed and why, and what part of a response it is about."""
+"""Facts in the record of a decision: the failed rules with reasons, and the part of a response that it is about."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def decisions_of(rules: RuleBook, replies: list[Any], **options: Any) -> l
     config = nn.AgentConfig(name="desk", step=nn.react(model="m", tools=[pay]), memory=memory)
     harness = nn.AgentHarness(config, model=nn.ScriptedModel({"m": replies, "j": ["Well ..."] * 9}))
     run = nn.record(harness)
-    with contextlib.suppress(nn.NoeticError):  # a response that is rejected
+    with contextlib.suppress(nn.NoeticError):  # a rejected response
         await harness.execute("Pay")
     point = "before_tool_call" if isinstance(replies[0], nn.CallTool) else "after_model_call"
     return [event for event in run.events if isinstance(event, SteeringDecided) and event.hook == point]

@@ -1,4 +1,4 @@
-"""The ledger of an execution grows by an entry a decision."""
+"""The ledger of an execution grows by one entry per decision."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STEPS = st.lists(
 
 
 def play(steps: list[str], *, most: int) -> tuple[list[Any], list[Any], Any]:
-    """Return what was answered, every state as it was written, and the last one."""
+    """Return the answers, every state as it was written, and the last state."""
 
     async def run() -> tuple[list[Any], list[Any], Any]:
         book = RuleBook([says(lambda c: nn.deny("Too dear.") if c.tool_args["amount"] > 9 else None)])

@@ -1,6 +1,6 @@
-"""A judge that nobody answers ends the turn; one that fails later leaves a trace, and no verdict.
+"""A judge without a client ends the turn; one that fails later leaves a record, and no verdict.
 
-Nothing waits for an asynchronous judge: a missing client is known at once, that a provider has no such model only later.
+An asynchronous judge is not awaited: a missing client is detected at once, a model unknown to the provider only later.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pay(amount: int) -> str:
 
 
 class Provider:
-    """Answers the agent; of the judge's model it says what it is told to."""
+    """Answers for the agent; for the judge's model it gives a configured answer."""
 
     def __init__(self, error: Any, seconds: float = 0.0) -> None:
         self.agent = nn.ScriptedModel([nn.CallTool("pay", amount=1), "Paid."] * 3)
@@ -53,7 +53,7 @@ class Provider:
 
 
 class SDKError(Exception):
-    """As a client library raises it."""
+    """An error as raised by a client library."""
 
     status_code = 404
 
@@ -240,7 +240,7 @@ def test_a_model_that_turns_out_not_to_exist_fails_the_next_call_at_once_and_is_
                 ends.append((await agent.execute("Pay 1")).text)
             except NoeticConfigError as exc:
                 ends.append(exc.code)
-                client.error = None  # it is there by now
+                client.error = None  # available by now
                 client.agent = nn.ScriptedModel([nn.CallTool("pay", amount=1), "Paid."])
             await asyncio.sleep(20)
         return ends

@@ -1,4 +1,4 @@
-"""Calls that look right and are not quite what was meant: each enforces, or is refused; none disarms."""
+"""Almost correct uses of the API: each enforces, or is refused; none disables enforcement."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_tool_named_like_a_function_of_a_layer_is_refused(name: str, chosen: b
 
 
 class Unusual(BaseException):
-    """No `Exception`, and nothing that ends a program."""
+    """Neither an `Exception` nor an exception that ends a program."""
 
 
 ENDS: dict[str, BaseException] = {"Ctrl-C": KeyboardInterrupt(), "end of the program": SystemExit(3)}
@@ -193,7 +193,7 @@ def test_what_ends_the_program_goes_on_and_leaves_a_row(error: str, form: str, p
         (error, form)
         for error in OWN
         for form in ("inline", "async", "thread")
-        # Python closes a coroutine by `GeneratorExit`, so it cannot be told from a rule's own.
+        # Python closes a coroutine with `GeneratorExit`, so a rule's own cannot be distinguished.
         if (error, form) != ("the end of a generator", "async")
     ],
 )
@@ -293,7 +293,7 @@ def test_rules_that_hang_hold_so_many_threads_and_then_deny_at_once() -> None:
         assert {decision.action.value for decision in decisions} == {"deny"}
         most = held()
         patient = await Bench([rule], timeouts={"before_tool_call": 60_000}).start()
-        decision = await asyncio.wait_for(patient.call(), 20)  # at once: it does not wait out its own limit
+        decision = await asyncio.wait_for(patient.call(), 20)  # immediately, without waiting for its own time limit
         benches.append(patient)
         assert decision.action.value == "deny"
         release.set()

@@ -1,4 +1,4 @@
-"""Rules about who wrote a value, through a real harness: attacks, children, steps, layers, resumed threads, files."""
+"""Rules about a value's author, in a real harness: attacks, children, steps, layers, resumed threads, files."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_user_does_not_vouch_for_what_is_quoted_forwarded_or_warned_of(said:
     output = next(item.output for item in reply.items if item["type"] == "function_call_output")
     assert PAID == []
     assert "quotes, forwards or warns of" in output
-    # Who wants to be asked is asked.
+    # A rule with the action "ask" asks.
     asked = agent(strict(action="ask"), [pay(EVIL), "Done."], approve=lambda name, args: True)
     drive_loop(asked.execute(said))
     assert PAID == [EVIL]
@@ -274,7 +274,7 @@ def test_recorded_runs_answer_as_the_agent_did() -> None:
         ('origin(tool.args.recipient) == "tool:read_bill"', False),
         ('origins(tool.args.recipient).exists(o, o.startsWith("tool:"))', False),
         ("origin([tool.args.recipient]) == 'tool:read_bill'", False),
-        # With the amount, which is the tool's own default: what nobody wrote is trusted least.
+        # Including the amount, the tool's own default: a value without an author is trusted least.
         ("origin(tool.args) == 'model'", False),
     ],
 )
@@ -371,7 +371,7 @@ TRANSFERS = f"""
     [
         ("GB29NWBK60161331926819", True),
         (EVIL, False),
-        # Two senders are nobody, and a mapping inside the item is an item of its own.
+        # Two senders match none, and a mapping inside the item is a separate item.
         ("FR7630006000011234567890189", False),
         ("DE89370400440532013000", False),
     ],

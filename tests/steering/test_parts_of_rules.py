@@ -1,4 +1,4 @@
-"""The small parts that rules are read, weighed and told by."""
+"""The helpers that parse, weigh and describe rules."""
 
 from __future__ import annotations
 

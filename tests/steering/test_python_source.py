@@ -1,4 +1,4 @@
-"""Replacing a Python rule by what a text says: the last good version stays until the text holds up."""
+"""Replacing a Python rule by its text: the last good version stays until the new text works."""
 
 from __future__ import annotations
 

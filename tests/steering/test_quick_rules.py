@@ -1,4 +1,4 @@
-"""Rules that are asked where the hook is called come to what the evaluation of all of them, one by one, comes to."""
+"""Rules evaluated directly in the hook give the same result as the evaluation of all rules one by one."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_layer_comes_to_the_same_as_an_evaluation_one_by_one(kinds: list[str
     decided = expected.decision
     assert (event.action, event.guidance, event.rule_ids) == (decided.action, decided.guidance, decided.rule_ids)
     assert event.faults == tuple(fault.words("before_tool_call") for fault in expected.faults)
-    # All that were asked, in order, and none behind the one that ended it.
+    # All evaluated rules, in order, and none after the one that ended the evaluation.
     assert event.rules_ms == tuple(expected.rules_ms)
 
 

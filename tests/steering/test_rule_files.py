@@ -1,4 +1,4 @@
-"""Rule files: what is written is read back the same, and nothing in a file is executed or guessed."""
+"""Rule files are read back as they were written, and nothing in a file is executed or guessed."""
 
 from __future__ import annotations
 

@@ -318,7 +318,7 @@ def test_a_book_shows_itself_as_a_table_in_which_everything_is_text() -> None:
 
 
 class BookMachine(RuleBasedStateMachine):
-    """Any sequence of edits, beside a model: a list of ids and a stack of lists."""
+    """Any sequence of edits, compared with a model: a list of ids and a stack of lists."""
 
     def __init__(self) -> None:
         super().__init__()

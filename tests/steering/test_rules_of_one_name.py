@@ -1,4 +1,4 @@
-"""Rules named by their functions: one that is written anew replaces the old one, and one of a loop is refused."""
+"""Rules named after functions: a rewritten one replaces the old one, and one made in a loop is refused."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def test_names_of_their_own_and_the_same_rule_again_are_fine() -> None:
             return None
 
         rules.rule(f"small-{limit}", **ON)(small)
-        rules.rule("explicit", **ON)(small)  # by its id: the new one is wanted
+        rules.rule("explicit", **ON)(small)  # by its id: the replacement is intended
     for _ in range(2):
-        _add(rules, 5)  # as when a function that sets everything up is called again
+        _add(rules, 5)  # as when a set-up function is called again
 
     assert [rule.id for rule in rules] == ["small-5", "explicit", "small-10", "small"]
 

@@ -1,4 +1,4 @@
-"""What a steering layer saves beyond an execution: entries are written and read once, and nothing else is any different."""
+"""State that a steering layer saves beyond an execution: entries are written and read once, and behaviour is unchanged."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_snapshot_does_not_follow_the_queue_that_goes_on() -> None:
 
 
 class Watched(InMemoryStorage):
-    """Counts the values that were read, and compares each text with the value it stands for."""
+    """Counts the values that were read, and compares each text with its value."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ def rules() -> RuleBook:
 
 
 async def turn(layer: Any, storage: Any, name: str, calls: int = 1) -> list[str]:
-    """Pay in an execution of its own, and return what was decided."""
+    """Pay in a separate execution, and return the decisions."""
     bench = await Bench([], layer=layer, storage=storage, execution_id=name).start()
     found = []
     for _ in range(calls):
@@ -140,7 +140,7 @@ async def test_a_state_that_is_found_as_it_was_left_is_not_read() -> None:
     found = [await turn(layer, storage, f"e{n}") for n in range(4)]
 
     assert found == [["allow"], ["allow"], ["deny"], ["deny"]]
-    assert storage.values_read == 1  # by the first, which left nothing yet
+    assert storage.values_read == 1  # by the first execution, which had left no state yet
     assert [row["kind"] for row in await saved(storage)] == [
         "tool_call", "custom"] * 4  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Rules count the calls of the whole execution tree: whoever makes them, in the order in which they are decided on."""
+"""Rules count the calls of the whole execution tree, whichever agent makes them, in the order of decision."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ async def test_a_place_is_given_back_by_a_call_that_is_not_made(stopper: str) ->
 
 
 async def test_a_call_that_is_aborted_before_it_starts_gives_its_place_back() -> None:
-    """The person says yes, but the execution was aborted meanwhile: the tool must not run."""
+    """The person approves, but the execution was aborted meanwhile: the tool must not run."""
     seen: list[Any] = []
 
     async def approve(name: str, args: Any) -> bool:
@@ -305,7 +305,7 @@ async def test_a_rule_of_a_thread_sees_the_calls_of_earlier_turns_whole() -> Non
 
 
 async def test_a_layer_of_a_child_that_is_begun_twice_counts_no_call_twice() -> None:
-    """Its own layer saves the calls of the thread when the first child ends, and reads them when the second begins."""
+    """The child's own layer saves the thread's calls when the first child ends, and reads them when the second begins."""
     own = [nn.steering(at_most(3), scope="thread")]
     config = nn.AgentConfig(name="desk", step=attempt(*[nn.spawn("s", call(pay), memory=own) for _ in range(4)]))
 
@@ -335,7 +335,7 @@ async def test_calls_that_an_earlier_version_saved_count(saved: Any) -> None:
 
 TREES = st.recursive(
     st.sampled_from(["pay", "slow", "fail"]),
-    lambda inner: st.tuples(  # a kind, and what is in it
+    lambda inner: st.tuples(  # a kind, and its contents
         st.sampled_from(["spawn", "bare", "fork", "race", "start", "then"]), st.lists(inner, min_size=1, max_size=3)
     ),
     max_leaves=12,

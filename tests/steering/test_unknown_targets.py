@@ -1,4 +1,4 @@
-"""A rule that names a tool or an argument that no tool has: said wherever rules meet tools or runs."""
+"""A rule that names a tool or an argument that no tool has is reported wherever rules meet tools or runs."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def correct() -> nn.RuleBook:
     rules.only_from_user("invite", "guests.email", "note.anything")
     rules.never("send_money", after="invite")
     rules.when("tool.name == 'send_money' && tool.args.amount > 3.0", id="large", guidance="{tool.args.recipient}")
-    rules.rule("twin", on="before_tool_call", tools=["send_mоney"])(lambda call: None)  # guards what it looks like
+    rules.rule("twin", on="before_tool_call", tools=["send_mоney"])(lambda call: None)  # guards the look-alike
     rules.rule("someone", on="before_tool_call")(lambda call: call.tool_args["note"] and call.ctx.clock.name == "Ann")
     rules.at_most(0, "serach", id="off")
     rules.disable("off")
@@ -326,7 +326,7 @@ rules:
 
 
 async def sends(rules: nn.RuleBook, way: str) -> tuple[int, str]:
-    """Return how often the money is sent, and the result that the model gets."""
+    """Return how often the money is sent, and the result that the model receives."""
     sent: list[str] = []
 
     def send_money(recipient: str, amount: float = 1.0) -> str:

@@ -1,4 +1,4 @@
-"""Rules judge a whole response: all of its messages, refusals, structured parts and thoughts, and streams release as much."""
+"""Rules judge a whole response: all messages, refusals, structured parts and reasoning; streams release just as much."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RESPONSES = {
 
 
 class Client:
-    """A client that answers with whole responses; one that streams writes them in pieces first."""
+    """A client that answers with whole responses; when streaming, it first writes them in pieces."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
