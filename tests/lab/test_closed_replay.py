@@ -229,6 +229,19 @@ async def test_a_fork_with_other_items_shows_them_from_this_call_on() -> None:
     assert sent.can_replan
 
 
+async def test_a_fork_whose_edit_fails_is_refused() -> None:
+    run = await chat()
+
+    async def later(items: Any) -> Any:
+        raise KeyError("name")
+
+    edits: list[Any] = [lambda items: 5, lambda items: None, lambda items: "text", lambda items: [5], lambda: [], later]
+    for edit in edits:
+        with pytest.raises(NoeticConfigError, match="The edit failed") as caught:
+            await forked(run, at=1, edit=edit, model=nn.ScriptedModel(["Paid."]))
+        assert caught.value.code == "INVALID_EDIT"
+
+
 async def test_a_fork_with_other_rules_has_them_from_this_call_on() -> None:
     run = await chat()
     rules = nn.RuleBook()

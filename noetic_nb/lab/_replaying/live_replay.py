@@ -13,6 +13,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, RegulatorSaw, RuleChanged, TurnStarted
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.items import thaw
+from noetic_nb.items._registry import ANY_ITEMS
 from noetic_nb.lab._replaying.plan_replay import plan_changes
 from noetic_nb.lab._replaying.recorded_parts import Tape, agent_of
 from noetic_nb.lab._replaying.replay_report import Kept, horizon_of_tape, note_counts, note_known, summary
@@ -334,7 +335,7 @@ def run_again(
     agent.plan(changes.budgets, changes.policy)
     if is_fork and rules is not None:
         agent.switch_rules(rules)
-    edited: list[bool] = []
+    edited: list[Exception | None] = []
     if callable(edit):
         agent.memory.append(_edit_layer(tape, edit, edited))
     events = tuple(run.events)
@@ -349,6 +350,10 @@ def run_again(
         ]
         events = (*events[: place + 1], *(later if turns == "all" else later[:turns]))
     again = run_sync(agent.live(events, said))
+    if edited and edited[0] is not None:
+        what = f"The edit failed: {type(edited[0]).__name__}: {edited[0]}"
+        hint = "It is called with the items that the call would be sent, and returns those that it is sent instead."
+        raise NoeticConfigError("INVALID_EDIT", what, given=edit, hint=hint) from edited[0]
     if at is not None and callable(edit) and not edited:
         why = "The edit had no effect: this call repeats one whose history was chosen before."
         raise NoeticConfigError("INVALID_EDIT", why, given=at.place, hint="Fork from the first call of its step.")
@@ -409,7 +414,7 @@ def _turn_of(events: Sequence[Any], where: Any, seq: int) -> int:
     raise NoeticConfigError("NOT_RECORDED", what, given=where.turn, hint="Fork another.")
 
 
-def _edit_layer(tape: Tape, edit: Callable[[Sequence[Any]], Sequence[Any]], edited: list[bool]) -> MemoryLayer:
+def _edit_layer(tape: Tape, edit: Callable[[Sequence[Any]], Any], edited: list[Exception | None]) -> MemoryLayer:
     """Return a layer that shows the model another history from the forked call on."""
     shown: dict[str, tuple[int, list[Any]]] = {}
 
@@ -419,8 +424,13 @@ def _edit_layer(tape: Tape, edit: Callable[[Sequence[Any]], Sequence[Any]], edit
         if p.ctx.execution_id not in shown:
             if edited:  # another execution, with a history of its own
                 return None
-            edited.append(True)
-            shown[p.ctx.execution_id] = len(p.items), list(await awaited(edit(tuple(p.items))))
+            edited.append(None)
+            try:
+                chosen = await awaited(edit(tuple(p.items)))
+                shown[p.ctx.execution_id] = len(p.items), [ANY_ITEMS.parse(item) for item in chosen]
+            except Exception as exc:  # the hook's failure alone would leave the history as it was
+                edited[0] = exc
+                raise
         count, items = shown[p.ctx.execution_id]
         return {"items": [*items, *p.items[count:]]}
 
