@@ -79,8 +79,10 @@ async def test_what_is_no_json_data_fails_when_it_is_written_and_not_when_it_is_
     storage = InMemoryStorage()
     desk = harness(storage, nn.react(model="m"), model=nn.ScriptedModel(["One."]))
 
+    desk._threads.thread(THREAD).resource_id = {"no", "text"}  # type: ignore[assignment]
+
     with pytest.raises(nn.NoeticError) as caught:
-        await desk.execute("Hi", thread_id=THREAD, resource_id={"no", "text"})  # type: ignore[arg-type]
+        await desk.execute("Hi", thread_id=THREAD)
 
     assert caught.value.kind == "not_saved"
 
