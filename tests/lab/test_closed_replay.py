@@ -235,7 +235,7 @@ async def test_a_fork_whose_edit_fails_is_refused() -> None:
     async def later(items: Any) -> Any:
         raise KeyError("name")
 
-    edits: list[Any] = [lambda items: 5, lambda items: None, lambda items: "text", lambda items: [5], lambda: [], later]
+    edits: list[Any] = [lambda items: 5, lambda items: None, lambda items: "text", lambda items: [5], lambda: (), later]
     for edit in edits:
         with pytest.raises(NoeticConfigError, match="The edit failed") as caught:
             await forked(run, at=1, edit=edit, model=nn.ScriptedModel(["Paid."]))
