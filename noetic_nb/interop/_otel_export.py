@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from noetic_nb import events as ev
-from noetic_nb.errors import NoeticConfigError
+from noetic_nb._core.optional_packages import optional_package
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.items import Item, item_text, thaw
 from noetic_nb.items._origins import MODEL, with_origin
@@ -84,11 +84,9 @@ class OTelExporter:
         provider_name: str = "noetic_nb",
         capture_content: bool = False,
     ) -> None:
-        try:
+        hint = "pip install 'noetic_nb[otel]'"
+        with optional_package("OpenTelemetry is not installed.", hint, code="MISSING_EXTRA"):
             from opentelemetry import trace
-        except ImportError as exc:
-            hint = "pip install 'noetic_nb[otel]'"
-            raise NoeticConfigError("MISSING_EXTRA", "OpenTelemetry is not installed.", hint=hint) from exc
         self._trace = trace
         self._tracer = trace.get_tracer("noetic_nb", tracer_provider=tracer_provider)
         self._agent = agent_name

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import starmap
 from typing import Any, TypeVar
 
+from noetic_nb._core.optional_packages import optional_package
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs import Run
 
@@ -51,9 +52,7 @@ def in_processes(work: Callable[..., T], calls: Iterable[tuple[Any, ...]], n_job
     if n_jobs == 1:
         yield from starmap(work, calls)
         return
-    try:
+    hint = "pip install 'noetic_nb[study]', or n_jobs=1."
+    with optional_package("Several processes need joblib.", hint, given=n_jobs):
         import joblib
-    except ImportError as error:
-        hint = "pip install 'noetic_nb[study]', or n_jobs=1."
-        raise NoeticConfigError("MISSING_PACKAGE", "Several processes need joblib.", given=n_jobs, hint=hint) from error
     yield from joblib.Parallel(n_jobs=n_jobs, return_as="generator")(joblib.delayed(work)(*args) for args in calls)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb._core.arguments import ArgumentError
 from noetic_nb._core.long_work import Progress, Work
+from noetic_nb._core.optional_packages import optional_package
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lessons._attack_exercises import ATTACKS
 from noetic_nb.lessons._exercise import Exercise, Verdict
@@ -156,13 +157,9 @@ def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S, progress: Progres
     """
     import pandas
 
-    try:
+    with optional_package("Notebooks cannot be run here.", "pip install 'noetic_nb[lab]'", given="nbclient"):
         import nbclient
         import nbformat
-    except ImportError as exc:
-        raise NoeticConfigError(
-            "MISSING_PACKAGE", "Notebooks cannot be run here.", given="nbclient", hint="pip install 'noetic_nb[lab]'"
-        ) from exc
     del nbclient, nbformat
     paths = sorted(Path(folder).glob("*.ipynb"))
     if not paths:

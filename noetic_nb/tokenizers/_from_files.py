@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from noetic_nb._core.arguments import closest
 from noetic_nb._core.atomic_write import regular_file
+from noetic_nb._core.optional_packages import optional_package
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.tokenizers._encoding_tokenizer import EncodingTokenizer
 from noetic_nb.tokenizers._framing import framing_of
@@ -249,11 +250,9 @@ def from_ranks(path: str | os.PathLike[str], *, like: str | None = None, name: s
 
 
 def _library() -> Any:
-    try:
+    what = "Counting with a provider's vocabulary needs the library tiktoken."
+    with optional_package(what, f"Install the extra: {INSTALL}.", code="MISSING_EXTRA"):
         import tiktoken
-    except ImportError as exc:
-        what = "Counting with a provider's vocabulary needs the library tiktoken."
-        raise NoeticConfigError("MISSING_EXTRA", what, hint=f"Install the extra: {INSTALL}.") from exc
     return tiktoken
 
 

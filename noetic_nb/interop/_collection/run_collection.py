@@ -17,6 +17,7 @@ from noetic_nb._core.arguments import check_seed
 from noetic_nb._core.atomic_write import as_path
 from noetic_nb._core.long_work import Progress
 from noetic_nb._core.names import nearest
+from noetic_nb._core.optional_packages import optional_package
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.interop._collection.index_file import FACTS, Key
 from noetic_nb.interop._collection.member_files import Members, parts_of, write_set
@@ -72,11 +73,9 @@ class Expression:
             )
         self.text = text
         self._names = self._checked()
-        try:
+        what = "Expressions need the package common-expression-language."
+        with optional_package(what, "pip install 'noetic_nb[rules]'"):
             cel = importlib.import_module("cel")
-        except ImportError as error:
-            what, hint = "Expressions need the package common-expression-language.", "pip install 'noetic_nb[rules]'"
-            raise NoeticConfigError("MISSING_PACKAGE", what, hint=hint) from error
         try:
             self._program = cel.compile(text)
         except ValueError as error:
@@ -375,12 +374,9 @@ class RunCollection(Sequence[Run]):
 
         Raises `NoeticConfigError` ``MISSING_PACKAGE`` without pyarrow.
         """
-        try:
+        with optional_package("Parquet files need the package pyarrow.", "pip install 'noetic_nb[parquet]'"):
             import pyarrow
             from pyarrow import parquet
-        except ImportError as error:
-            hint = "pip install 'noetic_nb[parquet]'"
-            raise NoeticConfigError("MISSING_PACKAGE", "Parquet files need the package pyarrow.", hint=hint) from error
         frame = self.to_frame()
         for name in ("tools", "decisions", "labels", "meta"):
             frame[name] = [json.dumps(value) for value in frame[name]]

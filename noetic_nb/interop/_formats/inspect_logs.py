@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from noetic_nb.errors import NoeticConfigError
+from noetic_nb._core.optional_packages import optional_package
 from noetic_nb.interop._formats.agent_logs import Talk, text_of
 from noetic_nb.interop._formats.inspect_messages import measure, messages_of, params_of, resolved
 from noetic_nb.interop._formats.sources import Document, refused
@@ -411,13 +411,10 @@ def read(document: Document, format: str | None = None) -> Iterator[Callable[[],
 
 
 def _archive(document: Document) -> Iterator[Callable[[], Run]]:
-    try:
-        from inspect_ai.log import read_eval_log, read_eval_log_samples
-    except ImportError:
-        what = "Archives of Inspect need the package inspect-ai."
-        hint = "pip install inspect-ai, or write the log as JSON: inspect log convert --to json."
-        raise NoeticConfigError("MISSING_PACKAGE", what, given=str(document.path), hint=hint) from None
     path = str(document.path)
+    hint = "pip install inspect-ai, or write the log as JSON: inspect log convert --to json."
+    with optional_package("Archives of Inspect need the package inspect-ai.", hint, given=path):
+        from inspect_ai.log import read_eval_log, read_eval_log_samples
     try:
         log = read_eval_log(path, header_only=True).model_dump(mode="json", exclude_none=True)
         # Read one by one: a log with thousands of samples is never in memory as a whole.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from noetic_nb.errors import NoeticConfigError
+from noetic_nb._core.optional_packages import optional_package
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.interop._guards.guard_arguments import shown
 from noetic_nb.interop._guards.guarded_calls import rendered
@@ -57,11 +57,8 @@ def regulator_callback(regulator: Regulator, *, run: Run | None = None, thread_i
     ----------
     .. [1] docs/behaviour/interop.md, "Guarding the tools of other agents".
     """
-    try:
+    with optional_package("A callback handler of LangChain needs langchain-core.", "Install langchain-core."):
         from langchain_core.callbacks import BaseCallbackHandler
-    except ImportError as exc:
-        what = "A callback handler of LangChain needs langchain-core."
-        raise NoeticConfigError("MISSING_PACKAGE", what, hint="Install langchain-core.") from exc
     feed = _Feed(regulator, Run(meta={"source": "langchain"}) if run is None else run, thread_id)
 
     class RegulatorCallback(BaseCallbackHandler):  # type: ignore[misc, unused-ignore]

@@ -12,6 +12,7 @@ import numpy as np
 
 from noetic_nb._core.arguments import check_seed
 from noetic_nb._core.long_work import Progress, Work
+from noetic_nb._core.optional_packages import optional_package
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import item_tokens
 from noetic_nb.items._build import item_text
@@ -65,17 +66,6 @@ COUNTS: Final[dict[str, Callable[[Run], float]]] = {
 """By name: tool calls, user and agent messages, state-changing calls, tokens and characters of all items."""
 
 
-def _study() -> tuple[Any, Any, Any]:
-    try:
-        from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
-        from sklearn.linear_model import LogisticRegression
-    except ImportError as exc:
-        what = "Baselines are learned with scikit-learn, which is not installed."
-        hint = "Run: pip install 'noetic_nb[study]'"
-        raise NoeticConfigError("MISSING_PACKAGE", what, given="scikit-learn", hint=hint) from exc
-    return CountVectorizer, TfidfTransformer, LogisticRegression
-
-
 class WordModel:
     """A logistic regression on the words of runs, weighted by TF-IDF [1]_; each word counts once per run.
 
@@ -88,11 +78,15 @@ class WordModel:
     """
 
     def __init__(self, runs: Sequence[Run], failed: Booleans) -> None:
-        counter, self._weigh, self._model = _study()
+        what = "Baselines are learned with scikit-learn, which is not installed."
+        with optional_package(what, "Run: pip install 'noetic_nb[study]'", given="scikit-learn"):
+            from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+            from sklearn.linear_model import LogisticRegression
+        self._weigh, self._model = TfidfTransformer, LogisticRegression
         self._failed = failed
         texts = ["\n".join(item_text(item) for item in _items(run)) for run in runs]
         try:
-            self._counts: Any = counter(min_df=2).fit_transform(texts)
+            self._counts: Any = CountVectorizer(min_df=2).fit_transform(texts)
         except ValueError:  # no word occurs in two runs
             self._counts = None
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb._core.cards import with_card
 from noetic_nb._core.names import nearest
+from noetic_nb._core.optional_packages import optional_package
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import thaw
 from noetic_nb.items._json_text import compact_json
@@ -51,11 +52,8 @@ class Difference:
 
 
 def _modules() -> tuple[Any, Any, Any, Any]:
-    try:
+    with optional_package("Proofs about rules need the package z3-solver.", "pip install 'noetic_nb[prove]'"):
         z3: Any = importlib.import_module("z3")
-    except ImportError as exc:
-        hint = "pip install 'noetic_nb[prove]'"
-        raise NoeticConfigError("MISSING_PACKAGE", "Proofs about rules need the package z3-solver.", hint=hint) from exc
     from noetic_nb.lab._rule_proofs import formulas, symbols, witnesses
 
     return z3, symbols, formulas, witnesses

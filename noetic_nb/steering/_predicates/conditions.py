@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from noetic_nb._core.optional_packages import optional_package
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import thaw
 from noetic_nb.memory._steering_decision import MAX_MATCHED, MAX_PARTS, SteeringAction, SteeringDecision
@@ -287,11 +288,9 @@ _conditions: Final[dict[tuple[Any, ...], Condition]] = {}
 
 
 def _library() -> Any:
-    try:
+    what = "Conditions in CEL need the package common-expression-language."
+    with optional_package(what, "pip install 'noetic_nb[rules]'"):
         import cel
-    except ImportError as exc:
-        what = "Conditions in CEL need the package common-expression-language."
-        raise NoeticConfigError("MISSING_PACKAGE", what, hint="pip install 'noetic_nb[rules]'") from exc
     return cel
 
 

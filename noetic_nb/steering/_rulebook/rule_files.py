@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from noetic_nb._core.atomic_write import as_path, regular_file, write_whole
 from noetic_nb._core.names import nearest
+from noetic_nb._core.optional_packages import optional_package
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering._rules.file_schema import JudgeData, RuleData, RuleFile
 from noetic_nb.steering._rules.rule import SteeringRule
@@ -37,11 +38,8 @@ _PLAIN: Final = (
 
 
 def _yaml() -> Any:
-    try:
+    with optional_package("Rule files in YAML need the package pyyaml.", "pip install 'noetic_nb[rules]'"):
         return importlib.import_module("yaml")
-    except ImportError as exc:
-        hint = "pip install 'noetic_nb[rules]'"
-        raise NoeticConfigError("MISSING_PACKAGE", "Rule files in YAML need the package pyyaml.", hint=hint) from exc
 
 
 def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
