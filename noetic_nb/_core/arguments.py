@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterable
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from noetic_nb.errors import NoeticConfigError
 
@@ -26,6 +27,14 @@ def check_seed(seed: Any) -> None:
     if type(seed) is bool or not isinstance(seed, Integral) or seed < 0:
         hint = "For example: seed=0."
         raise NoeticConfigError("INVALID_SEED", "A seed is a whole number of at least 0.", given=seed, hint=hint)
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Tell whether a value is a finite number, which a truth is not, nor a whole number that no float can hold."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def closest(name: object, known: Iterable[str]) -> str:

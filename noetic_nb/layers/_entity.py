@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import Field
 
-from noetic_nb._core.arguments import explained
+from noetic_nb._core.arguments import explained, is_number
 from noetic_nb.layers._helpers.collaborators import check_function, check_whole
 from noetic_nb.layers._helpers.considered import consider, fitting_lines, plain_hits, tagged
 from noetic_nb.layers._helpers.gathering import GATHERING_TIMEOUTS_MS, gathering_hooks
@@ -127,7 +127,7 @@ def entity_memory(
     """
     check_function(extract, "extract", "a text")
     check_function(contradicts, "contradicts", "an old and a new fact", 2)
-    if half_life_days is not None and not _is_positive(half_life_days):
+    if half_life_days is not None and not (is_number(half_life_days) and half_life_days > 0):
         raise option_error("A half-life must be a number of days above 0.", half_life_days, "Use 30, or leave it out.")
     check_whole(max_entities=max_entities, max_facts=max_facts)
     keep = _Keeping(contradicts, half_life_days is not None, max_entities, max_facts)
@@ -166,11 +166,6 @@ def entity_memory(
             "forget": model_function("Forget all that is known of a person, place or thing.", _Forget, _forget),
         },
     )
-
-
-def _is_positive(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value) and value > 0
 
 
 @dataclass(frozen=True, slots=True)

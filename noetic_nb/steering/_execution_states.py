@@ -6,6 +6,7 @@ import copy
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from noetic_nb._core.arguments import is_number
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory.params import CompleteParams, InitParams, SpawnParams, ToolOutcome
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
@@ -17,7 +18,6 @@ from noetic_nb.steering._rulebook.rulebook import RuleBook
 
 if TYPE_CHECKING:
     from noetic_nb.steering._evaluation.rule_reading import UnknownTarget
-import math
 from collections.abc import Callable
 
 from noetic_nb.errors import NoeticError
@@ -57,7 +57,7 @@ _CALL: Final = {"name": "text", "status": "text", "callId": "text", "executionId
 _RECORDS["calls"] = _RECORDS["made"] = (("name", "status"), {**_CALL, "output": "text"})
 _WANTED: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "text": ("text", lambda value: isinstance(value, str)),
-    "number": ("a finite number", lambda value: _is_number(value)),
+    "number": ("a finite number", is_number),
     "texts": ("a list of texts", lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value)),
     "records": ("a list of objects", lambda value: isinstance(value, list) and all(isinstance(v, dict) for v in value)),
     "object": ("an object", lambda value: isinstance(value, dict)),
@@ -94,13 +94,6 @@ def _problem(stored: Any) -> str | None:
                 if not holds(value):
                     return f"{name}[{place}].{key} is not {wanted}"
     return None
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
-    except OverflowError:  # an integer that is too large for a float
-        return False
 
 
 def _depth(value: Any) -> int:

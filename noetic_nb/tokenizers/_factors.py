@@ -6,9 +6,10 @@ those that best explain the reported sums, kept near the common factor of all ki
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
+
+from noetic_nb._core.arguments import is_number
 
 LEAST_CALLS: Final = 8  # minimum calls of a model for learning factors; learned again whenever the number doubles
 LEAST_OF_KIND: Final = 4  # minimum calls that added items of a kind, for a factor of its own
@@ -84,11 +85,6 @@ class Factors(NamedTuple):
         if error is not None and not (is_number(error) and error >= 0):
             raise ValueError(f"a known error must be a number of at least 0, not {error!r}")
         return cls(by_kind, _factor(data["others"]), whole(data["calls"]), error)
-
-
-def is_number(value: object) -> bool:
-    """Tell whether a JSON value is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def whole(value: Any) -> int:

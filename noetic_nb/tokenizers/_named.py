@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from noetic_nb._core.arguments import closest
+from noetic_nb._core.arguments import closest, is_number
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.tokenizers._encoding_tokenizer import OFFLINE, EncodingTokenizer, offline_tokenizer
@@ -34,7 +33,7 @@ class FallbackTokenizer:
         """Count the tokens of a text."""
         try:
             count = self._inner(text)
-            if isinstance(count, int | float) and not isinstance(count, bool) and math.isfinite(count) and count >= 0:
+            if is_number(count) and count >= 0:
                 return count
             problem = f"it answered {count!r}"
         except Exception as exc:

@@ -12,9 +12,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import isfinite
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, NamedTuple
 
+from noetic_nb._core.arguments import is_number
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import thaw
 from noetic_nb.items._origins import Origin
@@ -217,7 +217,7 @@ def _rules_of(
     for arg in sorted({name for call in seen for name in call.args}):
         yield from _writers(tool, arg, usual)
         values = [value for call in seen if (value := call.args.get(arg)) is not None]
-        if values and all(map(_is_number, values)):
+        if values and all(map(is_number, values)):
             yield from _ranges(tool, arg, values)
         if values and all(map(_is_plain, values)):
             yield from _sets(tool, arg, values, usual, tasks)
@@ -327,8 +327,8 @@ _TESTS: Final[Mapping[str, Callable[..., bool]]] = {
     "beyond": lambda tool, count, call: call.made.get(tool, 0) >= count,
     "untrusted": lambda arg, trusted, call: not call.params.is_vouched(call.args.get(arg), trusted),
     "by": lambda arg, kind, call: arg in call.args and call.params.origin(call.args[arg]).kind == kind,
-    "above": lambda arg, limit, call: _is_number(value := call.args.get(arg)) and value > limit,
-    "under": lambda arg, limit, call: _is_number(value := call.args.get(arg)) and value < limit,
+    "above": lambda arg, limit, call: is_number(value := call.args.get(arg)) and value > limit,
+    "under": lambda arg, limit, call: is_number(value := call.args.get(arg)) and value < limit,
     "unknown": lambda arg, allowed, call: call.args.get(arg) is not None and _key(call.args[arg]) not in allowed,
     "value": lambda arg, key, call: call.args.get(arg) is not None and _key(call.args[arg]) == key,
     "values": lambda keys, call: all(name in call.args and _key(call.args[name]) == key for name, key in keys.items()),
@@ -340,16 +340,12 @@ def _test(name: str, *args: Any) -> _Test:
     return partial(_TESTS[name], *args)
 
 
-def _is_number(value: Any) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-
-
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, bool) or _is_number(value) or (isinstance(value, str) and len(value) <= MAX_VALUE_LENGTH)
+    return isinstance(value, bool) or is_number(value) or (isinstance(value, str) and len(value) <= MAX_VALUE_LENGTH)
 
 
 def _key(value: Any) -> tuple[str, Any]:
     """Return the key by which conditions compare values: True is not 1, and 1 equals 1.0."""
-    if _is_number(value):
+    if is_number(value):
         return ("number", value)
     return (type(value).__name__, value if isinstance(value, str | bool) else repr(value))
