@@ -41,11 +41,6 @@ class Varied:
     whole: bool
     put: Callable[[Any], Predicate]
 
-    @property
-    def stops(self) -> bool:
-        """Whether it breaks the circuit; a warning does not."""
-        return not isinstance(self.predicate, WARNS)
-
     def probe(self) -> Callable[[Evidence], float]:
         """Return a function that scores one piece of evidence; minus infinity if no setting makes the predicate fire."""
         predicate = self.put(int(self.least) if self.whole else self.least)
@@ -245,7 +240,7 @@ def _traced(predicate: Predicate, run: Run) -> list[Reached]:
         return 1.0 if isinstance(predicate.check(evidence), CircuitBreak) else -inf
 
     probe = _Probe(fires if setting is None else setting.probe())
-    stops = setting is None or setting.stops
+    stops = setting is None or not isinstance(predicate, WARNS)  # a warning breaks no circuit
     regulator = reg.Regulator.for_user(_OWNER).with_predicates(probe)
     feed = RegulatorFeed(regulator, None, deque(maxlen=0), "regulation")
     reached: list[Reached] = []

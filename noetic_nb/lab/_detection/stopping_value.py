@@ -186,15 +186,6 @@ def _steps(run: Run) -> list[Reached]:
     return [Reached(seq, float(steps)) for steps, seq in enumerate(places[:-1], start=1)]
 
 
-def _check_prices(price: _Price) -> None:
-    if not isinstance(price, str):
-        check_price(price)
-        return
-    if cost_of(Usage(1_000, 1_000), model=price) is None:
-        hint = "Run: pip install 'noetic_nb[prices]', or pass US dollars per million (input, output) tokens."
-        raise NoeticConfigError("INVALID_PRICE", "The price of this model is unknown.", given=price, hint=hint)
-
-
 def economics(
     detector: Detector,
     runs: Run | Iterable[Run],
@@ -257,7 +248,11 @@ def economics(
         what = "The value of only one detector can be computed at a time."
         hint = "Call economics for each of them."
         raise NoeticConfigError("INVALID_DETECTOR", what, given=[each.name for each in detecting], hint=hint)
-    _check_prices(price)
+    if not isinstance(price, str):
+        check_price(price)
+    elif cost_of(Usage(1_000, 1_000), model=price) is None:
+        hint = "Run: pip install 'noetic_nb[prices]', or pass US dollars per million (input, output) tokens."
+        raise NoeticConfigError("INVALID_PRICE", "The price of this model is unknown.", given=price, hint=hint)
     check_samples(samples)
     check_seed(seed)
     found, failed, unlabelled = labelled(runs, outcome)
@@ -278,10 +273,16 @@ def economics(
         raise none_scored(failures[0], runs=len(found))
     spent = [_spent(run, price) for run in kept]
     domains = [domain_of(run) for run in kept]
-    heights, caps = _thresholds(traces), _capped(kept)
+    heights, steps = _thresholds(traces), [_steps(run) for run in kept]
+    # One more than any run needs, so that the last threshold stops none.
+    caps = [float(cap) for cap in range(1, max(map(len, steps)) + 2)]
     about = labels, [each for each in clusters_of(kept, by) if each is not None], domains
     frame = table_of(
-        {DETECTOR: (heights, traces), CAP: caps}, [each.left for each in spent], *about, samples=samples, seed=seed
+        {DETECTOR: (heights, traces), CAP: (caps, steps)},
+        [each.left for each in spent],
+        *about,
+        samples=samples,
+        seed=seed,
     )
     parts = [known_part(run) for run in kept]
     partly = sum([part is not run for part, run in zip(parts, kept, strict=True)])
@@ -293,7 +294,7 @@ def economics(
         ]
         steps = [_steps(part) for part in parts]
         left = [_spent(part, price).left for part in parts]
-        known = table_of({DETECTOR: (heights, cut), CAP: (caps[0], steps)}, left, *about, samples=1, seed=seed)
+        known = table_of({DETECTOR: (heights, cut), CAP: (caps, steps)}, left, *about, samples=1, seed=seed)
         for name in (*_SAVED, "good_lost", "failed_stopped"):
             frame[f"{name}_known"] = known[name]
     frame.attrs = {
@@ -343,9 +344,3 @@ def _thresholds(traces: Iterable[Sequence[Reached]]) -> list[float]:
         return heights
     step = (len(heights) - 1) / (MOST_THRESHOLDS - 1)
     return [heights[round(place * step)] for place in range(MOST_THRESHOLDS)]
-
-
-def _capped(runs: Iterable[Run]) -> tuple[list[float], list[list[Reached]]]:
-    traces = [_steps(run) for run in runs]
-    # One more than any run needs, so that the last threshold stops none.
-    return [float(steps) for steps in range(1, max(map(len, traces), default=0) + 2)], traces

@@ -78,8 +78,8 @@ def save_labels(runs: Run | Iterable[Run], path: str | PathLike[str], *, format:
     1
     """
     target, found = as_path(path), runs_in(runs)
-    text = _format(target, format).write(found)
-    write_whole(target, text)
+    write, _ = _format(target, format)
+    write_whole(target, write(found))
     return target
 
 
@@ -107,10 +107,10 @@ def load_labels(runs: Run | Iterable[Run], path: str | PathLike[str], *, format:
         runs; and the errors of `Run.label`.
     """
     source, found = as_path(path), runs_in(runs)
-    kind = _format(source, format)
+    _, read = _format(source, format)
     try:
         with regular_file(source, MAX_BYTES) as file:
-            rows = list(kind.read(file.read().decode("utf-8-sig")))
+            rows = list(read(file.read().decode("utf-8-sig")))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         what = f"The labels cannot be read: {type(error).__name__}: {error}"
         raise NoeticConfigError("INVALID_LABEL_FILE", what, given=str(source), hint="Name its format.") from error
@@ -256,15 +256,11 @@ def _ms(stamp: str | None) -> float:
     return 0.0 if stamp is None else datetime.fromisoformat(stamp).timestamp() * 1_000
 
 
-class _Format(NamedTuple):
-    write: Callable[[tuple[Run, ...]], str]
-    read: Callable[[str], Iterator[_Found]]
-
-
-_FORMATS: Final = {
-    "csv": _Format(_write_csv, _read_csv),
-    "openinference": _Format(_write_annotations, _read_annotations),
-    "inspect": _Format(_write_scores, _read_scores),
+_Format = tuple[Callable[[tuple[Run, ...]], str], Callable[[str], Iterator[_Found]]]  # writes runs, reads a text
+_FORMATS: Final[Mapping[str, _Format]] = {
+    "csv": (_write_csv, _read_csv),
+    "openinference": (_write_annotations, _read_annotations),
+    "inspect": (_write_scores, _read_scores),
 }
 
 

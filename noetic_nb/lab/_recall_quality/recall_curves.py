@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from math import factorial, isnan
+from math import comb, isnan
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.errors import NoeticConfigError
@@ -158,9 +158,9 @@ def layer_shares(
     whole, rows = frozenset(names), []
     for name in names:
         without = [some for some in subsets if name not in some]
-        shapley = sum([_weight(len(some), len(names)) * (recall[some | {name}] - recall[some]) for some in without])
+        gains = [(recall[some | {name}] - recall[some]) / comb(len(names) - 1, len(some)) for some in without]
         alone = recall[frozenset([name])] - recall[frozenset()]
-        rows.append((name, alone, recall[whole] - recall[whole - {name}], shapley))
+        rows.append((name, alone, recall[whole] - recall[whole - {name}], sum(gains) / len(names)))
     frame = pandas.DataFrame(rows, columns=["layer", "alone", "left_out", "shapley"])
     frame.attrs |= {"recall": {" + ".join(sorted(some)): share for some, share in recall.items()}, "rung": rung}
     return frame
@@ -168,7 +168,3 @@ def layer_shares(
 
 def _together(given: Sequence[Any]) -> Any:
     return lambda: [layer for one in given for layer in made_layers(one)]
-
-
-def _weight(size: int, count: int) -> float:
-    return factorial(size) * factorial(count - size - 1) / factorial(count)

@@ -55,7 +55,8 @@ class OpenPoints:
         tokenizer: Tokenizer | None = None,
     ) -> None:
         self.kept = Kept()
-        others = tuple([layer for layer in layers or () if not (isinstance(layer, str) or _enforces(layer))])
+        given = [layer for layer in layers or () if not isinstance(layer, str)]
+        others = tuple([layer for layer in given if rulebook_of(layer) is None and not is_regulation(layer)])
         names = None
         if layers is not None:
             own = {layer.id for layer in others}
@@ -189,10 +190,6 @@ def layers_in(layers: Any) -> list[Any]:
         what = "Layers must be a list of layers, or of the ids of recorded layers."
         raise NoeticConfigError("INVALID_LAYER", what, given=layers, hint='For example: layers=["facts"].')
     return listed
-
-
-def _enforces(layer: Any) -> bool:
-    return rulebook_of(layer) is not None or is_regulation(layer)
 
 
 def _always(run: Run) -> frozenset[str]:

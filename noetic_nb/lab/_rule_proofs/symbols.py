@@ -200,17 +200,13 @@ class World:
         return image, True
 
     def origin(self, term: Any) -> Author:
-        found = self._authors(term)
-        if z3.is_string(term):
-            self.facts.append(z3.Implies(term == text(""), found.is_a("user")))
-        return found
-
-    def _authors(self, term: Any) -> Author:
         kind, is_new = self._image("author", z3.IntSort(), term)
         found = Author(kind, self._image("name of the author", z3.StringSort(), term)[0])
         if is_new:
             self.origins.append((term, found))
             self._note(found)
+        if z3.is_string(term):
+            self.facts.append(z3.Implies(term == text(""), found.is_a("user")))
         return found
 
     def author_of_rest(self, name: str) -> Author:

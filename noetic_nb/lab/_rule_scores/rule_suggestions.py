@@ -14,7 +14,7 @@ References
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final
@@ -209,18 +209,13 @@ class _Half:
         # Summing the same values in another order gives rounding differences.
         observed = is_bad @ shares - 1e-9
         as_good = np.ones(len(stopped))
-        for drawn in _batches(PERMUTATIONS, MAX_CELLS // len(self.units)):
-            labels = np.tile(is_bad, (drawn, 1))
+        most = max(1, MAX_CELLS // len(self.units))
+        for begin in range(0, PERMUTATIONS, most):
+            labels = np.tile(is_bad, (min(most, PERMUTATIONS - begin), 1))
             for places in by_stratum.values():
                 labels[:, places] = rng.permuted(labels[:, places], axis=1)
             as_good += (labels @ shares >= observed).sum(axis=0)
         return [float(count) / (PERMUTATIONS + 1) for count in as_good]
-
-
-def _batches(count: int, size: int) -> Iterator[int]:
-    while count > 0:
-        yield min(count, max(1, size))
-        count -= max(1, size)
 
 
 def suggest(

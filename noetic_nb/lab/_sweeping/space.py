@@ -179,25 +179,19 @@ def configurations(
     if any(isinstance(one, _Drawn) for one in kinds):
         assert n is not None
         rng, drawn = random.Random(seed), range(_count(n, None))
-        rows = [[rng.choice(one.values) if isinstance(one, _Listed) else one.draw(rng) for one in kinds] for _ in drawn]
+        rows = [[one.draw(rng) if isinstance(one, _Drawn) else rng.choice(one) for one in kinds] for _ in drawn]
     else:
-        rows = _grid([one.values for one in kinds if isinstance(one, _Listed)], n, seed)
+        rows = _grid([one for one in kinds if isinstance(one, list)], n, seed)
     if not free:
         _check_thresholds(names, rows, regulator)
     columns = []
     for at, kind in enumerate(kinds):
-        if isinstance(kind, _Listed):
-            labels = labels_in(kind.values)
-            known = {id(value): label for value, label in zip(kind.values, labels, strict=True)}
+        if isinstance(kind, list):
+            known = {id(value): label for value, label in zip(kind, labels_in(kind), strict=True)}
             columns.append([known[id(row[at])] for row in rows])
         else:
             columns.append([row[at] for row in rows])
     return Space(names, tuple(map(tuple, rows)), tuple(zip(*columns, strict=True)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    values: list[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +229,7 @@ def _check_name(name: Any, free: bool) -> None:
     )
 
 
-def _values(name: str, values: Any, n: int | None) -> _Listed | _Drawn:
+def _values(name: str, values: Any, n: int | None) -> list[Any] | _Drawn:
     drawn: _Drawn | None = None
     if hasattr(values, "rvs"):
         drawn = _Drawn(distribution=values)
@@ -261,7 +255,7 @@ def _values(name: str, values: Any, n: int | None) -> _Listed | _Drawn:
             raise _wrong(f"A value of {name} is not a number.", values, "Omit it, or use None if that means no limit.")
         if any(other is one or (type(other) is type(one) and _equal(other, one, name)) for other in listed[:at]):
             raise _wrong(f"{name} has a value twice.", values, "Give each value once.")
-    return _Listed(listed)
+    return listed
 
 
 def _equal(one: Any, other: Any, name: str) -> bool:
