@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -91,7 +92,7 @@ def facts_of(run: Run) -> dict[str, Any]:
             or (isinstance(value, str) and len(value) <= _MOST_TEXT)
         },
         "context": _points([call.input_tokens for call in calls if call.purpose == "agent"]),
-        "costs": _points(_growing([turn.cost for turn in turns])),
+        "costs": _points(list(accumulate([turn.cost or 0.0 for turn in turns]))),
     }
 
 
@@ -104,14 +105,6 @@ def texts_of(run: Run) -> str:
 def _sum(values: Sequence[float | None]) -> Any:
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
-
-
-def _growing(values: Sequence[float | None]) -> list[float]:
-    total, found = 0.0, []
-    for value in values:
-        total += value or 0.0
-        found.append(total)
-    return found if any(value is not None for value in values) else []
 
 
 def _points(values: Sequence[float]) -> list[float]:
@@ -150,17 +143,15 @@ class Entry(NamedTuple):
     error: str | None = None
 
 
-def _cache_folder() -> Path:
-    if os.name == "nt":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local", "noetic_nb", "runs")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "noetic_nb" / "runs"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "noetic_nb", "runs")
-
-
 def cached_index(name: str) -> Path:
     """Return the index in the user's cache, for a folder that is not writable or for several files."""
-    return _cache_folder() / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.sqlite"
+    if os.name == "nt":
+        caches = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        caches = Path.home() / "Library" / "Caches"
+    else:
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return caches / "noetic_nb" / "runs" / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.sqlite"
 
 
 class RunIndex:

@@ -139,17 +139,12 @@ class Members:
     def __init__(self, paths: Sequence[Path], runs: Sequence[Run | Failed], index: Path | None) -> None:
         self._paths = [Path(os.path.abspath(path)) for path in paths]
         self._runs = list(runs)
-        self.base = self._base()
+        alone = self._paths[0] if len(self._paths) == 1 else None
+        self.base = alone if alone is None or alone.is_dir() else alone.parent
         self.index = self._opened(index)
         self._lock = threading.Lock()
         self._open: tuple[str, int, Iterator[Callable[[], Run]]] | None = None
         self._in_folder: dict[str, bool] = {}
-
-    def _base(self) -> Path | None:
-        if len(self._paths) != 1:
-            return None
-        path = self._paths[0]
-        return path if path.is_dir() else path.parent
 
     def _opened(self, index: Path | None) -> RunIndex:
         if index is not None or not self._paths or self._runs:

@@ -1,3 +1,1 @@
 """Exports of tracing services: their records as spans."""
-
-__all__: list[str] = []

@@ -50,7 +50,7 @@ PAYLOAD: Final = Keys(
     ),
     {"object": "the name of the form", "created": "a time once more", "requests": "a number of calls, of which each is one"},
 )  # fmt: skip
-_ATTRIBUTES: Final = {
+USAGE_ATTRIBUTES: Final = {
     "input_tokens": "gen_ai.usage.input_tokens",
     "output_tokens": "gen_ai.usage.output_tokens",
     "cached_tokens": "gen_ai.usage.cache_read.input_tokens",
@@ -324,11 +324,6 @@ def _part(values: Mapping[str, int], *names: str) -> int | None:
         if (found := [each for key, each in values.items() if key in (name, f"flex_{name}", f"priority_{name}")]) != []:
             return sum(found)
     return None
-
-
-def usage_attributes(usage: Mapping[str, int] | None) -> dict[str, int]:
-    """Return tokens as attributes of a span."""
-    return {_ATTRIBUTES[name]: value for name, value in (usage or {}).items()}
 
 
 class Outcome(NamedTuple):

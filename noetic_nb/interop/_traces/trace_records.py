@@ -382,7 +382,7 @@ def _span(made: Record, answer: payloads.Answer | None, place: int) -> Span:
         "gen_ai.conversation.id": made.thread,
         "operation.cost": made.cost,
         "error.type": kind if failed else None,
-        **payloads.usage_attributes(usage),
+        **{payloads.USAGE_ATTRIBUTES[name]: value for name, value in (usage or {}).items()},
     }
     return Span(
         made.trace,

@@ -234,18 +234,12 @@ class _Notes:
         return self._written(files, path, "\n".join(lines)), f"{path} was changed."
 
     def delete(self, files: Files, args: _Delete) -> tuple[Files, str]:
-        path = _known(files, args.path)
-        gone = _within(files, path)
-        if not gone:
-            raise _missing(files, path)
+        path, gone = _within(files, args.path)
         left = {name: text for name, text in files.items() if name not in gone}
         return left, f"{path} was deleted{'' if path in files else f', with {len(gone)} files'}."
 
     def rename(self, files: Files, args: _Rename) -> tuple[Files, str]:
-        path = _known(files, args.path)
-        moved = _within(files, path)
-        if not moved:
-            raise _missing(files, path)
+        path, moved = _within(files, args.path)
         # Without the moved files: a new spelling of the same name is not another file.
         left = {name: text for name, text in files.items() if name not in moved}
         new = _known(left, args.new_path)
@@ -328,8 +322,13 @@ def _missing(files: Files, path: str) -> _Refused:
     return _Refused(f"there is no {path!r}.{f' Perhaps {near[0]!r}?' if near else ' View lists what there is.'}")
 
 
-def _within(files: Files, path: str) -> list[str]:
-    return [name for name in files if name == path or name.startswith(f"{path}/")]
+def _within(files: Files, given: str) -> tuple[str, list[str]]:
+    """Return a known path, and its file or the files of its folder; raises `_Refused` where there is none."""
+    path = _known(files, given)
+    found = [name for name in files if name == path or name.startswith(f"{path}/")]
+    if not found:
+        raise _missing(files, path)
+    return path, found
 
 
 def _check_free(files: Files, path: str) -> None:

@@ -249,7 +249,9 @@ async def evaluate(
     if decisions:
         result.decision = most_restrictive(decisions)
     if result.faults and result.decision.action is SteeringAction.ALLOW:
-        _name_failed_rules(result)
+        # A call that is allowed although rules failed is recorded under the names of these rules.
+        failed = tuple(dict.fromkeys([fault.rule_id for fault in result.faults]))
+        result.decision = SteeringDecision(SteeringAction.ALLOW, None, failed, result.decision.stop)
     return result
 
 
@@ -261,12 +263,6 @@ async def _waited(answer: Awaitable[Any]) -> Any:
     finally:
         if cancellations() > before:
             raise asyncio.CancelledError
-
-
-def _name_failed_rules(result: Evaluation) -> None:
-    """Record a call that is allowed although rules failed, under the names of these rules."""
-    failed = tuple(dict.fromkeys([fault.rule_id for fault in result.faults]))
-    result.decision = SteeringDecision(SteeringAction.ALLOW, None, failed, result.decision.stop)
 
 
 def _as_error(rule: SteeringRule, error: BaseException, result: Evaluation) -> Exception:

@@ -93,12 +93,18 @@ class _Open:
 
 
 def does_not_compile(
-    rule_id: str, what: str, line: int | None, hint: str = "Correct the expression.", **facts: Any
+    rule_id: str,
+    what: str,
+    line: int | None,
+    hint: str = "Correct the expression.",
+    *,
+    said: str = "does not compile",
+    **facts: Any,
 ) -> NoeticConfigError:
     place = "" if line is None else f" in line {line}"
     return NoeticConfigError(
         "RULE_DOES_NOT_COMPILE",
-        f"Rule {rule_id!r} does not compile: {what}{place}",
+        f"Rule {rule_id!r} {said}: {what}{place}",
         hint=hint,
         rule_id=rule_id,
         line=line,

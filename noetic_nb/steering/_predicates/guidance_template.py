@@ -31,7 +31,7 @@ def capped(text: str) -> str:
 class Guidance:
     """A template, checked when the rule is made."""
 
-    __slots__ = ("_needs", "_text")
+    __slots__ = ("_text", "needs")
 
     def __init__(self, rule_id: str, text: str) -> None:
         self._text = text
@@ -47,19 +47,14 @@ class Guidance:
                 what = f"its guidance names {match.group(1)!r}, which is nothing"
                 raise does_not_compile(rule_id, what, line, hint, field="guidance")
             needs.add(f"{root}.{name}")
-        self._needs = frozenset(needs)
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """The names that it inserts."""
-        return self._needs
+        self.needs = frozenset(needs)  # the names that it inserts
 
     def fill(self, params: BeforeToolCallParams | AfterModelCallParams) -> str:
         """Return the text with its placeholders filled in."""
         # Not cut: the author of the rule wrote it, and nothing is inserted.
-        if not self._needs:
+        if not self.needs:
             return self._text
-        values = values_of(params, self._needs)
+        values = values_of(params, self.needs)
         return capped(_PLACE.sub(lambda match: _shown(values, match.group(1).split(".")), self._text))
 
 

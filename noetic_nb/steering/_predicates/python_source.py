@@ -8,11 +8,13 @@ import linecache
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from noetic_nb._core.names import function_name
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory._steering_decision import allow, as_decision, ask, deny, guide
+from noetic_nb.steering._predicates.cel_names import does_not_compile
 from noetic_nb.steering._rules.rule import PythonPredicate, SteeringRule
 
 # Names that the text of a rule may use without imports.
@@ -25,16 +27,8 @@ _versions: dict[str, int] = {}
 _texts: Final[deque[str]] = deque()
 
 
-def _not_replaced(rule_id: str, what: str, line: int | None, hint: str, column: int | None = None) -> NoeticConfigError:
-    place = "" if line is None else f" in line {line}"
-    return NoeticConfigError(
-        "RULE_DOES_NOT_COMPILE",
-        f"Rule {rule_id!r} was not replaced: {what}{place}",
-        hint=hint,
-        rule_id=rule_id,
-        line=line,
-        column=column,
-    )
+# What a text that does not compile means for its rule.
+_not_replaced: Final = partial(does_not_compile, said="was not replaced")
 
 
 def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> Callable[..., Any]:
@@ -50,7 +44,7 @@ def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> 
         line = getattr(exc, "lineno", None)
         hint = "Correct the text and apply it again."
         column = getattr(exc, "offset", None) or None
-        raise _not_replaced(rule_id, getattr(exc, "msg", None) or str(exc), line, hint, column) from exc
+        raise _not_replaced(rule_id, getattr(exc, "msg", None) or str(exc), line, hint, column=column) from exc
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     if len(functions) != 1:
         found = ", ".join(node.name for node in functions) or "none"

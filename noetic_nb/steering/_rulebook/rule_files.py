@@ -31,7 +31,7 @@ _ESCAPED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 # Only the YAML 1.1 types that JSON has: `no`, `on`, dates and 0x1 remain text.
 _PLAIN: Final = (
     ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), "tf"),
-    ("tag:yaml.org,2002:null", re.compile(r"^(?:null|~|)$"), "n~\0"),
+    ("tag:yaml.org,2002:null", re.compile(r"^(?:null|~|)$"), ("n", "~", "")),
     ("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), "-+0123456789"),  # without a leading zero, see below
     ("tag:yaml.org,2002:float", re.compile(r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"), "-+.0123456789"),
 )
@@ -45,10 +45,8 @@ def _yaml() -> Any:
 def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
     found: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     for tag, pattern, firsts in _PLAIN:
-        for first in firsts.replace("\0", ""):
+        for first in firsts:
             found.setdefault(first, []).append((tag, pattern))
-        if "\0" in firsts:
-            found.setdefault("", []).append((tag, pattern))
     return found
 
 
