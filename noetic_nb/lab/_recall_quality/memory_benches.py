@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from math import fsum, nan
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -161,7 +161,7 @@ def memory_bench(
             of_budget = [one[place] for one in played]
             asked = [(place, one) for place, played in enumerate(of_budget) for one in played.asked]
             for rung in RUNGS:
-                found = _recall([(place, getattr(one, rung)) for place, one in asked])
+                found = mean_recall([(place, getattr(one, rung)) for place, one in asked])
                 rows.append((name, budget, rung, *found, *_costs(of_budget, price, cached_share, clock)))
             by_kind.setdefault(name, {})[budget] = _by_kind([one for _, one in asked])
             outdated.setdefault(name, {})[budget] = _mean([one.stale for _, one in asked])
@@ -278,7 +278,7 @@ class Records(tuple[Asked, ...]):
         return self
 
 
-def _recall(shares: Iterable[tuple[int, float]]) -> tuple[float, float, float, int]:
+def mean_recall(shares: Iterable[tuple[Hashable, float]]) -> tuple[float, float, float, int]:
     """Return the mean of the known shares, its interval over dialogues, and their number."""
     known = [(place, share) for place, share in shares if not math.isnan(share)]
     if not known:

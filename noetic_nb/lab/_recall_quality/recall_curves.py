@@ -12,8 +12,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._checks import check_one_of
 from noetic_nb.lab._dialogues import Dialogue
 from noetic_nb.lab._recall_quality.evidence_ladder import RUNGS
-from noetic_nb.lab._recall_quality.memory_benches import made_layers, memory_bench
-from noetic_nb.lab._statistics.intervals import Cluster, mean_interval
+from noetic_nb.lab._recall_quality.memory_benches import made_layers, mean_recall, memory_bench
 
 if TYPE_CHECKING:
     import pandas
@@ -75,10 +74,8 @@ def recall_curve(table: pandas.DataFrame, *, by: str = "age", rung: str = "value
     rows = []
     for (layers, budget), found in groups.items():
         for part in _parts(sorted(found), bins):
-            shares = [share for _, share, _ in part]
-            low, high = mean_interval(shares, [Cluster(dialogue) for *_, dialogue in part])
             middle = sum([place for place, *_ in part]) / len(part)
-            rows.append((layers, budget, middle, sum(shares) / len(part), max(low, 0.0), min(high, 1.0), len(part)))
+            rows.append((layers, budget, middle, *mean_recall([(dialogue, share) for _, share, dialogue in part])))
     return pandas.DataFrame(rows, columns=["layers", "budget", by, "recall", "low", "high", "questions"])
 
 
