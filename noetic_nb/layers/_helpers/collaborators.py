@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeAlias
 
 from noetic_nb._core.worker_threads import has_threads
@@ -164,20 +164,8 @@ def _first_answer(function: Embed) -> Any:
         found.close()
         return _UNKNOWN
     # In another thread, because the running loop would be left with unfinished work.
-    result: list[Any] = []
-    thread = threading.Thread(target=lambda: result.append(_outcome(found)))
-    thread.start()
-    thread.join()
-    if isinstance(result[0], BaseException):
-        raise result[0]
-    return result[0]
-
-
-def _outcome(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    try:
-        return _without_loop(coroutine)
-    except Exception as exc:
-        return exc
+    with ThreadPoolExecutor(1) as beside:
+        return beside.submit(_without_loop, found).result()
 
 
 def _without_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
