@@ -34,24 +34,22 @@ INTERRUPTED: Final = 130
 _CELL: Final = 40
 
 
+@dataclass(frozen=True, slots=True)
 class Output:
-    """The streams of one command, by default the standard ones; with JSON, its answer is one document with stable keys."""
+    """The standard streams of one command; with JSON, its answer is one document with stable keys."""
 
-    def __init__(self, *, as_json: bool, out: TextIO | None = None, err: TextIO | None = None) -> None:
-        self.as_json = as_json
-        self._out = sys.stdout if out is None else out
-        self._err = sys.stderr if err is None else err
+    as_json: bool
 
     def answer(self, document: Mapping[str, Any]) -> None:
         """Write the answer if JSON was requested; unknown numbers are null, and secrets are replaced."""
         if self.as_json:
-            _write(self._out, json.dumps(_plain(redact(document)), indent=2, allow_nan=False))
+            _write(sys.stdout, json.dumps(_plain(redact(document)), indent=2, allow_nan=False))
 
     def text(self, *lines: str) -> None:
         """Write lines of text, unless JSON was requested."""
         if not self.as_json:
             for line in lines:
-                _write(self._out, line)
+                _write(sys.stdout, line)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write rows as a table, unless JSON was requested; numbers are right-aligned, and an unknown value is a dash."""
@@ -69,11 +67,11 @@ class Output:
                 cell.rjust(width) if is_right else cell.ljust(width)
                 for cell, width, is_right in zip(line, widths, right, strict=True)
             ]
-            _write(self._out, "  ".join(padded).rstrip())
+            _write(sys.stdout, "  ".join(padded).rstrip())
 
     def note(self, text: str) -> None:
-        """Write a note for people to standard error."""
-        _write(self._err, text)
+        """Say something to a person, on the standard error."""
+        _write(sys.stderr, text)
 
 
 def _write(stream: TextIO, line: str) -> None:

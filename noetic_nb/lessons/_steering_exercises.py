@@ -24,8 +24,8 @@ def _account() -> str:
     return _DRAW.choice(("AT", "DE", "FR", "CH")) + "".join(_DRAW.choices("0123456789", k=20))
 
 
-def _amounts(least: float, most: float, count: int) -> list[float]:
-    return [round(_DRAW.uniform(least, most), 2) for _ in range(count)]
+def _amounts(least: float, most: float) -> list[float]:
+    return [round(_DRAW.uniform(least, most), 2) for _ in range(3)]
 
 
 _A, _B, _C, _D, _NOTED = (_account() for _ in range(5))
@@ -116,7 +116,7 @@ def _examiner(turns: Sequence[_Turn]) -> Callable[[Any], Awaitable[str | None]]:
 
 
 _ANY: Final = "Please see to my payments."
-_SMALL, _LARGE = _amounts(1, 90, 3), _amounts(101, 9000, 3)
+_SMALL, _LARGE = _amounts(1, 90), _amounts(101, 9000)
 
 _ONE_LIMIT: Final = (
     _Turn(_ANY, (_pay(_A, _SMALL[0]), _pay(_A, _LARGE[0])), (True, False)),

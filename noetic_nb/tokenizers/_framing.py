@@ -6,7 +6,7 @@ They are not part of the texts, but are billed. Numbers that a provider does not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from noetic_nb.items._build import item_text
@@ -84,28 +84,19 @@ _MEASURED: Final = (
     "docs/studies/token_counts.md"
 )
 
+_OPENAI: Final = Framing("openai", 4, 10, 6, 3, 12, 7, 3, 3, -3, 3, f"{_COOKBOOK}; {_MEASURED}", "2026-11-22")
+
 FRAMINGS: Final[Mapping[str, Framing]] = {
-    "openai": Framing("openai", 4, 10, 6, 3, 12, 7, 3, 3, -3, 3, f"{_COOKBOOK}; {_MEASURED}", "2026-11-22"),
+    "openai": _OPENAI,
     # Definitions need three more tokens each in earlier models.
-    "openai-cl100k": Framing(
-        "openai-cl100k", 4, 10, 6, 3, 12, 10, 3, 3, -3, 3, f"{_COOKBOOK}, gpt-4; {_MEASURED}", "2026-11-22"
-    ),
+    "openai-cl100k": replace(_OPENAI, provider="openai-cl100k", function=10, source=f"{_COOKBOOK}, gpt-4; {_MEASURED}"),
     # Only the system prompt for tools is published, by model: this is Claude 3 Haiku with tool choice `auto`.
-    "anthropic": Framing(
-        "anthropic",
-        4,
-        10,
-        6,
-        3,
-        264,
-        7,
-        3,
-        3,
-        -3,
-        3,
-        "docs.anthropic.com, Tool use pricing and tokens: the system prompt for tools; the rest is not published and taken as "
-        "that of openai",
-        "2026-11-22",
+    "anthropic": replace(
+        _OPENAI,
+        provider="anthropic",
+        tools=264,
+        source="docs.anthropic.com, Tool use pricing and tokens: the system prompt for tools; the rest is not published and "
+        "taken as that of openai",
     ),
 }
 """By provider."""

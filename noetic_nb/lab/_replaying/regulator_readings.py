@@ -18,7 +18,7 @@ from noetic_nb.lab._replaying.open_replay import OpenPoints, checked_run, layers
 from noetic_nb.lab._replaying.regulator_replay import DecisionsAdded, DecisionsAgain, RegulatorTemplate, fed_events
 from noetic_nb.lab._replaying.replay_report import Kept, Unknown, actions_of, horizon, kinds_of, note_known
 from noetic_nb.lab._statistics.intervals import Count, counted
-from noetic_nb.lab._statistics.labels import Outcome, clusters_of, labels_of, runs_in
+from noetic_nb.lab._statistics.labels import clusters_of, labels_of, runs_in
 from noetic_nb.layers._regulator_layer import regulator_of
 from noetic_nb.models._client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
@@ -57,9 +57,9 @@ def _said(found: Count, kind: str) -> str:
 class RegulatorBank:
     """Labelled runs for trying regulators with different predicates; runs without a label do not count."""
 
-    def __init__(self, runs: Run | Iterable[Run], outcome: Outcome = "outcome") -> None:
+    def __init__(self, runs: Run | Iterable[Run]) -> None:
         found = runs_in(runs)
-        labels = labels_of(found, outcome)
+        labels = labels_of(found, "outcome")
         kept = [(run, label) for run, label in zip(found, labels, strict=True) if label is not None]
         self._runs = [RegulatorReadings(run) for run, _ in kept]
         self._labels = [label for _, label in kept]
