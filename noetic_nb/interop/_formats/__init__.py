@@ -1,1 +1,3 @@
 """Readers of files and objects that hold conversations, one module per format."""
+
+__all__: list[str] = []
