@@ -177,7 +177,7 @@ def _like(error: BaseException, text: str, parts: list[Any]) -> BaseException:
         like: BaseException = made.__new__(made)
         like.args = (text,)
         like.__dict__.update({name: _clean(value) for name, value in vars(error).items()})
-    except Exception:  # a class that requires its arguments, or has no usable bases
+    except Exception:  # a class that cannot be created without its arguments, or subclassed
         made = type(kind.__name__, (Exception,), names)
         like = made(text)
     return like

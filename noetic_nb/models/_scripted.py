@@ -324,7 +324,7 @@ class ScriptedModel:
         return failed(f"The provider failed with status {status}{detail}", reason="status", status=status)
 
     def _usage(self, request: ModelRequest, *items: Item) -> Usage:
-        """Return the usage of an answer, estimated where the reply does not state it."""
+        """Return the estimated usage of a request and its answer; zeros if estimates are off."""
         if not self._estimates:
             return NO_USAGE
         output_tokens = sum([item_tokens(item, self._counter) for item in items])

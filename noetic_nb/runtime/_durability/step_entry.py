@@ -29,7 +29,7 @@ _NONE: Final[Mapping[int, Mapping[str, Any]]] = {}
 class StepRecord:
     """The record of a step and everything inside it, dropped once its end is stored; the path of a root is empty."""
 
-    # Class defaults, because most steps set only the attributes of `__init__`.
+    # Class defaults, because most steps set only a few of these.
     execution: object | None = None
     """The record of its execution; None until this process runs it."""
     entry: Mapping[str, Any] | None = None
