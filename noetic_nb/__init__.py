@@ -7,7 +7,13 @@ are loaded on first use, so that importing the library is cheap.
 from noetic_nb._core.lazy_names import attach
 
 __getattr__, __dir__, __all__ = attach(
-    __name__, __file__, modules=frozenset({"memory", "steering"}), rooms=frozenset({"lab", "plots", "widgets"})
+    __name__,
+    __file__,
+    modules=frozenset({"memory", "steering"}),
+    rooms=frozenset(
+        {"errors", "events", "items", "lab", "layers", "lessons"}
+        | {"plots", "regulator", "steps", "storage", "testing", "widgets"}
+    ),
 )
 
 __version__ = "0.1.0"

@@ -1,5 +1,14 @@
+from . import errors as errors
+from . import events as events
+from . import items as items
 from . import lab as lab
+from . import layers as layers
+from . import lessons as lessons
 from . import plots as plots
+from . import regulator as regulator
+from . import steps as steps
+from . import storage as storage
+from . import testing as testing
 from . import tokenizers as tokenizers
 from . import widgets as widgets
 from ._core.shell import LocalShell as LocalShell

@@ -300,10 +300,10 @@ async def test_approval_forms(found: tuple[str, str]) -> None:
     args = {"note": text, "password": secret, "more": "x" * 900}
     words = approval.question_words("look", args, f"May {text} pass?", [text], {text: Origin("tool", text)})
     form = approval.Question(words)
-    assert_absent(secret, form.notice.text)
+    assert_absent(secret, f"{form.words} {form.to_html()}")
     form.settle(f"no, {text}")
 
-    assert_absent(secret, form.notice.text)
+    assert_absent(secret, f"{form.outcome} {form.to_html()}")
 
 
 def test_spans(found: tuple[str, str]) -> None:

@@ -42,6 +42,16 @@ FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 # Methods that hand over to the floor above when they are called, so that there is one way to do a thing: by file and part.
 HANDED_UP = {("lab/_detection/calibration.py", "plots"): "Calibration.plot draws as plots.roc does"}
 
+# Subpackages that completion offers and `import *` does not load, as some load Jupyter.
+ROOMS = {"errors", "events", "items", "lab", "layers", "lessons"} | {
+    "plots",
+    "regulator",
+    "steps",
+    "storage",
+    "testing",
+    "widgets",
+}
+
 # Names that stand in two rooms and mean the same in both.
 SAME_MEANING = {
     "approval": "a person decides about a call: the gate in the runtime, its form in a notebook",
@@ -344,10 +354,9 @@ def test_every_public_name_of_the_shop_window_is_listed_and_real() -> None:
     source = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
     for_readers = {alias.name for node in ast.walk(source) if isinstance(node, ast.ImportFrom) for alias in node.names}
 
-    rooms = {"lab", "plots", "widgets"}  # offered by completion; `import *` must not load Jupyter
     assert len(set(nn.__all__)) == len(nn.__all__)
-    assert not rooms & set(nn.__all__)
-    assert set(nn.__all__) | rooms == for_readers == set(dir(nn))
+    assert not ROOMS & set(nn.__all__)
+    assert set(nn.__all__) | ROOMS == for_readers == set(dir(nn))
     assert all(getattr(nn, name) is not None for name in nn.__all__)
     assert {name for name in nn.__all__ if isinstance(getattr(nn, name), ModuleType)} == {
         "memory",
@@ -357,11 +366,16 @@ def test_every_public_name_of_the_shop_window_is_listed_and_real() -> None:
 
 
 def test_rooms_of_the_library_are_there_after_the_import_and_loaded_when_used() -> None:
-    code = "import sys, noetic_nb as nn; print('noetic_nb.lab' in sys.modules, nn.lab, nn.plots, nn.widgets)"
+    code = f"""
+import sys, noetic_nb as nn
+loaded = 'noetic_nb.lab' in sys.modules
+for name in {sorted(ROOMS)}:
+    print(loaded, getattr(nn, name).__name__)
+"""
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert done.stdout.startswith("False <module 'noetic_nb.lab'")
+    assert done.stdout.splitlines() == [f"False noetic_nb.{name}" for name in sorted(ROOMS)]
 
 
 @pytest.mark.parametrize(
@@ -378,7 +392,7 @@ def test_rooms_of_the_library_are_there_after_the_import_and_loaded_when_used() 
 def test_completion_offers_public_names_only(module: str) -> None:
     found = import_module(module)
 
-    rooms = {"lab", "plots", "widgets"} if found is nn else set()
+    rooms = ROOMS if found is nn else set()
     assert {name for name in dir(found) if not name.startswith("_")} == set(found.__all__) | rooms
 
 
