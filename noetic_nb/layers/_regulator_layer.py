@@ -309,7 +309,7 @@ class _Regulation:
         usage = p.usage
         cost = events.Cost(
             # The regulator's counters have 32 bits.
-            min(usage.input_tokens, 2**32 - 1),
+            min(max(0, usage.input_tokens), 2**32 - 1),
             min(usage.output_tokens, 2**32 - 1),
             max(0, round(p.duration_ms)),
             p.model,

@@ -33,12 +33,16 @@ def _is_amount(value: Any) -> bool:
 
 
 def checked_spend(response: ModelResponse) -> ModelResponse:
-    """Return a response whose usage and cost can be added up; raises `ValueError` for others."""
+    """Return a response whose usage and cost can be added up; raises `ValueError` for others.
+
+    A negative count of input tokens stays: the turn warns of it, and it counts as nothing.
+    """
     usage: Any = response.usage
     if not isinstance(usage, Usage):  # unknown counts as nothing
         usage = usage_from({} if usage is None else usage)
         response = response._replace(usage=usage)
-    if not all(map(_is_amount, usage[:2])) or not all(count is None or _is_amount(count) for count in usage[2:]):
+    counted = usage._replace(input_tokens=0) if type(usage.input_tokens) is int else usage
+    if not all(map(_is_amount, counted[:2])) or not all(count is None or _is_amount(count) for count in usage[2:]):
         raise ValueError(f"usage must be counts of at least 0, not {usage!r:.200}")
     # No limit is ever reached by a sum with NaN in it.
     if response.cost is not None and not _is_amount(response.cost):

@@ -33,7 +33,7 @@ def agent(usage: Any, cost: Any = None) -> tuple[nn.AgentHarness, nn.Run]:
 @pytest.mark.parametrize(
     "usage",
     [
-        *[nn.Usage(count, 2) for count in (-1, math.nan, math.inf, "5", None, True, [1])],  # type: ignore[arg-type]
+        *[nn.Usage(count, 2) for count in (math.nan, math.inf, "5", None, True, [1])],  # type: ignore[arg-type]
         *[nn.Usage(1, count) for count in (-1, math.nan, None)],  # type: ignore[arg-type]
         *[nn.Usage(1, 2, *counts) for counts in ((-1,), (0, "5"), (0, 0, math.nan))],  # type: ignore[arg-type]
         "text",
@@ -73,3 +73,12 @@ def test_unknown_usage_counts_as_nothing(usage: Any) -> None:
 
     assert reply.text == "Hello."
     assert (reply.usage.input_tokens, reply.cost) == (5 if usage else 0, 0.25)
+
+
+def test_a_negative_count_of_input_tokens_counts_as_nothing() -> None:
+    harness, run = agent(nn.Usage(-100, 2), 0.25)
+
+    reply = asyncio.run(harness.execute("Hi"))
+
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (0, 2)
+    assert {*run.to_frame("tokens").problem} == {"negative"}

@@ -217,8 +217,11 @@ class RunningExecution(Context):
 
     def charge(self, response: ModelResponse) -> None:
         ctx: RunningExecution | None = self
+        usage = response.usage
+        if usage.input_tokens < 0:  # would raise every limit of tokens
+            usage = usage._replace(input_tokens=0)
         while ctx is not None:
-            ctx.tokens = ctx.tokens + response.usage
+            ctx.tokens = ctx.tokens + usage
             ctx.model_calls += 1
             if response.cost is not None:
                 ctx.priced = True
