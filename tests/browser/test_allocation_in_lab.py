@@ -397,9 +397,13 @@ def test_the_budget_and_a_layer_are_dragged_and_what_was_recorded_stays(
     total = int((budget.get_attribute("aria-valuenow") or "").partition(".")[0])
     was, would_be = (opened.kernel.value(f"shown.what_if(-1, total={each}).total_tokens") for each in (900, total))
     ends = "el => [...el.getAttribute('d').matchAll(/M([\\d.]+),([\\d.]+)/g)].map(([, x, y]) => [Number(x), 184 - Number(y)])"
-    # Heights in pixels: the last step as recorded, before the budget, and the top of the last band.
-    ghost, top = would.evaluate(ends)[-2][1], max([height for x, height in band.evaluate(ends) if x == 13])
-    assert top / ghost == pytest.approx(int(would_be) / int(was), abs=0.01)
+
+    def is_drawn() -> bool:
+        # Heights in pixels: the last step as recorded, before the budget, and the top of the last band.
+        ghost, top = would.evaluate(ends)[-2][1], max([height for x, height in band.evaluate(ends) if x == 13])
+        return bool(top / ghost == pytest.approx(int(would_be) / int(was), abs=0.01))
+
+    wait_for(is_drawn, "the picture shows the last of the three budgets, each of which is drawn")
     looks(opened, root, "allocation-dragged")
     root.get_by_role("button", name="As recorded").click()
     expect(outcome).to_be_hidden()
