@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -49,6 +50,17 @@ class InMemoryStorage:
 
     def __init__(self, initial: Mapping[str, JsonValue] | None = None) -> None:
         self._texts = {key: json_text(text_key(key), value) for key, value in (initial or {}).items()}
+        # Every turn lists the keys of its thread; without an order it would read the keys of all threads.
+        self._keys = sorted(self._texts)
+
+    def _put(self, key: str, text: str) -> None:
+        if key not in self._texts:
+            insort(self._keys, key)
+        self._texts[key] = text
+
+    def _drop(self, key: str) -> None:
+        if self._texts.pop(key, None) is not None:
+            del self._keys[bisect_left(self._keys, key)]
 
     async def get(self, key: str) -> JsonValue | None:
         """Return a copy of the value under a key, or None."""
@@ -65,11 +77,11 @@ class InMemoryStorage:
 
     async def set(self, key: str, value: JsonValue) -> None:
         """Store a copy of a value."""
-        self._texts[key] = json_text(text_key(key), value)
+        self._put(key, json_text(text_key(key), value))
 
     async def delete(self, key: str) -> None:
         """Delete a key; a missing one is not an error."""
-        self._texts.pop(text_key(key), None)
+        self._drop(text_key(key))
 
     async def set_many(
         self, values: Mapping[str, JsonValue], *, delete: Iterable[str] = (), absent: Iterable[str] = ()
@@ -80,13 +92,15 @@ class InMemoryStorage:
                 raise key_taken(key)
         written = {key: json_text(key, value) for key, value in values.items()}
         for key in delete:
-            self._texts.pop(key, None)
-        self._texts |= written
+            self._drop(key)
+        for key, text in written.items():
+            self._put(key, text)
 
     async def list(self, prefix: str) -> list[str]:
         """Return the keys that begin with a prefix, sorted."""
-        text_key(prefix)
-        return sorted([key for key in self._texts if key.startswith(prefix)])
+        keys = self._keys
+        start = bisect_left(keys, text_key(prefix))
+        return keys[start : bisect_left(keys, True, start, key=lambda key: not key.startswith(prefix))]
 
     def __repr__(self) -> str:
         return f"InMemoryStorage({len(self._texts)} keys)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
@@ -39,6 +40,24 @@ def test_every_look_finds_what_is_there(steps: list[tuple[str, list[str]]]) -> N
         for key in gone:
             model.pop(key, None)
     looked_at(store, model)
+
+
+def calls_of_list(threads: int) -> int:
+    """Return how many functions run while the keys of one of so many threads are listed."""
+    store = InMemoryStorage({f"thread:{number}:part": number for number in range(threads)})
+    listing, calls = store.list("thread:7:"), []
+    sys.setprofile(lambda frame, event, arg: calls.append(event))
+    try:
+        with pytest.raises(StopIteration) as done:
+            listing.send(None)
+    finally:
+        sys.setprofile(None)
+    assert done.value.value == ["thread:7:part"]
+    return len(calls)
+
+
+def test_a_look_at_one_thread_does_not_read_the_keys_of_all() -> None:
+    assert calls_of_list(10_000) < 10 * calls_of_list(10)
 
 
 def agent(storage: InMemoryStorage, replies: list[str]) -> nn.AgentHarness:
