@@ -72,10 +72,14 @@ export default () => {
       if (request.layer !== at) return;
       listed = answer;
       start = answer.start;
-      if (request.turn !== null) focused = answer.picked;
+      if (request.turn !== null) [focused, picking] = [answer.picked, null];
       ask();
     });
-    const refetch = (turn = null) => list({ what: "writes", layer: at, start, all: all.checked, turn });
+    let picking = null; // the selected turn until its write is known: news must not replace the question
+    const refetch = (turn = picking) => {
+      picking = turn;
+      list({ what: "writes", layer: at, start, all: all.checked, turn });
+    };
     const tellFlows = store.asker(model, (answer, request) => {
       if (request.layer === at) flow = answer;
     });
