@@ -14,8 +14,13 @@ class Disk(nn.InMemoryStorage):
 
     def __init__(self, texts: dict[str, str] | None = None) -> None:
         super().__init__()
-        self._texts.update(texts or {})
+        self.put(texts or {})
         self.copies: list[dict[str, str]] = []
+
+    def put(self, texts: dict[str, str]) -> None:
+        """Store values that are JSON text already, or damaged JSON text."""
+        for key, text in texts.items():
+            self._put(key, text)
 
     @property
     def texts(self) -> dict[str, str]:

@@ -800,12 +800,12 @@ async def test_who_reads_while_another_process_writes_takes_nothing_for_damage(k
 
         def __init__(self, now: dict[str, str], later: dict[str, str], reads: int) -> None:
             super().__init__()
-            self._texts, self.later, self.reads = now, later, reads
+            self._texts, self._keys, self.later, self.reads = now, sorted(now), later, reads
 
         def _tick(self) -> None:
             self.reads -= 1
             if self.reads == 0:
-                self._texts = self.later
+                self._texts, self._keys = self.later, sorted(self.later)
 
         async def get(self, key: str) -> Any:
             self._tick()

@@ -40,7 +40,7 @@ async def test_a_turn_that_could_not_be_named_at_first_is_named_later(kind: Any)
 
     def model(request: Any) -> Any:
         if request.items[-1]["type"] == "function_call_output":
-            cut.texts.update(store.texts)
+            cut.put(store.texts)
             return "paid"
         return nn.CallTool("pay", amount=1)
 

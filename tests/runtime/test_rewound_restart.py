@@ -163,7 +163,7 @@ async def test_a_state_is_written_where_it_changed_and_not_read_with_the_thread(
             return await super().get_many(keys)
 
     watched = Watched()
-    watched._texts = store._texts
+    watched._texts, watched._keys = store._texts, store._keys
     second = desk(watched, counter(every=3))
     await second.load_thread("t")
 

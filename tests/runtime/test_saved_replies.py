@@ -259,7 +259,7 @@ async def test_a_turn_that_is_resumed_says_whether_it_is_saved() -> None:
 
     def model(request: nn.ModelRequest) -> Any:
         if request.items[-1]["type"] == "function_call_output":
-            cut._texts.update(store._texts)
+            vars(cut).update(_texts=dict(store._texts), _keys=list(store._keys))
         return paying(request)
 
     await desk(store, model=model).execute("pay")

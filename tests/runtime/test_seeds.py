@@ -196,10 +196,11 @@ def test_an_unfinished_turn_of_before_is_gone() -> None:
         turn = asyncio.ensure_future(harness.execute("cut", thread_id="t"))
         for _ in range(50):
             await asyncio.sleep(0)
-        storage._texts, kept = {}, dict(storage._texts)  # the process ends here
+        kept = dict(vars(storage))
+        storage.__init__()  # type: ignore[misc]  # the process ends here
         turn.cancel()
         await asyncio.wait([turn])
-        storage._texts = kept
+        vars(storage).update(kept)
 
     async def main() -> Any:
         await cut()
