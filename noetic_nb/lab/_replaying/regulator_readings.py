@@ -24,7 +24,6 @@ from noetic_nb.models._client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.regulator._settings import Settings
 from noetic_nb.runs import Run
-from noetic_nb.runs._events.event_json import settled
 from noetic_nb.runs._labelled import with_labels_of
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecided, tape_of
 from noetic_nb.runs._regulation.recorded_regulator import Grader, RecordedReply, RegulatorFeed, checked_regulator
@@ -91,12 +90,12 @@ class _SharedReading:
 
 
 def _with_events(run: Run, given: Iterable[RunEvent], instead: Mapping[int, RunEvent | tuple[RunEvent, ...]]) -> Run:
-    """Return a run made of some events, with replacements at some indices: one event, several, or none."""
+    """Return a run of frozen events, with frozen replacements at some indices: one event, several, or none."""
     events: list[RunEvent] = list(given)
     # From the end, so that earlier indices stay valid.
     for place in sorted(instead, reverse=True):
         event = instead[place]
-        events[place : place + 1] = map(settled, event if isinstance(event, tuple) else (event,))
+        events[place : place + 1] = event if isinstance(event, tuple) else (event,)
     return with_labels_of(run_of_settled(run.run_id, run.meta, events), run)
 
 
