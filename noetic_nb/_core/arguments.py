@@ -96,9 +96,9 @@ def _problem(
         hint = hints.get(unknown) or closest(unknown, named) or f"Its parameters are {', '.join(named)}."
         return ArgumentError(f"{call}() has no parameter {unknown!r}", given=kwargs[unknown], hint=hint)
     if len(given) > len(by_place):
-        most = f"no more than {', '.join(by_place)}" if by_place else "no arguments"
+        most = f"only {', '.join(by_place)}" if by_place else "no arguments"
         hint = hints.get("positional") or f"Name it: one of {', '.join(one for one in named if one not in by_place)}."
-        return ArgumentError(f"{call}() takes {most} by place", given=given[len(by_place)], hint=hint)
+        return ArgumentError(f"{call}() takes {most} by position", given=given[len(by_place)], hint=hint)
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [one.name for one in shown if one.default is one.empty and one.kind not in optional]
     passed = {*by_place[: len(given)], *kwargs}

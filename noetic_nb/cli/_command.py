@@ -132,7 +132,7 @@ def add_sources(parser: ArgumentParser, *, format: str = "--format") -> None:
         "sources", nargs="*", metavar="SOURCE", help="a file or folder of runs; - is the standard input"
     )
     parser.add_argument("--data", action="append", default=[], choices=DATA_SETS, help="a packaged data set")
-    parser.add_argument(format, dest="source_format", help="what the sources are written in; recognised by default")
+    parser.add_argument(format, dest="source_format", help="the format of the sources; recognised by default")
 
 
 def add_on_unknown(parser: ArgumentParser) -> None:
@@ -141,7 +141,7 @@ def add_on_unknown(parser: ArgumentParser) -> None:
         "--on-unknown",
         choices=("error", "warn"),
         default="warn",
-        help="what a rule means that names a tool or an argument that no run has (warn)",
+        help="refuse, or only report, a rule with a tool or argument that no run has (warn)",
     )
 
 

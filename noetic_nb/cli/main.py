@@ -19,7 +19,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS: Final[tuple[Command, ...]] = (IMPORT, EXPORT, REPORT, VIEW, LINT, BACKTEST, EVALUATE, CHECK, GRADE)
-_CODES: Final = "Exit codes: 2 where the command cannot be carried out, such as for a missing file."
+_CODES: Final = "Exits with 2 if the command cannot run, for example because a file is missing."
 
 
 class _Version(argparse.Action):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import starmap
+from os import PathLike
 from typing import Any, TypeVar
 
 from noetic_nb._core.optional_packages import optional_package
@@ -16,14 +17,18 @@ T = TypeVar("T")
 def check_run(run: object, what: str, *, code: str = "INVALID_RUN") -> Run:
     """Return a run; raises `NoeticConfigError` ``INVALID_RUN`` for any other object."""
     if not isinstance(run, Run):
-        hint = "nn.record(harness), nn.load_run(path), nn.import_runs(path) and nn.lab.datasets give runs. A Failed is not a run."
+        hint = "nn.record(harness), nn.load_run(path), nn.import_run(path) and nn.lab.datasets give runs."
+        if isinstance(run, str | PathLike):
+            hint = "Open it: nn.load_run(path), nn.import_run(path) for a trace, nn.open_runs(folder) for a folder."
+        elif type(run).__name__ == "Failed":
+            hint = "This recording could not be read: see its `error`, and leave it out."
         raise NoeticConfigError(code, what, given=run, hint=hint)
     return run
 
 
 def each_run(runs: Any, what: str, *, code: str = "INVALID_RUN") -> Iterator[Run]:
     """Yield a run, or each of several; raises what `check_run` raises."""
-    for run in runs if isinstance(runs, Iterable) and not isinstance(runs, Run) else (runs,):
+    for run in runs if isinstance(runs, Iterable) and not isinstance(runs, Run | str) else (runs,):
         yield check_run(run, what, code=code)
 
 

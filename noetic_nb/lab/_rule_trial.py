@@ -77,6 +77,16 @@ def check_targets(rules: Iterable[SteeringRule], runs: Iterable[Run], on_unknown
         warnings.warn(target, stacklevel=3)
 
 
+def warn_of_misspelt_targets(rules: Iterable[SteeringRule], run: Run) -> None:
+    """Warn of rules about a tool or an argument that one run does not have."""
+    known = tools_of(run)
+    is_complete = bool(tools_of(run, called=False))
+    for target in unknown_targets(rules, known) if known else ():
+        # Without recorded definitions the agent may have had tools that this run did not call.
+        if is_complete or target.near:
+            warnings.warn(target, stacklevel=4)
+
+
 def check_order(function: str, rules: Any, runs: Any) -> None:
     """Refuse swapped arguments for rules and runs; raises `NoeticConfigError` ``SWAPPED_ARGUMENTS``."""
     first = next(iter(rules), None) if isinstance(rules, list | tuple) else rules

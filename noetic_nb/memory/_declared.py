@@ -82,6 +82,8 @@ def _no_layer(given: Any) -> NoeticConfigError:
     hint = "Use MemoryLayer(...), or a layer that is built in, such as working_memory()."
     if type(given).__name__ == "Regulator":  # not imported: a class of another part
         hint = "Make it a layer: memory=[nn.regulation(regulator)]."
+    elif inspect.isclass(given):
+        hint = f"This is a class: write {given.__name__}(...)."
     elif inspect.isfunction(given):
         hint = (
             f"If {given.__name__} makes layers, call it: memory=[{given.__name__}()]; a function that recalls is a hook: "
@@ -100,7 +102,7 @@ def check_layers(layers: Iterable[MemoryLayer]) -> tuple[MemoryLayer, ...]:
     ):
         raise _no_layer(given)
     for layer in [given] if isinstance(given, MemoryLayer) or hasattr(given, "as_layer") else given:
-        if hasattr(layer, "as_layer"):
+        if hasattr(layer, "as_layer") and not inspect.isclass(layer):
             layer = layer.as_layer()
         if not isinstance(layer, MemoryLayer):
             raise _no_layer(layer)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from noetic_nb._core.cards import with_card
 from noetic_nb.items import Item
@@ -43,75 +43,9 @@ __all__ = [
     "ToolOutcome",
 ]
 
+R = TypeVar("R")
+
 ExecutionOutcome: TypeAlias = Literal["success", "failure", "aborted"]
-
-
-@with_card
-class InitParams(NamedTuple):
-    """An execution begins: load the state."""
-
-    storage: ScopedStorage
-    scope_key: str
-    ctx: ExecutionContext
-
-
-@with_card
-class RecallParams(NamedTuple):
-    """The model is about to be called: offer something for the prompt, in at most `budget` tokens."""
-
-    log: Sequence[Item]
-    query: str
-    ctx: ExecutionContext
-    state: Any
-    budget: float
-
-
-@with_card
-class StoreParams(NamedTuple):
-    """The model has responded: keep the important facts. `state` is a copy, because stores run concurrently."""
-
-    new_items: tuple[Item, ...]
-    log: Sequence[Item]
-    response: ModelResponse
-    ctx: ExecutionContext
-    state: Any
-
-
-@with_card
-class SpawnParams(NamedTuple):
-    """A child execution is created: choose its initial state."""
-
-    parent_state: Any
-    child_ctx: ExecutionContext
-
-
-@with_card
-class ReturnParams(NamedTuple):
-    """A child execution has ended: merge its knowledge, and pass on its result."""
-
-    child_state: Any
-    child_log: Sequence[Item]
-    parent_state: Any
-    result: Any
-    child_ctx: ExecutionContext
-
-
-@with_card
-class CompleteParams(NamedTuple):
-    """The execution ends."""
-
-    log: Sequence[Item]
-    ctx: ExecutionContext
-    state: Any
-    outcome: ExecutionOutcome
-
-
-@with_card
-class DisposeParams(NamedTuple):
-    """Release the resources of the layer."""
-
-    state: Any
-    ctx: ExecutionContext
 
 
 # Common mistakes in place of an attribute.
@@ -127,6 +61,12 @@ _OF_PAST: Final = {
     "tool_name": "past.name",
     "ok": "past.status == 'ok'",
 }
+_OF_HOOK: Final = (
+    dict.fromkeys(("messages", "history", "items", "conversation"), "p.log")
+    | dict.fromkeys(("text", "message", "user"), "p.query")
+    | dict.fromkeys(("max_tokens", "tokens"), "p.budget")
+    | {name: f"p.ctx.{name}" for name in ("thread_id", "resource_id", "tokenize")}
+)
 _OF_RESPONSE: Final = dict.fromkeys(("content", "message", "output", "answer"), "response.text") | {
     "usage": "response.response.usage",
     "tool_calls": "response.items",
@@ -143,6 +83,93 @@ def _no_attribute(params: tuple[Any, ...], what: str, name: str, meant: Mapping[
     hint = f"Write {meant[name]}." if name in meant else closest(name, known)
     text = f"{what} has no attribute {name!r}. {hint} There are {', '.join(known)}."
     return AttributeError(" ".join(text.split()), name=name, obj=params)
+
+
+def _with_hints(record: type[R]) -> type[R]:
+    """Explain attributes that the parameters of a memory hook do not have."""
+
+    def missing(self: tuple[Any, ...], name: str) -> Any:
+        known = {each: use for each, use in _OF_HOOK.items() if hasattr(record, use.split(".")[1])}
+        raise _no_attribute(self, "The hook's input", name, known)
+
+    # Set here, not in the class: type checkers should still refuse unknown attributes.
+    record.__getattr__ = missing  # type: ignore[attr-defined]
+    return record
+
+
+@with_card
+@_with_hints
+class InitParams(NamedTuple):
+    """An execution begins: load the state."""
+
+    storage: ScopedStorage
+    scope_key: str
+    ctx: ExecutionContext
+
+
+@with_card
+@_with_hints
+class RecallParams(NamedTuple):
+    """The model is about to be called: offer something for the prompt, in at most `budget` tokens."""
+
+    log: Sequence[Item]
+    query: str
+    ctx: ExecutionContext
+    state: Any
+    budget: float
+
+
+@with_card
+@_with_hints
+class StoreParams(NamedTuple):
+    """The model has responded: keep the important facts. `state` is a copy, because stores run concurrently."""
+
+    new_items: tuple[Item, ...]
+    log: Sequence[Item]
+    response: ModelResponse
+    ctx: ExecutionContext
+    state: Any
+
+
+@with_card
+@_with_hints
+class SpawnParams(NamedTuple):
+    """A child execution is created: choose its initial state."""
+
+    parent_state: Any
+    child_ctx: ExecutionContext
+
+
+@with_card
+@_with_hints
+class ReturnParams(NamedTuple):
+    """A child execution has ended: merge its knowledge, and pass on its result."""
+
+    child_state: Any
+    child_log: Sequence[Item]
+    parent_state: Any
+    result: Any
+    child_ctx: ExecutionContext
+
+
+@with_card
+@_with_hints
+class CompleteParams(NamedTuple):
+    """The execution ends."""
+
+    log: Sequence[Item]
+    ctx: ExecutionContext
+    state: Any
+    outcome: ExecutionOutcome
+
+
+@with_card
+@_with_hints
+class DisposeParams(NamedTuple):
+    """Release the resources of the layer."""
+
+    state: Any
+    ctx: ExecutionContext
 
 
 @with_card
@@ -300,6 +327,7 @@ class AfterModelCallParams(NamedTuple):
 
 
 @with_card
+@_with_hints
 class ToolOutcome(NamedTuple):
     """A tool call has ended."""
 
@@ -317,6 +345,7 @@ class ToolOutcome(NamedTuple):
 
 
 @with_card
+@_with_hints
 class ModelOutcome(NamedTuple):
     """A model call of the agent has ended, whether or not its response will be accepted."""
 
@@ -331,6 +360,7 @@ class ModelOutcome(NamedTuple):
 
 
 @with_card
+@_with_hints
 class Feedback(NamedTuple):
     """A user or grader rated or corrected the thread's last reply, or began a new task, outside any execution.
 
@@ -345,6 +375,7 @@ class Feedback(NamedTuple):
 
 
 @with_card
+@_with_hints
 class OnItemAppendParams(NamedTuple):
     """User messages or tool outputs are about to be logged: change, drop or add some."""
 
@@ -355,6 +386,7 @@ class OnItemAppendParams(NamedTuple):
 
 
 @with_card
+@_with_hints
 class ProjectHistoryParams(NamedTuple):
     """The history is about to be sent: choose from it. The log itself never changes."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ContextCompacted, ModelCalled, RunEvent, SteeringDecided, ToolCalled
 from noetic_nb.items import thaw
@@ -77,14 +78,15 @@ class ComputedEvents(LabelledEvents):
         super().__init__(run_id, events)
         self._causes: CauseReader | None = None
 
+    @explained(name="Ask for a table: run.to_frame('turns'), or 'tools', 'ledger', 'tokens' and so on.")
     def to_frame(self, name: str) -> pandas.DataFrame:
         """Return one of the run's tables.
 
         Parameters
         ----------
         name : str
-            ``turns``, ``allocations``, ``tokens``, ``items``, ``spans``, ``tools``, ``ledger``, ``decisions``, ``regulator`` or
-            ``warnings``. `noetic_nb.runs._tables` describes their columns.
+            ``turns``, ``allocations``, ``tokens``, ``items``, ``spans``, ``tools``, ``ledger``, ``decisions``, ``regulator``,
+            ``compactions`` or ``warnings``. ``noetic_nb.runs.COLUMNS`` describes their columns.
 
         Returns
         -------

@@ -217,7 +217,7 @@ def test_a_run_without_what_is_needed_says_what_it_lacks() -> None:
     older = nn.Run(events=[event for event in run.events if not isinstance(event, RequestPrepared)])
     imported = nn.Run.from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}])
 
-    for found, what in ((older, "instructions, tools and budgets"), (imported, "as in runs of others")):
+    for found, what in ((older, "instructions, tools and budgets"), (imported, "imported runs have none")):
         with pytest.raises(NoeticConfigError, match=what):
             recorded_request(found, 0).replan()
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from noetic_nb import widgets
+from noetic_nb import lab, widgets
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 
@@ -371,6 +371,22 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "a view of a harness": (lambda: widgets.Ledger(harness()), "NOT_A_RUN", "AgentHarness", "nn.record(harness)"),
     "an editor of a list": (lambda: widgets.RuleEditor([]), "NOT_A_RULE_BOOK", "[]", "book"),
     "to_frame(tool)": (lambda: nn.record(harness()).to_frame("tool"), "UNKNOWN_TABLE", "'tool'", "tools"),  # type: ignore[arg-type]
+    "to_frame()": (lambda: nn.record(harness()).to_frame(), "INVALID_ARGUMENTS", "name", "to_frame('turns')"),  # type: ignore[call-arg]
+    "AgentConfig(system=)": (lambda: config(system="Be kind."), "INVALID_AGENT_CONFIG", "Be kind.", "instructions="),
+    "memory=[RuleBook]": (lambda: config(memory=[nn.RuleBook]), "INVALID_LAYER", "RuleBook", "RuleBook(...)"),
+    "replay(run, rules)": (
+        lambda: lab.replay(nn.record(harness()), nn.RuleBook()),  # type: ignore[misc]
+        "INVALID_ARGUMENTS",
+        "RuleBook",
+        "lab.replay(run, rules=rules)",
+    ),
+    "replay(path)": (lambda: lab.replay("a.jsonl"), "INVALID_RUN", "'a.jsonl'", "nn.load_run(path)"),  # type: ignore[arg-type]
+    "evaluate(rules, folder)": (
+        lambda: lab.evaluate(nn.RuleBook(), "runs/"),  # type: ignore[arg-type]
+        "INVALID_RUN",
+        "'runs/'",
+        "nn.open_runs(folder)",
+    ),
     "SQLiteStorage()": (lambda: nn.SQLiteStorage(), "INVALID_ARGUMENTS", "path", "SQLiteStorage('desk.db')"),  # type: ignore[call-arg]
     "SQLiteStorage(folder)": (lambda: nn.SQLiteStorage(Path("/")), "INVALID_STORAGE_PATH", "/", "file inside it"),
     "OpenAIModel(apikey=)": (lambda: nn.OpenAIModel("m", apikey="x"), "INVALID_ARGUMENTS", "apikey", "'api_key'"),  # type: ignore[call-arg]
@@ -390,6 +406,19 @@ def test_a_mistake_is_named_with_what_to_write_instead(name: str) -> None:
     assert given in text
     assert advice in text
     assert len(text) < 700
+
+
+@pytest.mark.parametrize(
+    ("hook", "name", "words"), [("recall", "messages", "Write p.log"), ("store", "query", "log, new_items")]
+)
+def test_a_field_that_a_hook_does_not_get_is_answered_with_those_it_gets(hook: str, name: str, words: str) -> None:
+    layer = MemoryLayer(
+        id="notes", slot=120, scope="thread", budget=50, hooks=MemoryHooks(**{hook: lambda p: getattr(p, name)})
+    )
+
+    reply = nn.run_sync(nn.AgentHarness(config(memory=[layer]), model=client()).execute("Hi"))
+
+    assert [words in warning.text for warning in reply.warnings] == [True]
 
 
 def test_arguments_that_do_not_fit_are_a_type_error_as_well() -> None:

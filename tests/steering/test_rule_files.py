@@ -150,6 +150,16 @@ def test_the_published_schema_is_the_one_in_force() -> None:
 HEAD = "version: 1\nrules:\n"
 
 
+@pytest.mark.parametrize("text", ["- {id: a, when: 'true'}", "rules: [{id: a, at_most: 1}]"])
+def test_a_file_without_its_beginning_shows_one_that_can_be_copied(text: str) -> None:
+    with pytest.raises(NoeticConfigError, match="version: 1") as caught:
+        parse_rules(text)
+
+    assert "RuleFile" not in str(caught.value)
+    example = str(caught.value.hint).split("`")[-2]
+    assert [rule.id for rule in parse_rules(HEAD + f"- {example}")] == ["twice"]
+
+
 @pytest.mark.parametrize("text", ["010", "-010", "+07", "00", "007", "09"])
 @pytest.mark.parametrize(
     "place", ["at_most: {}, tools: [t]", "at_most: 1, tools: [{}]", "at_most: 1, tools: [t], name: {}"]

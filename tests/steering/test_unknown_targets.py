@@ -206,6 +206,26 @@ def test_what_a_tool_was_only_called_with_counts_where_nobody_recorded_its_defin
         lab.evaluate(rules, lab.datasets.agentdojo("banking"))
 
 
+def test_a_replay_warns(misspelt: nn.RuleBook) -> None:
+    judge = nn.ScriptedModel(["ALLOW"] * 9)
+
+    with pytest.warns(UnknownTarget, match="Rule '"):
+        lab.replay(recorded(), rules=misspelt, model=judge)
+
+
+def test_a_replay_of_an_imported_run_warns_of_a_slip_and_not_of_a_tool_that_it_did_not_call() -> None:
+    call = {"id": "c1", "function": {"name": "lookup", "arguments": "{}"}}
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": [call]}]
+    run = nn.import_run([*messages, {"role": "tool", "tool_call_id": "c1", "content": "packed"}])
+    slip, other = nn.RuleBook(), nn.RuleBook()
+    slip.at_most(0, "lokup")
+    other.at_most(0, "refund")
+
+    with pytest.warns(UnknownTarget, match="Did you mean 'lookup'"):
+        lab.replay(run, rules=slip)
+    lab.replay(run, rules=other)  # a warning would be an error here
+
+
 STEPS: dict[str, Callable[[], Any]] = {
     "chosen by a function": lambda: nn.react(model="m", tools=lambda ctx: [nn.tool(send_money), invite]),
     "of a step that code runs": lambda: nn.step.run(
@@ -352,7 +372,8 @@ async def sends(rules: nn.RuleBook, way: str) -> tuple[int, str]:
             table = lab.backtest(rules, [run], on_unknown="warn")
         return list(table[table.hook == "before_tool_call"].after).count("allow"), " ".join(map(str, table.guidance))
     if way == "replay":
-        run = await asyncio.to_thread(lab.replay, run, rules=rules)
+        with pytest.warns(UnknownTarget):
+            run = await asyncio.to_thread(lab.replay, run, rules=rules)
         return 0, " ".join(map(str, run.to_frame("ledger").guidance))
     [call] = run.to_frame("tools").itertuples()
     return len(sent), str(call.output)

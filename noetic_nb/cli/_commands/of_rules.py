@@ -211,7 +211,9 @@ def _backtest_arguments(parser: ArgumentParser) -> None:
     add_sources(parser)
     add_on_unknown(parser)
     parser.add_argument("--against", metavar="RULES", help="the rules in force; none by default")
-    parser.add_argument("--max-changes", type=int, default=0, metavar="N", help="how many decisions may change (0)")
+    parser.add_argument(
+        "--max-changes", type=int, default=0, metavar="N", help="the largest number of decisions that may change (0)"
+    )
 
 
 def _run_backtest(given: Namespace, output: Output) -> int:
@@ -283,18 +285,31 @@ def _evaluate_arguments(parser: ArgumentParser) -> None:
     add_sources(parser)
     add_on_unknown(parser)
     parser.add_argument(
-        "--outcome", default="outcome", metavar="KEY", help="the key of a run's meta with its label (outcome)"
+        "--outcome",
+        default="outcome",
+        metavar="KEY",
+        help="the label, or key of a run's meta, that holds its outcome (outcome)",
     )
     parser.add_argument(
         "--by",
         choices=("task", "run"),
         default="task",
-        help="runs that belong together, for the intervals; run: each is a task of its own (task)",
+        help="the unit of the intervals: tasks, or single runs (task)",
     )
-    parser.add_argument("--min-caught", type=_rate, metavar="RATE", help="of what should be caught, from 0 to 1")
-    parser.add_argument("--max-blocked", type=_rate, metavar="RATE", help="of solved runs, from 0 to 1")
     parser.add_argument(
-        "--max-false-rejections", type=_rate, metavar="RATE", help="of calls that succeeded, from 0 to 1"
+        "--min-caught", type=_rate, metavar="RATE", help="lowest share of attacks that must be caught, from 0 to 1"
+    )
+    parser.add_argument(
+        "--max-blocked",
+        type=_rate,
+        metavar="RATE",
+        help="highest share of solved runs that may be stopped, from 0 to 1",
+    )
+    parser.add_argument(
+        "--max-false-rejections",
+        type=_rate,
+        metavar="RATE",
+        help="highest share of successful calls that may be rejected, from 0 to 1",
     )
 
 
@@ -362,9 +377,9 @@ def _check_arguments(parser: ArgumentParser) -> None:
     )
     made.add_argument("--rules", metavar="RULES", help="a rule file to run against a set")
     parser.add_argument(
-        "--outcome", metavar="MODULE:NAME", help="says of a new run of the agent whether it went well, True or False"
+        "--outcome", metavar="MODULE:NAME", help="a function of a new run that returns True if it went well, else False"
     )
-    parser.add_argument("--strict", action="store_true", help="warnings count, too")
+    parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
 
 
 def _finding(path: str, kind: str, level: str, text: str) -> dict[str, str]:

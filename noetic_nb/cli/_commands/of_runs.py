@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _add_grade(parser: ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="FOLDER", help="with one notebook for each submission")
+    parser.add_argument("folder", metavar="FOLDER", help="a folder with one notebook for each submission")
 
 
 def _run_grade(given: Namespace, output: Output) -> int:
@@ -191,7 +191,7 @@ def _most(text: str) -> int:
 def _report_arguments(parser: ArgumentParser) -> None:
     add_sources(parser)
     parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="the file (report.html)")
-    parser.add_argument("--run", dest="only", metavar="RUN", help="only this run: its id, or its place from 0")
+    parser.add_argument("--run", dest="only", metavar="RUN", help="only this run: its id, or its position from 0")
     parser.add_argument("--most", type=_most, default=10, metavar="N", help="show the views of this many runs (10)")
 
 
@@ -256,7 +256,7 @@ REPORT = Command(
 
 def _view_arguments(parser: ArgumentParser) -> None:
     add_sources(parser)
-    parser.add_argument("--run", dest="only", metavar="RUN", help="which one: its id, or its place from 0")
+    parser.add_argument("--run", dest="only", metavar="RUN", help="the run to open: its id, or its position from 0")
     parser.add_argument("-o", "--output", type=Path, default=Path("run.ipynb"), help="the notebook (run.ipynb)")
     parser.add_argument("--no-open", action="store_true", help="only write the notebook and the run beside it")
 

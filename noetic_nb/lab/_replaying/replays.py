@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._checks import check_one_of
 from noetic_nb.lab._replaying.open_replay import checked_run, layers_in
 from noetic_nb.lab._replaying.regulator_readings import RegulatorReadings
+from noetic_nb.lab._rule_trial import as_snapshot, warn_of_misspelt_targets
 from noetic_nb.models._client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
@@ -87,6 +89,7 @@ class Replay:
         return run_again(self.run, **changes, regulator=self.regulator, **more)
 
 
+@explained(positional="The run is first, the rest has names: lab.replay(run, rules=rules).")
 def replay(
     run: Run,
     *,
@@ -109,7 +112,7 @@ def replay(
     run : Run
         A run with all of its turns; it is not changed.
     rules : RuleBook or iterable of rules, optional
-        Replaces the rules of the run.
+        Replaces the rules of the run. A misspelt tool or argument is a Python warning.
     budgets : mapping, optional
         By layer id, a budget as for `MemoryLayer`, or a pair of minimum and maximum tokens.
     projection : ProjectionPolicy or mapping, optional
@@ -150,7 +153,7 @@ def replay(
     >>> replay(run, rules=[rule]).meta["replay"]["decisions"]["after"]["deny"]
     6
     """
-    return Replay(
+    asked = Replay(
         run=run,
         mode=mode,
         rules=rules,
@@ -161,7 +164,10 @@ def replay(
         model=model,
         tools=tools,
         tokenizer=tokenizer,
-    ).result()
+    )
+    if rules is not None:
+        warn_of_misspelt_targets(as_snapshot(rules), run)
+    return asked.result()
 
 
 def fork(

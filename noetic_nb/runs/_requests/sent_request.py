@@ -166,7 +166,7 @@ class RecordedRequest:
     def missing(self) -> tuple[str, ...]:
         """The names of unrecorded inputs that are needed to plan the call again."""
         if self.view is None:
-            return ("the request, as in runs of others",)
+            return ("the request (imported runs have none)",)
         gone = [] if self.prepared is not None else ["instructions, tools and budgets, as in runs of earlier versions"]
         if self.first:
             gone.append(f"the first {self.first} items of the log")

@@ -163,7 +163,10 @@ class AgentConfig(Frozen):
             "",
             "A step names it, step=react(model='gpt-4o'); its client is given to AgentHarness(config, model=client).",
         ),
-        "instructions": ("", "They belong to a step: step=react(model=..., instructions='...')."),
+        **dict.fromkeys(
+            ("instructions", "system", "system_prompt", "prompt"),
+            ("", "The system text belongs to a step: step=react(model=..., instructions='...')."),
+        ),
         "rules": ("", "They are a layer: memory=[rules]."),
         "steering": ("", "It is a layer: memory=[nn.steering(rules)]."),
         "layers": ("", "Pass memory=[...]."),

@@ -193,7 +193,7 @@ def as_input_items(
             return [input_message(compact_json(freeze(value)), ids=engine.ids)]
         except ItemValidationError:
             pass  # reported below, in terms of the step
-    what = f"The llm step {step_id!r} cannot send a {type(value).__name__}"
+    what = f"The llm step {step_id!r} cannot send a value of type {type(value).__name__}."
     hint = "Pass text, an item, a list of items, or JSON data."
     raise NoeticError("step_failed", what, given=value, hint=hint, step_id=step_id, retries_exhausted=False)
 

@@ -299,9 +299,16 @@ class UnknownTarget(UserWarning):
     warning_code: ClassVar[str] = "unknown_rule_target"
 
     def __init__(
-        self, rule_id: str, code: Literal["unknown_tool", "unknown_argument"], name: str, why: str, fix: str
+        self,
+        rule_id: str,
+        code: Literal["unknown_tool", "unknown_argument"],
+        name: str,
+        why: str,
+        fix: str,
+        near: str | None = None,
     ) -> None:
         super().__init__(f"Rule {rule_id!r}: {why} {fix}")
+        self.near = near
         self.rule_id = rule_id
         self.code = code
         self.name = name
@@ -333,7 +340,7 @@ def _unknown_tools(rule: SteeringRule, facts: StaticFacts, tools: KnownTools, gu
         if skeleton(name) not in known:
             near = nearest(name, tools)
             fix = f"Did you mean {near!r}?" if near else _there_are(tools, "no tools")
-            yield UnknownTarget(rule.id, "unknown_tool", name, f"There is no tool {name!r}.", fix)
+            yield UnknownTarget(rule.id, "unknown_tool", name, f"There is no tool {name!r}.", fix, near)
 
 
 def _unknown_arguments(
@@ -359,7 +366,7 @@ def _unknown_arguments(
         near = nearest(path, possible)
         fix = f"Did you mean {near!r}?" if near else _there_are(possible, "none")
         whose = ", ".join(sorted(set(about))) or "any tool"
-        yield UnknownTarget(rule.id, "unknown_argument", path, f"{path!r} is not an argument of {whose}.", fix)
+        yield UnknownTarget(rule.id, "unknown_argument", path, f"{path!r} is not an argument of {whose}.", fix, near)
 
 
 def _there_are(names: Iterable[str], nothing: str) -> str:

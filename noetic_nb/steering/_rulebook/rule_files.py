@@ -279,12 +279,23 @@ def _rule(source: str, place: int, data: RuleData, functions: Functions) -> Stee
         _refuse(source, f"rules[{place}] ({data.id!r}): {exc}", "Correct the rule.", exc, rule_id=data.id)
 
 
+_BEGINNING: Final = (
+    "Begin it with `version: 1` and `rules:`, a list of rules such as "
+    "`{id: twice, on: [before_tool_call], tools: [search], at_most: 2}`."
+)
+
+
 def _explain(source: str, error: ValidationError) -> NoReturn:
     # A misspelt key also leaves the correct one missing; report the misspelling.
     found = error.errors()
     first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
     hint = "Correct the file."
+    if not path:
+        what = "the file is not a mapping with `version` and `rules`"
+        _refuse(source, what, _BEGINNING, error, field=path)
+    if path in ("version", "rules"):
+        hint = _BEGINNING
     if first["type"] == "extra_forbidden":
         fields = {1: RuleFile.model_fields, 3: RuleData.model_fields}.get(len(first["loc"]), JudgeData.model_fields)
         near = nearest(str(first["loc"][-1]), fields)
