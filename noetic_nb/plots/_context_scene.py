@@ -99,7 +99,7 @@ def largest(requests: Sequence[RecordedRequest], places: range) -> int:
 
 
 def _sum(each: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    return {reason: total for reason in LEFT if (total := sum([one.get(reason, 0) for one in each]))}
+    return {reason: sum([one.get(reason, 0) for one in each]) for reason in LEFT if any(reason in one for one in each)}
 
 
 def folded(calls: Sequence[ContextCall]) -> tuple[list[str], list[dict[str, int]]]:
@@ -176,7 +176,7 @@ def _scene(
         marks += [Mark(name, [begin, None, end, None]) for name in ("unknown", "until")]
     if len(rows) <= COUNTED:
         marks += [
-            Mark("number", [at + 0.5, reason], str(number))
+            Mark("number", [at + 0.5, reason], str(number or "?"))
             for at, one in enumerate(left) for reason, number in one.items()
         ]  # fmt: skip
     panel = Panel("context", PANEL_PX, high=top, caption=_caption(calls, places, limits, is_near))
@@ -227,7 +227,10 @@ def _said(
     head = f"{name}, turn {where.turn}: {count(sum(row.values()))} tokens{more}"
     bill = [f"billed {count(billed)}"] if billed > 0 and not call.estimated else []
     gone = (
-        [f"left {sum(left.values())}: " + ", ".join([f"{reason} {number}" for reason, number in left.items()])]
+        [
+            f"left {sum(left.values()) or 'an unknown number'}: "
+            + ", ".join([f"{reason} {number or '?'}" for reason, number in left.items()])
+        ]
         if left
         else []
     )

@@ -138,6 +138,7 @@ def test_the_kinds_of_random_requests_are_those_of_their_items() -> None:
         size, run, where = rng.randrange(1, 14), Run(), Where("t1", "e1", 1)
         makers: list[Any] = [input_message, lambda text: input_message(text, "assistant")]
         makers.append(lambda text: Item(type="function_call_output", callId="c", output=text))
+        makers.append(lambda text: input_message(text, "system"))
         items = tuple([rng.choice(makers)("word " * rng.randrange(1, 30)) for _ in range(size)])
         run.append(ItemsAppended(where, 0.0, 0, items, "user"))
         view = structs.replace(random_view(rng, size), history=10_000)
@@ -151,8 +152,8 @@ def test_the_kinds_of_random_requests_are_those_of_their_items() -> None:
 
         expected: dict[str, int] = {}
         for at in sent_in(view, size):
-            kind = kind_of(items[at], is_imported=False)
-            expected[kind] = expected.get(kind, 0) + item_tokens(items[at], request.counter)
+            if (kind := kind_of(items[at], is_imported=False)) in HISTORY:
+                expected[kind] = expected.get(kind, 0) + item_tokens(items[at], request.counter)
         assert {kind: parts[kind] for kind in HISTORY if kind in parts} == expected
         assert sum([parts[kind] for kind in (*HISTORY, "rest") if kind in parts]) == 10_000
 
@@ -214,12 +215,26 @@ def plotted_series() -> list[Series]:
     return [*_compare_scene.SERIES.values()]
 
 
-def compacted(by: str, **counts: Any) -> Run:
+def test_items_of_a_log_that_was_replaced_do_not_count_as_left() -> None:
+    run, at = Run(), Where("t1", "e1", 1)
+    for number, texts in enumerate([("one", "two", "three"), ("other",)]):
+        run.append(ItemsAppended(at, 0.0, 0, tuple(map(input_message, texts)), "seed"))
+        for event in turn(number + 1, window=(0, len(texts))):
+            run.append(event)
+
+    assert not [mark for mark in scene_of(run).marks if mark.series.startswith("left-")]
+    assert run.to_frame("items")["fate"].isna().all()
+
+
+SHORT = (input_message("short"),)
+
+
+def compacted(by: str, items: tuple[Item, ...] = SHORT, replaced: Any = ((0, 3),), **counts: Any) -> Run:
     where = Where("t", "e", 1)
     events: list[RunEvent] = [
         ItemsAppended(where, 0.0, 0, tuple([input_message(f"question {at} " * 40) for at in range(4)]), "input"),
         ModelCalled(where, 1.0, 0, "m", "agent", 1.0, "ok", (), 0, 3),
-        ContextCompacted(where, 2.0, by, items=(input_message("short"),), replaced=((0, 3),), **counts),
+        ContextCompacted(where, 2.0, by, items=items, replaced=replaced, **counts),
         ModelCalled(where, 3.0, 1, "m", "agent", 1.0, "ok", (), 0, 3),
     ]
     return Run(events=events)
@@ -236,6 +251,38 @@ def test_a_compaction_takes_its_items_out_of_the_context_of_later_calls(by: str,
     assert "rest" in {*frame[frame["call"] == 1]["part"]} - {*frame[frame["call"] == 0]["part"]}
     lane = [(mark.points, mark.text) for mark in scene_of(run).marks if mark.series == "number"]
     assert lane == [([1.5, reason], "3")]
+
+
+def test_a_new_context_replaces_the_log_but_for_system_texts_and_earlier_contexts() -> None:
+    where = Where("t", "e", 1)
+    texts = (input_message("rules " * 9, "system"), *[input_message(f"question {at} " * 40) for at in range(3)])
+    events: list[RunEvent] = [
+        ItemsAppended(where, 0.0, 0, texts, "input"),
+        ModelCalled(where, 1.0, 0, "m", "agent", 1.0, "ok", (), 0, 3),
+        ContextCompacted(where, 2.0, "claude-code", items=(input_message("in short " * 99),)),
+        ItemsAppended(where, 2.0, 4, (input_message("and now?"),), "input"),
+        ModelCalled(where, 3.0, 1, "m", "agent", 1.0, "ok", (), 0, 3),
+        ContextCompacted(where, 4.0, "claude-code", items=(input_message("in short"),)),
+        ModelCalled(where, 5.0, 2, "m", "agent", 1.0, "ok", (), 0, 3),
+    ]
+    run = Run(events=events)
+    with TokenAllocation(run) as view:
+        parts = view.to_frame().pivot(index="call", columns="part", values="tokens").fillna(0).astype(int)
+
+    assert parts["system"].nunique() == 1
+    table = run.to_frame("items")
+    assert parts["user"].tolist() == [table["tokens"][1:4].sum(), table["tokens"][4], 0]
+    assert parts["rest"][0] == 0 < parts["rest"][2] < parts["rest"][1] / 9
+    assert table["fate"].tolist() == [None, *["compaction"] * 4]
+    numbers = [(mark.points, mark.text) for mark in scene_of(run).marks if mark.series == "number"]
+    assert numbers == [([1.5, "compaction"], "3"), ([2.5, "compaction"], "1")]
+
+
+def test_a_compaction_that_does_not_say_what_it_cleared_counts_nothing() -> None:
+    scene = scene_of(compacted("anthropic", (), (), trigger="clear_tool_uses_20250919"))
+
+    assert [(mark.points, mark.text) for mark in scene.marks if mark.series == "number"] == [([1.5, "cleared"], "?")]
+    assert scene.stops[1][2].endswith("left an unknown number: cleared ?")
 
 
 def test_parts_are_divided_without_a_token_lost() -> None:

@@ -69,7 +69,7 @@ class ContextParts:
         self._sizes: dict[tuple[int, int], tuple[Any, Any, int]] = {}
         self._sums: dict[Any, tuple[ItemView, list[tuple[int, ...]]]] = {}
         self._left: list[dict[str, int]] = []
-        self._before: dict[tuple[str, str], list[range]] = {}
+        self._before: dict[tuple[str, str], tuple[RecordedRequest, list[range]]] = {}
 
     @property
     def is_billed(self) -> bool:
@@ -84,11 +84,12 @@ class ContextParts:
             return ContextCall(request, self.planned(request, view, request.stretches), False)
         sizes = {"system": 0, "tools": self._tools(request)}
         before = compactions_before(request, compactions)
-        gone = replaced_in(before)
         written = sum([self._size(item, request) for event in before for item in event.items])
-        first, length = request.first, len(request.known or ())
-        places = range(first, first + length)
-        found = self._kinds(request, [range(at, at + 1) for at in places if at not in gone] if gone else [places])
+        at, kept = request.first, list[range]()
+        for start, stop in sorted([stretch for event in before for stretch in event.replaced]):
+            kept += [range(at, start)] if at < start else []
+            at = max(at, stop)
+        found = self._kinds(request, [*kept, range(at, max(at, request.first + len(request.known or ())))])
         policy = self._meta.get("policy")
         if not found.get("system") and isinstance(policy, str):
             found["system"] = request.counter(policy)
@@ -105,7 +106,7 @@ class ContextParts:
         front = {"system": view.system, "tools": view.tools, **layers, "framing": view.framing}
         found = self._kinds(request, sent)
         rest = view.history - sum(found.values())
-        history = divided(found, view.history) if rest < 0 else {**found, REST: rest}
+        history = divided(found, view.history) if rest < 0 else {**found, REST: found.get(REST, 0) + rest}
         return _some({**front, **history})
 
     def _kinds(self, request: RecordedRequest, stretches: Iterable[range]) -> dict[str, int]:
@@ -150,17 +151,19 @@ class ContextParts:
     def left(
         self, requests: Sequence[RecordedRequest], compactions: Sequence[tuple[int, ContextCompacted]] = ()
     ) -> list[dict[str, int]]:
-        """Return, for each request, how many history items left with it, by reason."""
+        """Return, for each request, how many history items left with it, by reason; 0 is an unknown number."""
         for request in requests[len(self._left) :]:
             view, context = request.view, context_of(request.where)
             if view is None:
                 self._left.append({})
                 continue
             sent = sent_stretches(view)
-            gone = only_in(self._before.get(context, ()), sent)
-            self._before[context] = sent
+            last, was = self._before.get(context, (request, sent))
+            # A rewritten log has other items at these places.
+            gone = [at for at in only_in(was, sent) if request.log_item(at) is last.log_item(at)]
+            self._before[context] = request, sent
             self._left.append(counted(missed(view, gone)) if gone else {})
-        found, last = [], dict[tuple[str, str], int]()
+        found, last, gone = [], dict[tuple[str, str], int](), dict[tuple[str, str], set[int]]()
         by_context: dict[tuple[str, str], list[tuple[int, ContextCompacted]]] = {}
         for seq, event in compactions:
             by_context.setdefault(context_of(event.where), []).append((seq, event))
@@ -170,9 +173,10 @@ class ContextParts:
                 left = {**left}
                 for seq, event in by_context[context]:
                     if last.get(context, -1) < seq < request.seq:
-                        reason = reason_of(event)
-                        number = event.items_removed or sum([stop - start for start, stop in event.replaced])
-                        left[reason] = left.get(reason, 0) + (number or 1)
+                        places, known = replaced_in([event]), gone.setdefault(context, set())
+                        number = len(places - known) if places else event.items_removed or 0
+                        left[reason_of(event)] = left.get(reason_of(event), 0) + number
+                        known |= places
                 last[context] = request.seq
             found.append(left)
         return found
@@ -181,11 +185,16 @@ class ContextParts:
 def compactions_before(
     request: RecordedRequest, compactions: Sequence[tuple[int, ContextCompacted]]
 ) -> list[ContextCompacted]:
-    """Return the compactions that preceded an imported request."""
+    """Return the compactions of an imported request, without those whose texts a later one replaced."""
     if request.view is not None:
         return []
-    context = context_of(request.where)
-    return [event for seq, event in compactions if seq < request.seq and context_of(event.where) == context]
+    context, found, later = context_of(request.where), list[ContextCompacted](), set[int]()
+    for seq, event in reversed(compactions):
+        if seq < request.seq and context_of(event.where) == context:
+            places = replaced_in([event])
+            found += [] if places and places <= later else [event]
+            later |= places
+    return found[::-1]
 
 
 def replaced_in(compactions: Iterable[ContextCompacted]) -> set[int]:

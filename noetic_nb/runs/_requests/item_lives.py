@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
-from noetic_nb.events import ContextCompacted, ViewAssembled
+from msgspec import structs
+
+from noetic_nb.events import ContextCompacted, ItemsAppended, ViewAssembled
 from noetic_nb.items import Item
 from noetic_nb.runs._events.run_log import placed
 from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions, sent_stretches
@@ -24,11 +27,28 @@ def context_of(where: Any) -> Context:
 
 
 def compactions_of(run: Any) -> Compactions:
-    return placed(run, ContextCompacted)
+    """Return the compactions with their places in the run; one with a new context, and no places, replaced the whole log."""
+    found = placed(run, ContextCompacted)
+    if not any(event.items and not event.replaced for _, event in found):
+        return found
+    found, logs = [], dict[Context, list[Any]]()
+    for seq, event in placed(run, ItemsAppended, ContextCompacted):
+        log = logs.setdefault(context_of(event.where), [])
+        if isinstance(event, ItemsAppended):
+            log += [None] * (event.start - len(log))
+            log[event.start :] = [item.get("role") for item in event.items]
+            continue
+        if event.items and not event.replaced:
+            systems = [at for at, role in enumerate(log) if role == "system"]  # these are always sent
+            edges = pairwise([-1, *systems, len(log)])
+            whole = tuple([(before + 1, at) for before, at in edges if before + 1 < at])
+            event = structs.replace(event, replaced=whole)
+        found.append((seq, event))
+    return found
 
 
 def reason_of(event: ContextCompacted) -> str:
-    return "cleared" if "clear" in event.by.lower() else "compaction"
+    return "cleared" if "clear" in f"{event.by} {event.trigger}".lower() else "compaction"
 
 
 def sent_changes(before: ViewAssembled, view: ViewAssembled) -> tuple[dict[int, str], list[int]]:
