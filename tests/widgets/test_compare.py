@@ -9,7 +9,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import SteeringDecided, ToolCalled, TurnCompleted, TurnStarted, Where
+from noetic_nb.events import ModelCalled, SteeringDecided, ToolCalled, TurnCompleted, TurnStarted, Where
 from noetic_nb.lab import datasets
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Compare, Selection
@@ -94,6 +94,23 @@ def test_sums_say_what_is_not_known() -> None:
     assert totals["turns"] == ["3", "2", "−1"]
     assert totals["tokens in"] == ["300", "200", "−100"]
     assert totals["cost"] == ["0.03", "not known", ""]
+
+
+def test_sums_and_costs_are_those_of_the_table_of_turns_for_turns_without_an_end_and_for_children() -> None:
+    open_turn, child = Where("t1", "e2", 2), Where("t1", "e3", 2, 1)
+    run = Run(events=said(1, "x"))
+    for where in (open_turn, child):
+        run.append(ModelCalled(where, 2.0, 0, "m", "agent", 1.0, "ok", (), 40, 4, cost=0.02))
+    with Compare(run, run) as view:
+        totals = {name: cells[0] for name, *cells in view.snapshot["totals"]}
+        costs = [mark.points[3] for mark in view.reading.scene().marks if mark.series == "a-cost"]  # type: ignore[attr-defined]
+        table = view.to_frame()
+
+    turns = run.to_frame("turns")
+    columns = {name: name.replace(" ", "_") for name in ("model calls", "tool calls", "cost")}
+    columns |= {"tokens in": "input_tokens", "tokens out": "output_tokens"}
+    assert {name: totals[name] for name in columns} == {name: f"{turns[of].sum():.4g}" for name, of in columns.items()}
+    assert costs == turns["cost"].tolist() == table[table["what"] == "cost"]["a"].tolist()
 
 
 def test_turns_without_a_counterpart_are_shown_as_such() -> None:

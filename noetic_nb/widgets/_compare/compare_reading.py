@@ -9,13 +9,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Final, TypeAlias
 
-from noetic_nb.events import (
-    RunEvent,
-    TurnCompleted,
-    TurnStarted,
-    ViewAssembled,
-    Where,
-)
+from noetic_nb.events import ModelCalled, RunEvent, ToolCalled, TurnCompleted, TurnStarted, ViewAssembled, Where
 from noetic_nb.lab._comparing.comparison import turn_pairs, turn_rows
 from noetic_nb.lab._replaying.replay_report import sent_tokens
 from noetic_nb.markup import escape, heading
@@ -51,10 +45,23 @@ class TurnPart:
     """The number of its last event in the run."""
     context: float | None = None
     """The tokens of its largest request."""
-    cost: float | None = None
+    _known: tuple[int, tuple[float | None, ...]] = (-1, ())
 
     def summary(self) -> TurnSummary:
         return TurnBook().read(self.events)[0]
+
+    @property
+    def numbers(self) -> tuple[float | None, ...]:
+        """Its part of the totals, from the same source as the table of turns."""
+        if self._known[0] != len(self.events):
+            turn = TurnBook().read([self.events[0], *[each for each in self.events[1:] if type(each) in _COUNTED]])[0]
+            sums = turn.input_tokens, turn.output_tokens, turn.cost
+            failed = turn.outcome not in (None, "success")
+            self._known = len(self.events), (1, failed, len(turn.model_calls), len(turn.tool_calls), *sums)
+        return self._known[1]
+
+
+_COUNTED: Final = frozenset({ModelCalled, ToolCalled, TurnCompleted})
 
 
 Pair: TypeAlias = tuple[TurnPart | None, TurnPart | None]
@@ -65,7 +72,6 @@ class Side:
 
     def __init__(self) -> None:
         self.turns: list[TurnPart] = []
-        self.totals: dict[str, float | None] = dict.fromkeys(TOTALS, 0)
         self._by: dict[tuple[str, int], TurnPart] = {}
         self._index = RequestIndex()
         # Requests are reconstructed when a pair is viewed, so that long runs open quickly.
@@ -85,7 +91,6 @@ class Side:
         if part is None or (kind is TurnStarted and part.begun):
             part = self._by[where.thread_id, where.turn] = TurnPart(where)
             self.turns.append(part)
-            self._add("turns", 1)
         part.events.append(event)
         part.last = seq
         if isinstance(event, ViewAssembled):
@@ -93,12 +98,7 @@ class Side:
         if kind is TurnStarted and isinstance(event, TurnStarted):
             part.where, part.query, part.begun = where, event.query, True
             return True
-        if kind is TurnCompleted and isinstance(event, TurnCompleted):
-            for name, number in zip(TOTALS[1:], _numbers(event), strict=True):
-                self._add(name, number)
-            part.cost = event.cost
-            return True
-        return False
+        return kind is TurnCompleted
 
     def requests_of(self, part: TurnPart | None) -> dict[int, RecordedRequest]:
         """Return the requests up to and including a turn, by the ``id`` of their view."""
@@ -110,18 +110,14 @@ class Side:
                 self._requests[id(event)] = self._index.requests[at]
         return self._requests
 
-    def _add(self, name: str, number: float | None) -> None:
-        before = self.totals[name]
-        # If one turn is unknown, so is the sum.
-        self.totals[name] = None if before is None or number is None else before + number
+    @property
+    def totals(self) -> list[float | None]:
+        """The sums over all turns; if one turn is unknown, so is the sum."""
+        each = zip(*[part.numbers for part in self.turns], strict=True) if self.turns else [(0,)] * len(TOTALS)
+        return [None if None in numbers else sum(numbers) for numbers in each]
 
 
 TOTALS: Final = ("turns", "turns that failed", "model calls", "tool calls", "tokens in", "tokens out", "cost")
-
-
-def _numbers(event: TurnCompleted) -> tuple[float | None, ...]:
-    failed = event.outcome != "success"
-    return failed, event.model_calls, event.tool_calls, event.input_tokens, event.output_tokens, event.cost
 
 
 class ComparedTurns:
@@ -340,7 +336,7 @@ class CompareReading(Reading):
         """Return the picture of both runs: contexts, costs, and the differences compared so far."""
         numbers = []
         for pair, differences in zip_longest(self.turns.pairs, self.counts()):
-            one, other = [(None, None) if part is None else (part.context, part.cost) for part in pair]
+            one, other = [(None, None) if part is None else (part.context, part.numbers[-1]) for part in pair]
             context, cost = zip(one, other, strict=True)
             numbers.append(PairNumbers(turn_text(pair), context, cost, differences))
         return pairs_scene(numbers, self.names)
@@ -413,8 +409,7 @@ def number_text(value: float | None) -> str:
 def total_rows(a: Side, b: Side) -> list[list[str]]:
     """Return the totals of both runs: name, both sums, and the increase in the second."""
     rows = []
-    for name in TOTALS:
-        one, other = a.totals[name], b.totals[name]
+    for name, one, other in zip(TOTALS, a.totals, b.totals, strict=True):
         more = "" if one is None or other is None else "same" if one == other else _signed(other - one)
         rows.append([name, number_text(one), number_text(other), more])
     return rows
