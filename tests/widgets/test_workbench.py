@@ -13,7 +13,16 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ItemsAppended, SteeringDecided, ToolCalled, TurnCompleted, TurnStarted, Where
+from noetic_nb.events import (
+    ItemsAppended,
+    ModelCalled,
+    QualityGiven,
+    SteeringDecided,
+    ToolCalled,
+    TurnCompleted,
+    TurnStarted,
+    Where,
+)
 from noetic_nb.items import function_call, function_call_output, input_message
 from noetic_nb.lab import datasets
 from noetic_nb.models import CallTool
@@ -21,7 +30,7 @@ from noetic_nb.runs import Run
 from noetic_nb.widgets import Approval, Ledger, Selection, TokenAllocation, Workbench
 from noetic_nb.widgets._allocation.allocation import CALLS_HOSTED
 from noetic_nb.widgets._workbench.panels import PANELS
-from noetic_nb.widgets._workbench.workbench_reading import NAMES_SENT
+from noetic_nb.widgets._workbench.workbench_reading import NAMES_SENT, Progress
 from noetic_nb.widgets.base._host import page_traits
 from noetic_nb.widgets.base._page_thread import PAGES
 from tests.matrix import matrix
@@ -387,6 +396,34 @@ def test_hostile_text_stays_text_in_what_a_workbench_says_itself(name: str) -> N
             [reading.parts["talk"], reading.parts["progress"], reading.talk.to_text()], ensure_ascii=False
         )
         assert not INVISIBLE.search(said)
+
+
+def test_the_static_conversation_names_threads_and_marks_and_what_has_no_end() -> None:
+    run = demo_run()
+    for event in [
+        TurnStarted(Where("t2", "e", 1), 0.0, "u", 0, 1, "And the hotel?"),
+        *decisions(),
+        QualityGiven(Where("t1", "e-t1-6", 6), 9.0, 1.0, "reward"),
+    ]:
+        run.append(event)
+    with Workbench(run) as bench:
+        text, html = bench.to_text(), bench.to_html()
+
+    for form in (text, html):
+        assert "6 of t1" in form
+        assert "2 denied" in form
+        assert "whole conversation graded 1.00" in form
+        assert "no answer so far" in form
+        assert "Turn 1 has not ended" in form
+    assert "answering" not in text
+
+
+def test_the_headline_counts_one_call_without_a_price() -> None:
+    progress = Progress()
+    for cost in (0.5, None):
+        progress.take(ModelCalled(Where("t", "e", 1), 1.0, 0, "m", "agent", 1.0, "ok", (), 1, 1, cost=cost))
+
+    assert progress.text.endswith("$0.5000 and 1 call without a price")
 
 
 # With a harness

@@ -158,11 +158,11 @@ class ContextParts:
                 self._left.append({})
                 continue
             sent = sent_stretches(view)
-            last, was = self._before.get(context, (request, sent))
+            before, was = self._before.get(context, (request, sent))
             # A rewritten log has other items at these places.
-            gone = [at for at in only_in(was, sent) if request.log_item(at) is last.log_item(at)]
+            lost = [at for at in only_in(was, sent) if request.log_item(at) is before.log_item(at)]
             self._before[context] = request, sent
-            self._left.append(counted(missed(view, gone)) if gone else {})
+            self._left.append(counted(missed(view, lost)) if lost else {})
         found, last, gone = [], dict[tuple[str, str], int](), dict[tuple[str, str], set[int]]()
         by_context: dict[tuple[str, str], list[tuple[int, ContextCompacted]]] = {}
         for seq, event in compactions:

@@ -46,7 +46,7 @@ class _Row:
     said: str = ""
     done: TurnCompleted | None = None
     error: str = ""
-    grade: float | None = None
+    grade: str = ""
     held: list[tuple[int, str]] = field(default_factory=list)
     """The places of decisions that held something back, or would have, with their words."""
 
@@ -73,6 +73,8 @@ class Talk:
         self._moment = moment
         self._rows: list[_Row] = []
         self._by: dict[tuple[str, int], _Row] = {}
+        self.is_live = True
+        """Whether the run is being recorded."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -105,7 +107,8 @@ class Talk:
             case RegulatorDecided(stops=True):
                 row.held.append((seq, _STOPPED))
             case QualityGiven():
-                row.grade = event.quality
+                what = "whole conversation graded" if event.source == "reward" else "grade"
+                row.grade = f"{what} {event.quality:.2f}"
             case TurnCompleted():
                 row.done = event
             case _:
@@ -121,7 +124,7 @@ class Talk:
             "thread": plain(where.thread_id),
             "said": plain(row.said, TEXT_LENGTH),
             "reply": "" if row.done is None else plain(row.done.text, REPLY_LENGTH),
-            "state": _state(row),
+            "state": _state(row, self.is_live),
             "held": _held(row),
             "marks": _marks(row),
         }
@@ -158,10 +161,7 @@ class Talk:
         rows = self.newest()
         if not rows:
             return '<p class="nn-empty">No turn yet. What is said and answered appears here.</p>'
-        cells = (
-            [row["turn"], row["said"], row["reply"] or row["state"], ", ".join([*row["held"], *row["marks"]])]
-            for row in rows
-        )
+        cells = ([name, row["said"], row["reply"] or row["state"], marks] for name, marks, row in _named(rows))
         columns = [(name, "nn-text") for name in ("Turn", "Said", "Answered", "Marks")]
         note = f'<p class="nn-note">The newest {len(rows)} of {len(self):,} turns.</p>' if len(self) > len(rows) else ""
         return table("", columns, ([escape(cell) for cell in row] for row in cells)) + note
@@ -169,13 +169,25 @@ class Talk:
     def to_text(self) -> str:
         """Return the newest turns as plain text."""
         rows = self.newest()
-        lines = [f"{row['turn']}. {row['said']}\n   {row['reply'] or row['state']}" for row in rows]
+        lines = []
+        for name, marks, row in _named(rows):
+            lines.append(f"{name}. {row['said']}\n   {row['reply'] or row['state']}{f' [{marks}]' if marks else ''}")
         return "\n".join(lines) or "No turn yet."
 
 
-def _state(row: _Row) -> str:
+def _named(rows: list[dict[str, Any]]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return the names of turns, with their threads if there are several, and their marks."""
+    several = len({row["thread"] for row in rows}) > 1
+    found = []
+    for row in rows:
+        name = f"{row['turn']} of {row['thread']}" if several else f"{row['turn']}"
+        found.append((name, ", ".join([*row["held"], *row["marks"]]), row))
+    return found
+
+
+def _state(row: _Row, is_live: bool) -> str:
     if row.done is None:
-        return "answering …"
+        return "answering …" if is_live else "no answer so far"
     return (
         "" if row.done.outcome == "success" and row.done.text else f"no answer: {plain(row.error or row.done.outcome)}"
     )
@@ -191,6 +203,4 @@ def _marks(row: _Row) -> list[str]:
     marks = []
     if row.done is not None and row.done.outcome != "success":
         marks.append(plain(row.done.outcome))
-    if row.grade is not None:
-        marks.append(f"grade {row.grade:.2f}")
-    return marks
+    return [*marks, row.grade] if row.grade else marks

@@ -64,6 +64,8 @@ class Progress:
         self._cost = 0.0
         self._unpriced = 0
         self._last: TurnCompleted | None = None
+        self.is_live = True
+        """Whether the run is being recorded."""
 
     def take(self, event: RunEvent) -> None:
         match event:  # the most frequent types first
@@ -96,7 +98,7 @@ class Progress:
         if self.running:
             where = list(self.running.values())[-1]
             thread = f" of {plain(where.thread_id)}" if len(self.running) > 1 else ""
-            parts.append(f"Turn {where.turn}{thread} runs")
+            parts.append(f"Turn {where.turn}{thread} {'runs' if self.is_live else 'has not ended'}")
             if self._step:
                 parts.append(f"step {plain(self._step)}")
             if self._open:
@@ -111,7 +113,8 @@ class Progress:
             parts.append(f"{self._tokens:,} tokens")
         if self._cost:
             known = dollars(self._cost) if self._cost < 1 else f"${self._cost:,.2f}"
-            parts.append(f"{known} and {self._unpriced:,} calls without a price" if self._unpriced else known)
+            calls = f"{self._unpriced:,} call{'s' * (self._unpriced > 1)} without a price"
+            parts.append(f"{known} and {calls}" if self._unpriced else known)
         return " · ".join(parts)
 
 
@@ -256,9 +259,14 @@ class WorkbenchReading(Reading):
         self.is_followed = self._has_reply = False
         self.talk = Talk(moment)
         self.progress = Progress()
+        self._look()
         self.causes = Causes(self._subject.run, self._subject.rules)
         # A page drops the data it requested for the previous part.
         self.parts.update(progress=self.progress.text, shown=self.parts["shown"] + 1)
+
+    def _look(self) -> None:
+        """Note whether the run is being recorded: only then has a turn without an end not been cut off."""
+        self.talk.is_live = self.progress.is_live = getattr(self._subject.run, "is_recording", False)
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -273,6 +281,7 @@ class WorkbenchReading(Reading):
         at = self.talk.take(event, place.seq) if kind in Talk.reads else None
         if not self.is_followed:
             return None
+        self._look()
         news: dict[str, Any] = {}
         if at is not None:
             rows, row = self.parts["talk"], self.talk.data(at)
