@@ -21,6 +21,7 @@ import pytest
 from nbclient import NotebookClient
 
 from noetic_nb.cli.main import main
+from noetic_nb.steering import parse_rules
 from tests.docs.site_modules import ROOT
 from tests.matrix import matrix
 from tests.notebooks.shown import TIMEOUT_S, shown, with_a_kernel
@@ -184,3 +185,10 @@ def test_a_line_for_the_shell_is_one_that_runs(
     code = main(words[1:])
     told: Any = capsys.readouterr()
     assert code == 0, told.err
+
+
+def test_the_rule_file_of_the_recipe_is_one() -> None:
+    text = (ROOT / "docs" / "recipes" / "rule.md").read_text(encoding="utf-8")
+    (file,) = [body for language, body in FENCE.findall(text) if language == "yaml"]
+
+    assert [rule.id for rule in parse_rules(file)] == ["twice", "known", "limit"]
