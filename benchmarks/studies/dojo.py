@@ -266,6 +266,8 @@ def main(given: Sequence[str]) -> int:
     lines = [
         "# Steering rules against a fully gullible agent and adaptive attackers",
         "",
+        "Which rule books stop attackers who have read them, and what do they cost in finished tasks and questions?",
+        "",
         "Written by `python benchmarks/studies/dojo.py --jobs 2 --write` in ten minutes on two cores; every figure on this "
         "page is computed by it.",
         "",

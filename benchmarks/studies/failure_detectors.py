@@ -288,6 +288,8 @@ def main(given: Sequence[str]) -> int:
     lines = [
         "# Can detectors find runs that fail?",
         "",
+        "Does a count of calls, messages or tokens, or a loop detector, tell failed runs from good ones, also on another domain?",
+        "",
         *about(every, "failure_detectors.py", split),
         "## How well scores rank the runs of a domain",
         "",

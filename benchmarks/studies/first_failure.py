@@ -95,6 +95,8 @@ def page() -> str:
     lines = [
         "# The first failing step",
         "",
+        "How often does `lab.first_failure` name the step that people marked as the cause of a failure?",
+        "",
         "Written by `python benchmarks/studies/first_failure.py --write`; every figure on this page is computed by it.",
         "",
         f"* **Runs**: {len(marks)} failed runs of a shop's service desk in which people marked the step that caused "

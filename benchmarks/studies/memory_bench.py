@@ -425,6 +425,8 @@ def main() -> int:
     text = [
         "# Which memory layers keep facts",
         "",
+        "Which layers put the evidence for a question into the request, under which budget, and at what price?",
+        "",
         "Written by `python benchmarks/studies/memory_bench.py --locomo locomo10.json --audit errors.json --write`, "
         "which computes every figure on this page without calling a model. Both files come from "
         "github.com/dial481/locomo-audit.",

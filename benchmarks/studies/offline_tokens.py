@@ -263,6 +263,8 @@ def main(given: Sequence[str]) -> int:
     lines = [
         "# A token counter that needs no vocabulary",
         "",
+        "How close does a token counter without a vocabulary come to the real one, by language and kind of text?",
+        "",
         "Written by `python benchmarks/studies/offline_tokens.py DATA CLONES --write`, which computes every figure.",
         "",
         "* **Counter**: `calibrated-offline` cuts a text into pieces (words, marks, digits, letters of a script) and gives each "

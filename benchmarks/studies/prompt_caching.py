@@ -204,6 +204,8 @@ def page() -> str:
     lines = [
         "# What memory costs where prompts are cached",
         "",
+        "Which arrangement of memory layers keeps a cached prompt prefix, and what does each arrangement cost?",
+        "",
         "Written by `python benchmarks/studies/prompt_caching.py --write`; every figure on this page is computed by it.",
         "",
         "* **Simulated**, except for the section on real calls. `noetic_nb.testing.SimulatedProvider` answers and caches by the",

@@ -302,6 +302,8 @@ def main(given: Sequence[str]) -> int:
     lines = [
         "# Rules about the origin of a value, tested on recorded attacks",
         "",
+        "Which rules about the author of an argument catch recorded attacks, and how many good runs do they stop?",
+        "",
         "Written by `python benchmarks/studies/provenance_rules.py --write`; every figure on this page is computed by it.",
         "",
         f"* **Runs**: {len(runs)} runs of AgentDojo's banking and workspace suites, recorded without any rule. An "

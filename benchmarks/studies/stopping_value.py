@@ -170,6 +170,8 @@ def main(given: Sequence[str]) -> int:
     lines = [
         "# The value of budgets",
         "",
+        "How many tokens does stopping at a budget save, and how many good runs does it lose?",
+        "",
         *about(every, "stopping_value.py", split),
         "The saving is the sum of input and output tokens that failed runs spent after the stop. Tokens are "
         "recorded in telecom and retail, and estimated from the text elsewhere. Costs are shown if they were "

@@ -200,6 +200,8 @@ def main(given: Sequence[str]) -> int:
     lines = [
         "# Error of token counts against the bill",
         "",
+        "How far are planned token counts from the provider's bill, by counter?",
+        "",
         "Written by `python benchmarks/studies/token_counts.py --write`; every figure on this page is computed by it.",
         "",
         f"* **Runs**: {'; '.join(f'{name} {len(here)}' for name, here in domains.items())}, gpt-4.1, with recorded "
