@@ -3,7 +3,7 @@
 # A tour of noetic_nb
 
 In about five minutes: an airline's agent talks to passengers. You **see** where every token of its context went, **edit** a rule and
-watch the effect, and follow its answers as they get worse until a circuit break **stops** it. Then you ask of real recorded
+watch the effect, and follow its answers as they get worse until a circuit break **stops** it. Then you measure on real recorded
 conversations how much such a stop would have saved, and how much it would have cost.
 
 Everything runs offline: no API key, and nothing is random. *Run → Run All Cells*, then read. After that you can run the cells again in any order,
@@ -53,8 +53,8 @@ def cancel_reservation(reservation_id: str) -> dict[str, str]:
 
 # %% [markdown]
 """
-A **rule** looks at a call of a tool before it happens, or at an answer before it counts, and says `nn.deny(...)`, `nn.guide(...)`, `nn.allow()`,
-or nothing where it has no opinion. Here are one of each kind.
+A **rule** looks at a tool call before it happens, or at an answer before it counts. It returns `nn.deny(...)`, `nn.guide(...)`, `nn.allow()`,
+or None if it has no opinion. Here is one rule for calls and one for answers.
 """
 
 # %%
@@ -119,8 +119,8 @@ def desk_model(request):
 # %% [markdown]
 """
 Around it: two memory layers (a policy that is always sent, and notes that the model writes), the rules, and a **regulator** that may
-spend 600 tokens and hears from a grader how good each answer was. Tokens are counted by `calibrated-offline`, which is close to the
-bills of real models and needs no download. `talk` opens the desk under some rules and says a few things.
+spend 600 tokens and gets a grade for each answer. Tokens are counted by `calibrated-offline`, which is close to the
+bills of real models and needs no download. `talk` opens the desk under some rules and sends a few messages.
 """
 
 
@@ -201,8 +201,8 @@ _ = await talk(CANCEL)
 
 # %% [markdown]
 """
-But a desk should ask before it destroys something. We copy the rules and rewrite one of them: the new rule wants a "yes" that the passenger wrote
-(`call.is_vouched`).
+But a desk should ask before it cancels something. We copy the rules and rewrite one of them: the new rule requires a "yes" written by the
+passenger (`call.is_vouched`).
 """
 
 # %%
@@ -230,7 +230,7 @@ careful_desk, _ = await talk(CANCEL, "Yes, cancel EHGLP3.", under=careful)
 # %% [markdown]
 """
 The **workbench** has all of this desk in one cell. In the conversation, *1 denied: why?* shows which rule refused the call and where each of its
-arguments came from. The **ledger** has a line for everything that the rules were asked. Change the rule in the editor and *Apply*, then talk to
+arguments came from. The **ledger** has a line for every call and answer that the rules judged. Change the rule in the editor and *Apply*, then talk to
 the desk in the box below the conversation: the next call meets the new rule. A rule that does not compile never replaces the last good one.
 """
 
@@ -264,7 +264,7 @@ plots.trends(worse)
 """
 ## 5 · A real conversation
 
-This one was recorded by others, with a real model and a simulated passenger, and it failed. We replay it through a regulator with one rule, *the same
+This one comes from a public data set, with a real model and a simulated passenger, and it failed. We replay it through a regulator with one rule, *the same
 tool five times in a row*; no model is called.
 
 **Predict.** Would a stop have been right here? Read the conversation first: the passenger's words stand beside the signals of the regulator.
@@ -303,13 +303,12 @@ plots.economics(worth)
 # %% [markdown]
 """
 So the rule would have saved about 250 000 of the 680 000 tokens that the failed runs spent (estimated from the texts), **and** would
-have broken off four of the ten conversations that went well. That is no bargain: `Regulator.recommended` counts only calls that are the
-same, arguments and all. Twenty runs are few, the intervals are wide, and a plain cap on steps (dashed) does about as well;
+have broken off four of the ten conversations that went well. That is a bad bargain: `Regulator.recommended` counts only identical calls, arguments included. Twenty runs are few, the intervals are wide, and a plain cap on steps (dashed) does about as well;
 `noetic_nb.regulator.presets.describe()` shows figures from larger data sets.
 
 **Your turn.** In section 1, let the model be more polite, or let the grader forgive one apology, and run section 4 again: where does the break go?
 
-**Next.** There are eight lessons beside this page. Begin with [01 · What an agent forgets](01_memory.ipynb), or, with an agent of your
+**Next.** There are ten lessons beside this page. Begin with [01 · What an agent forgets](01_memory.ipynb), or, with an agent of your
 own, with [07 · Watched and guarded](07_watched.ipynb). `nn.OpenAIModel("...")` in place of the scripted model talks to any
 OpenAI-compatible endpoint; `nn.import_run(path)` reads conversations of other systems.
 """

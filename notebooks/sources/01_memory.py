@@ -26,7 +26,7 @@ def text_of(item) -> str:
 ## 1 · A model that knows only its prompt
 
 A language model has no memory of its own. It knows only the part of a conversation that stands in the request. Our model makes that
-plain: it is a function that looks for the words "window seat" in the request, and says that it does not know where they are missing.
+plain: it is a function that looks for the words "window seat" in the request. If they are missing, it says that it does not know.
 """
 
 
@@ -266,7 +266,7 @@ an aisle, too. It is a good moment to ask how much a test on a single known case
 
 * A real model may miss a fact that *is* in its prompt, or guess one that is not. Ours does neither.
 * Words were compared, not meanings: ask "Where do I sit?" and this layer brings nothing back. An embedder of yours (`embed=`) may.
-* One fact and one question. Whether a memory helps real users is found out on recorded conversations: lesson 04 does that for stopping.
+* One fact and one question. To learn whether a memory helps real users, use recorded conversations, as lesson 04 does for stopping.
 
 **Next.** The workbench has more panels: *Context*, where you drag budgets, and *Memory*, which shows and edits the state of each layer. Go on
 with [02 · What a token costs](02_tokens.ipynb).

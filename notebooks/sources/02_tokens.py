@@ -3,7 +3,7 @@
 # 02 · What a token costs
 
 **By the end you can** say how far a count of tokens is from the bill, why a long conversation costs more than its length, which part of
-a request is cached, and how to arrange a request so that more of it is.
+a request is cached, and how to arrange a request so that more of it is cached.
 
 **35 minutes.** No key and no network: the model is a function of its request, and its provider is simulated: it caches by published
 rules. Run the first code cell, then read. Before each cell, predict its output; then run it.
@@ -178,8 +178,8 @@ for tokens, cached in bill(plain)[:4]:
 
 # %% [markdown]
 """
-Nothing of the first: nobody had asked before, in this or another conversation. Of each further call all that the one before it had sent, but for the
-last piece of a step.
+Nothing of the first call is cached: there was no earlier request. Of each later call, everything that the call before it had sent is cached, except
+for the last incomplete step.
 
 ### Exercise 2.2 · How much is cached?
 
@@ -243,8 +243,8 @@ Workbench(counted_run, panels=["allocation"], until=8)
 
 # %% [markdown]
 """
-The same sentence can stand *behind* the conversation, right before the latest question. Two things say so: the layer,
-that it changes (`placed("suffix")`), and the policy, that such layers go last (`order="cache"`).
+The same sentence can stand *behind* the conversation, right before the latest question. That takes two settings: the layer
+is marked as changing (`placed("suffix")`), and the policy puts such layers last (`order="cache"`).
 
 **Predict.** How much of the eighth call is cached now: as much as without the sentence, or less?
 """
@@ -318,8 +318,8 @@ for turns in (8, 40):
 # %% [markdown]
 """
 A window moves at every call, so nothing but the instructions stays where it was. For a short conversation it sends less
-and costs more; for a long one sending less wins, and it forgets all the while, as lesson 01 shows. Which of them you
-have is a matter of counting, not of taste.
+and costs more; for a long one sending less wins, and it forgets all the while, as lesson 01 shows. Count to
+find out which case is yours.
 
 ## What this does not show
 

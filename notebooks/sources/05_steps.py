@@ -454,14 +454,13 @@ written
 
 # %% [markdown]
 """
-Each cell ends before the next one begins. That took a package that is kept up (`nest-asyncio2`, which current kernels
-bring). Its archived predecessor loses cells that are queued; where only that one is installed, `run_sync` uses it and
-warns.
+Each cell ends before the next one begins. This needs the maintained package `nest-asyncio2`, which current kernels
+bring. Its archived predecessor loses queued cells; if only that one is installed, `run_sync` uses it and warns.
 
 ## What this does not show
 
-* Storage was in memory. `nn.SQLiteStorage("desk.db")` is a file and survives a killed process; that it does is tested
-  there by killing one.
+* Storage was in memory. `nn.SQLiteStorage("desk.db")` is a file and survives a killed process; the tests of the library
+  kill processes to check that.
 * A bank that does not know your key cannot help you. Real ones take an idempotency key with each payment; ask before
   you build on it.
 * Jurors that are the same model make the same mistakes. A majority of them is no proof.

@@ -72,9 +72,9 @@ print(recorded.turns[-1].text == judged.turns[-1].text)
 
 # %% [markdown]
 """
-The same, to the letter, and that says **nothing**. This is an *open* replay: the past stands as it was recorded. The agent reads
-results of calls that were denied, and goes on as if nothing had happened. Certain are the calls before the first denial, and that this
-call is denied. Whether there would have been a fourth look nobody knows: after the refusal the agent might have asked the user.
+The same, to the letter, and that proves **nothing**. This is an *open* replay: the past stands as it was recorded. The agent reads
+results of calls that were denied, and goes on as if nothing had happened. Only the calls before the first denial, and this denial, are
+certain. Whether there would have been a fourth look is unknown: after the refusal the agent might have asked the user.
 
 ### Exercise 6.1 · What is certain
 
@@ -183,7 +183,7 @@ for question, change in questions.items():
 
 # %% [markdown]
 """
-Neither. The recording has the messages, not the model's *requests*, nor the agent. It is better to be told so than to get a number.
+Neither. The recording has the messages, but neither the model's *requests* nor the agent. An error that says so is better than a made-up number.
 Runs of this library have both.
 
 ## 4 · Lived again

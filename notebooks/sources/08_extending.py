@@ -277,7 +277,7 @@ print(reading.to_text())
 # %% [markdown]
 """
 The **view** puts it on a page. `RunView` does the rest: it follows a run that grows, sends each message, and leaves the static form for pages without a kernel. The script
-draws; `storeOf`, `make`, `patch` and `setText` are of the package (`widgets/base/common.js`), and set text only ever as text.
+draws; `storeOf`, `make`, `patch` and `setText` come with the package (`widgets/base/common.js`); they set text, never HTML.
 """
 
 # %%
@@ -397,7 +397,7 @@ check("8.3", Refusals)
   [Memory](../docs/experiments/memory.ipynb) measures them.
 * The view sends its whole snapshot with every change. That is fine for ten lines; the views of the package send only changes.
 * A form whose rules look at the calls so far sees as far as its book's scope reaches: one turn, unless you say more.
-* Nothing of this was tried under load, on a phone, or by an attacker. [Architecture](../docs/architecture.md) says which tests a layer,
+* None of this was tried under load, on a phone, or by an attacker. [Architecture](../docs/architecture.md) says which tests a layer,
   a form and a view of the package are held to.
 
 **Next.** Take an agent of your own, or go on with [09 · How well does an agent remember?](09_measuring.ipynb).
