@@ -221,7 +221,7 @@ def _answers(path: Path, exercises: Sequence[str], timeout_s: float) -> tuple[di
                             wrong = f"a cell took longer than {timeout_s:g} s"
                         for kind in _NO_PYTHON & raised.keys():  # the reason why the answer in that cell is missing
                             what = re.sub(r"\(\d+\.py, (line \d+)\)", r"(\1)", str(raised[kind]))
-                            wrong = wrong or f"cell {index + 1} is no Python: {what}"
+                            wrong = wrong or f"cell {index + 1} is not valid Python: {what}"
                 notebook.cells.append(last)
                 client.timeout = TIMEOUT_S
                 client.execute_cell(last, len(notebook.cells) - 1)

@@ -59,7 +59,7 @@ def test_a_class_is_graded_by_what_its_notebooks_do_when_they_are_run_again(tmp_
             "missing",
             "missing",
             0,
-            "cell 1 is no Python: expected ':' (line 1)",
+            "cell 1 is not valid Python: expected ':' (line 1)",
         ],
     }
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
