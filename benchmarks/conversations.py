@@ -40,15 +40,15 @@ LONG: Final = 10_000
 PARTS: Final = ("resume", "long", "memory", "talk", "many")
 LINES: Final[dict[str, float | None]] = {
     "a turn killed in its second model call, resumed in a new harness / a new turn": None,
-    "the same, beyond a new turn": 5,
+    "a turn killed in its second model call, resumed, beyond a new turn": 5,
     "a thread of 10 000 turns is read": 300,
-    "its next turn / a first turn": 1.2,
+    "the next turn of a thread of 10 000 turns / a first turn": 1.2,
     "memory of a thread at rest, one turn old": 12,
-    "what is left of it once it is closed": 0.1,
+    "memory of a thread once it is closed": 0.1,
     "20 turns, each saved in memory / LangGraph's with its InMemorySaver": 0.08,
     "20 turns, each saved in SQLite / LangGraph's with its AsyncSqliteSaver": 0.08,
     "a turn each of many conversations side by side, saved in SQLite / LangGraph's with its AsyncSqliteSaver": 0.1,
-    "latency of these turns of ours, p99 / p50": 5,
+    "latency of a turn each of many conversations, saved in SQLite, p99 / p50": 5,
 }
 # A turn whose process dies in its second model call: by then a step has ended and the tool has run.
 KILLED: Final = """
@@ -304,15 +304,15 @@ def main(arguments: argparse.Namespace) -> int:
             paths = killed(folders["resume"], times=5)
             again, new = asyncio.run(resumed(paths))
             ratio("a turn killed in its second model call, resumed in a new harness / a new turn", again, new)
-            lines.value("the same, beyond a new turn", again - new)
+            lines.value("a turn killed in its second model call, resumed, beyond a new turn", again - new)
         if "long" in arguments.parts:
             read, late, first = asyncio.run(long_thread(folders["long"], LONG, rounds=5))
             lines.value("a thread of 10 000 turns is read", read)
-            ratio("its next turn / a first turn", late, first)
+            ratio("the next turn of a thread of 10 000 turns / a first turn", late, first)
         if "memory" in arguments.parts:
             held, left = asyncio.run(memory(folders["memory"], threads))
             lines.value("memory of a thread at rest, one turn old", held, about=f"of {threads:,}", unit="KiB")
-            lines.value("what is left of it once it is closed", left, unit="KiB")
+            lines.value("memory of a thread once it is closed", left, unit="KiB")
         if "talk" in arguments.parts:
             found = asyncio.run(conversation(None, rounds=rounds))
             ratio("20 turns, each saved in memory / LangGraph's with its InMemorySaver", *found)
@@ -323,7 +323,7 @@ def main(arguments: argparse.Namespace) -> int:
             mine, other = 1_000 / many["ours"], 1_000 / many["LangGraph"]
             what = "a turn each of many conversations side by side, saved in SQLite / LangGraph's with its AsyncSqliteSaver"
             ratio(what, mine, other, f"{threads:,} of them")
-            ratio("latency of these turns of ours, p99 / p50", many["p99"], many["p50"])
+            ratio("latency of a turn each of many conversations, saved in SQLite, p99 / p50", many["p99"], many["p50"])
     return lines.end(arguments)
 
 

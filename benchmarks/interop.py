@@ -28,7 +28,7 @@ _STEPS = 5
 LINES: Final[dict[str, float | None]] = {
     "spans read as runs / json.loads of their file": 6,
     "resident memory of it / of json.loads": None,
-    "resident memory of it": 500,
+    "resident memory of reading spans as runs": 500,
     "AgentDojo runs imported / json.loads of their lines": 10,
     "AgentDojo runs with their secrets, by load_agentdojo / json.loads of their lines": None,
     "call of a function under one Python rule, ledger and event / the decision of our own harness and the function": 3,
@@ -116,7 +116,7 @@ def spans(count: int, lines: Lines) -> None:
         lines.ratio("spans read as runs / json.loads of their file", mine, floor, about=about, unit="s")
         mine, floor = ([row[1] for row in found[name]] for name in ("ours", "json"))
         lines.ratio("resident memory of it / of json.loads", mine, floor, unit="MiB")
-        lines.value("resident memory of it", min(mine), unit="MiB")
+        lines.value("resident memory of reading spans as runs", min(mine), unit="MiB")
 
 
 async def guarded(lines: Lines, rounds: int) -> None:

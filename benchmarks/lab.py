@@ -37,7 +37,7 @@ LINES: Final[dict[str, float | None]] = {
     "calibrate with six baselines": 15,
     f"economics, 1 000 samples / {FLOOR}": None,
     "an airline run replayed under one of 50 regulators that share its reading / under one alone": None,
-    "the same, one of 50": 0.6,
+    "an airline run replayed under one of 50 regulators that share its reading": 0.6,
     "rules suggested for AgentDojo / one rule evaluated on all of its runs": None,
     "the same with a first look at the calls of AgentDojo": None,
     "rules suggested for service desks / one rule evaluated on all of their runs": None,
@@ -80,7 +80,7 @@ def shared_readings(lines: Lines) -> None:
     each = seconds(shared) / len(runs) / CONFIGURATIONS
     what = "an airline run replayed under one of 50 regulators that share its reading / under one alone"
     lines.ratio(what, each, alone, unit="ms")
-    lines.value("the same, one of 50", each * 1e3)
+    lines.value("an airline run replayed under one of 50 regulators that share its reading", each * 1e3)
 
 
 def suggestions(lines: Lines, desk: list[Run]) -> None:

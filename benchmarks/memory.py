@@ -65,7 +65,11 @@ CONTESTS: Final[dict[str, tuple[str, str, float | None]]] = {
     "append of an item, validated, frozen and counted / json.dumps of it": ("append", "json.dumps", None),
     "a turn with a window after 1 500 turns / the same after 10": ("window, late", "window, early", 1.5),
     "a turn steered over its thread after 1 500 turns / after 110": ("thread rules, late", "thread rules, early", 1.5),
-    "the same / steered over the execution": ("thread rules, late", "execution rules, late", 4.0),
+    "a turn steered over its thread after 1 500 turns / steered over the execution": (
+        "thread rules, late",
+        "execution rules, late",
+        4.0,
+    ),
     "a call with caching read / one whose request is read": ("cache read", "request read", None),
     "a call with caching read / one that nobody reads": ("cache read", "call", None),
 }

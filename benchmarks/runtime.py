@@ -37,7 +37,7 @@ LINES: Final[dict[str, float | None]] = {
     "turn behind 10 000 items, all sent, saved in memory / behind 10 items": 3,
     "turn behind 10 000 items, all sent, saved in memory / LangGraph's": None,
     "import, first agent and its first turn in a fresh process, compiled before / LangGraph's": 0.2,
-    "resident memory after it / LangGraph's": 0.5,
+    "resident memory after the first turn of a fresh process / LangGraph's": 0.5,
     "log of a conversation of 10 000 turns, per turn / of 1 000 turns": 1.1,
     "held beyond the log once a conversation of 10 000 turns is closed / of 1 000 turns": None,
 }
@@ -234,7 +234,7 @@ async def main(options: argparse.Namespace) -> int:
         unit="ms",
     )
     mebibytes = [[kib / 1024 for kib in side] for side in memory]
-    lines.ratio("resident memory after it / LangGraph's", *mebibytes, unit="MiB")
+    lines.ratio("resident memory after the first turn of a fresh process / LangGraph's", *mebibytes, unit="MiB")
     short, long = await soak()
     for index, what in enumerate(
         (

@@ -61,8 +61,8 @@ LINES: Final[dict[str, float | None]] = {
     "first look at a long log for the origin of values": None,
     "origin of a value in a long log, one item more each time, p95": None,
     "backtest of one edited rule of ten, nothing looked at before": None,
-    "the same for the next edit of a Python rule, the runs looked at before, p95": 200,
-    "the same for the next edit of a CEL rule, the runs looked at before, p95": 200,
+    "backtest after the next edit of a Python rule, the runs looked at before, p95": 200,
+    "backtest after the next edit of a CEL rule, the runs looked at before, p95": 200,
 }
 HISTORY: Final = tuple([PastCall("search", {"query": str(n)}, f"c{n}", "ok", "found") for n in range(10)])
 
@@ -220,7 +220,7 @@ def backtests(path: Path | None, lines: Lines) -> None:
             times.append((process_time() - start) * 1e3)
         assert len(table) == len(trials.calls)
         p95 = sorted(times)[int(len(times) * 0.95) - 1]
-        lines.value(f"the same for the next edit of a {name} rule, the runs looked at before, p95", p95, about=about)
+        lines.value(f"backtest after the next edit of a {name} rule, the runs looked at before, p95", p95, about=about)
 
 
 async def hot_swap(lines: Lines, seconds: float = 3.0, rate: int = 1_000) -> None:

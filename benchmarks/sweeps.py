@@ -29,9 +29,9 @@ LINES: Final[dict[str, float | None]] = {
     "50 configurations x 100 runs, two processes": 5,
     "1 000 configurations x 100 runs, two processes": 60,
     "100 configurations x 100 runs, two processes / half of the time of one": 1.25,
-    "the same with two processes, processor time / half of the time of one": 1.25,
+    "100 configurations x 100 runs, two processes, processor time / half of the time of one": 1.25,
     "100 configurations x 100 runs, two Dask workers / half of the time of one": 1.67,
-    "the same with two Dask workers, processor time / half of the time of one": 1.67,
+    "100 configurations x 100 runs, two Dask workers, processor time / half of the time of one": 1.67,
 }
 REGULATOR = Regulator.recommended("benchmark")
 
@@ -96,7 +96,7 @@ def two_workers(lines: Lines) -> None:
     def compared(name: str, found: tuple[float, float]) -> None:
         what = f"100 configurations x 100 runs, {name} / half of the time of one"
         lines.ratio(what, found[0], wall / 2, unit="s")
-        what = f"the same with {name}, processor time / half of the time of one"
+        what = f"100 configurations x 100 runs, {name}, processor time / half of the time of one"
         lines.ratio(what, found[1], busy / 2, unit="s")
 
     compared(PAIRS[0], took(100, runs, n_jobs=2))

@@ -20,7 +20,7 @@ MEGABYTES: Final = 10_000_000
 # The work measured, by name, its peer, and the most that the ratio may be.
 CONTESTS: Final[dict[str, tuple[str, str, float | None]]] = {
     "items of four conversations, never counted / ordinary encoding of their texts": ("items", "encoding", 1.2),
-    "the same, counted before / ordinary encoding of their texts": ("items again", "encoding", 0.05),
+    "items of four conversations, counted before / ordinary encoding of their texts": ("items again", "encoding", 0.05),
     "a log made of them / ordinary encoding of their texts": ("log", "encoding", None),
     "a text of 10 MB / its encoding in one piece": ("long text", "long encoding", 1.2),
     "200 turns whose plans are reconciled and learned from / 200 turns by the estimate": (

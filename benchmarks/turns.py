@@ -44,8 +44,8 @@ LINES: Final[dict[str, float | None]] = {
     "what ten rules add / the bare turn with one tool": None,
     "what five layers add / the bare turn with one tool": None,
     "a turn with five layers, ten rules and a recorder / the same without a recorder": None,
-    "the same with a recorder and three views / the same without": 1.8,
-    "processor time of these turns, the rest of their reading included / the same without": 4,
+    "a turn with five layers, ten rules, a recorder and three views / without recorder and views": 1.8,
+    "processor time of these turns with all reading of the views / without recorder and views": 4,
     "the views are complete after the last turn": 100,
     "all reading of a turn by three views, alone / the bare turn with one tool": None,
 }
@@ -216,10 +216,10 @@ async def measure(rounds: int) -> Lines:
         lines.ratio(what, ours, other)
     for what, name in (
         ("a turn with five layers, ten rules and a recorder / the same without a recorder", "recorded"),
-        ("the same with a recorder and three views / the same without", "watched"),
+        ("a turn with five layers, ten rules, a recorder and three views / without recorder and views", "watched"),
     ):
         lines.ratio(what, seen[name], seen["without"], about=about)
-    what = "processor time of these turns, the rest of their reading included / the same without"
+    what = "processor time of these turns with all reading of the views / without recorder and views"
     lines.ratio(what, worked["watched"], worked["without"], about=about)
     lines.value(
         "the views are complete after the last turn", max(left) * 1e3, about=f"{TURNS * TALKS} turns", unit="ms"

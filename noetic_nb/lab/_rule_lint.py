@@ -317,9 +317,7 @@ def _effect_findings(effects: Sequence[RuleEffect], found: Sequence[LintFinding]
             yield LintFinding(each.rule_id, "redundant", why, "Remove it, or look at the rules that overlap with it.")
         elif stays > 1:
             why = f"Of {each.decides} decisions that name it, {stays} stay without it: {named} would decide them."
-            yield LintFinding(
-                each.rule_id, "overlap", why, "Look at both: the reason that the model reads is the first's."
-            )
+            yield LintFinding(each.rule_id, "overlap", why, "Look at both: the model reads the reason of the first.")
 
 
 def _looks_back(facts: StaticFacts, name: str) -> bool:
