@@ -7,6 +7,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from noetic_nb._core.long_work import Work
@@ -82,8 +83,8 @@ def warn_of_misspelt_targets(rules: Iterable[SteeringRule], run: Run) -> None:
     known = tools_of(run)
     is_complete = bool(tools_of(run, called=False))
     for target in unknown_targets(rules, known) if known else ():
-        # Without recorded definitions the agent may have had tools that this run did not call.
-        if is_complete or target.near:
+        # Without recorded definitions the agent may have had tools that this run did not call, also with a similar name.
+        if is_complete or get_close_matches(target.name, [target.near or ""], cutoff=0.85):
             warnings.warn(target, stacklevel=4)
 
 

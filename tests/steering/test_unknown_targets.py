@@ -217,13 +217,14 @@ def test_a_replay_of_an_imported_run_warns_of_a_slip_and_not_of_a_tool_that_it_d
     call = {"id": "c1", "function": {"name": "lookup", "arguments": "{}"}}
     messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": [call]}]
     run = nn.import_run([*messages, {"role": "tool", "tool_call_id": "c1", "content": "packed"}])
-    slip, other = nn.RuleBook(), nn.RuleBook()
+    slip, others = nn.RuleBook(), nn.RuleBook()
     slip.at_most(0, "lokup")
-    other.at_most(0, "refund")
+    others.at_most(0, "refund")
+    others.at_most(0, "look_up_user")
 
     with pytest.warns(UnknownTarget, match="Did you mean 'lookup'"):
         lab.replay(run, rules=slip)
-    lab.replay(run, rules=other)  # a warning would be an error here
+    lab.replay(run, rules=others)  # a warning would be an error here
 
 
 STEPS: dict[str, Callable[[], Any]] = {
