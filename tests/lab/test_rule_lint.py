@@ -610,7 +610,8 @@ def test_effects_are_those_of_leaving_rules_out(make: Callable[[], RuleBook]) ->
 def test_rules_that_change_nothing_and_those_that_overlap_are_told_apart() -> None:
     found = lint(overlapping(), RUNS)
 
-    by_code = {finding.rule_id: finding.code for finding in found if finding.code not in UNREAD}
+    # On a busy machine any rule may be slow.
+    by_code = {finding.rule_id: finding.code for finding in found if finding.code not in {*UNREAD, "slow"}}
     assert by_code["two_looks"] == "shadowed"
     assert by_code["one_look"] == "overlap"
     assert "no_gifts" not in by_code

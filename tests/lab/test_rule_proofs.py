@@ -27,9 +27,9 @@ from tests.matrix import several
 
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
-BOOKS: Final = several(16, 40)
-PAIRS: Final = several(80, 200)
-CLAIMS: Final = several(16, 60)
+BOOKS: Final = several(8, 40)
+PAIRS: Final = several(40, 200)
+CLAIMS: Final = several(10, 60)
 SCHEMA: Final = {
     "type": "object",
     "properties": {

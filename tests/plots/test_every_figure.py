@@ -181,7 +181,7 @@ def test_a_theme_that_is_given_wins_and_is_the_ground_of_an_own_figure(name: str
 
 
 @matrix(
-    "case", list(product(sorted(FIGURES), [("constrained", 85 / 25.4), ("constrained", 14.0), (None, 4.2)])), keep=17
+    "case", list(product(sorted(FIGURES), [("constrained", 85 / 25.4), ("constrained", 14.0), (None, 4.2)])), keep=11
 )
 def test_everything_is_inside_the_figure_and_the_legend_outside_of_the_data(case: Any) -> None:
     name, (layout, width) = case
@@ -213,7 +213,7 @@ def test_names_are_one_line_and_lines_differ_where_colours_are_used_up() -> None
     assert len({series(place) for place in range(60)}) == 60
 
 
-@matrix("text", HOSTILE_TEXTS, keep=12, start=4)
+@matrix("text", HOSTILE_TEXTS, keep=8, start=4)
 def test_a_hostile_name_is_text(text: str) -> None:
     table = tried().assign(word=[text] * 2 + ["b"] * 2)
     table.attrs["space"] = ["cap", "word"]
@@ -274,7 +274,7 @@ def pictures_in(html: str) -> dict[str, np.ndarray[Any, Any]]:
     return {name: (255 * imread(io.BytesIO(b64decode(data)))).round().astype(int) for name, (data,) in found.items()}
 
 
-@matrix("name", sorted(FIGURES), keep=5)
+@matrix("name", sorted(FIGURES), keep=3)
 def test_a_notebook_shows_an_own_figure_in_the_theme_of_the_page(name: str) -> None:
     axes: Any = FIGURES[name]()
     data, about = DisplayFormatter().format(axes)
@@ -291,7 +291,7 @@ def test_a_notebook_shows_an_own_figure_in_the_theme_of_the_page(name: str) -> N
     assert is_static_form(data["text/html"])  # the static form is not saved, because web sites remove its style sheet
 
 
-@matrix("name", sorted(FIGURES), keep=5, start=1)
+@matrix("name", sorted(FIGURES), keep=3, start=1)
 def test_a_ground_that_was_chosen_is_kept(name: str) -> None:
     chosen: list[Any] = [FIGURES[name](theme=theme) for theme in ("light", "dark")]
     with matplotlib.rc_context({"figure.facecolor": "#002B36"}):

@@ -16,6 +16,7 @@ from noetic_nb.redact import _redaction as redaction
 from noetic_nb.runs import Run
 from noetic_nb.runs._plain_text import plain, plain_data, plain_line
 from noetic_nb.widgets import Ledger, TokenAllocation
+from tests.matrix import several
 from tests.runs.factories import conversation
 
 KEY = "sk-proj-Q7wErTy9uIoP3aSdFgHjKlZx"
@@ -48,7 +49,9 @@ def renamed(events: list[RunEvent], name: str, text: str) -> list[RunEvent]:
     return made
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=several(6, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(HOSTILE, HOSTILE)
 def test_a_run_with_hostile_ids_is_shown_small_and_without_secrets(name: str, text: str) -> None:
     run = Run(name, events=renamed(conversation(30), name, text))

@@ -120,7 +120,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_seeded_run_is_the_same_file_to_the_byte_in_every_process(tmp_path: Path) -> None:
     folders = []
-    for seed in ("0", "1", "4711"):
+    for seed in ("0", "4711"):
         folder = tmp_path / seed
         folder.mkdir()
         command = [sys.executable, "-m", "tests.runs.seeded_run", str(folder)]
