@@ -35,7 +35,7 @@ ROOMS: Final = {
     "noetic_nb.events": "Events of a run",
     "noetic_nb.runs": "Runs",
     "noetic_nb.interop": "Other people's agents",
-    "noetic_nb.lab": "Questions asked of recorded runs",
+    "noetic_nb.lab": "Analyses of recorded runs",
     "noetic_nb.lab.datasets": "Recorded runs that ship",
     "noetic_nb.widgets": "Views",
     "noetic_nb.plots": "Figures",

@@ -88,7 +88,7 @@ def schemas_of(tools: Any) -> dict[str, Any]:
         if not isinstance(getattr(spec, "name", None), str):
             spec = make_tool(tool).spec if callable(tool) else spec
         if not isinstance(getattr(spec, "name", None), str):
-            hint = "Pass functions, what nn.tool makes of them, names, or a mapping of names to JSON Schemas."
+            hint = "Pass functions, tools, names, or a mapping of names to JSON Schemas."
             raise NoeticConfigError("INVALID_TOOL", "This is not a tool.", given=tool, hint=hint)
         found[spec.name] = _schema(getattr(spec, "parameters", None))
     return found

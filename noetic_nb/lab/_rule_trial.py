@@ -72,7 +72,7 @@ def check_targets(rules: Iterable[SteeringRule], runs: Iterable[Run], on_unknown
     known = tools_of(runs)
     for target in unknown_targets(rules, known) if known else ():
         if on_unknown == "error":
-            what = f"Rule {target.rule_id!r} names what none of the runs has. {target.why}"
+            what = f"Rule {target.rule_id!r} names a tool or an argument that none of the runs has. {target.why}"
             hint = f"{target.fix} To evaluate the rules all the same, pass on_unknown='warn'."
             raise NoeticConfigError(target.code.upper(), what, given=target.name, hint=hint, rule_id=target.rule_id)
         warnings.warn(target, stacklevel=3)

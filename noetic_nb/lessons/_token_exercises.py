@@ -173,7 +173,7 @@ TOKENS: Final = (
         "(shared - least) % step tokens are over, those of the last step that is not whole.",
     )),
     Exercise("2.3", "arranged", _arrangement, (
-        "What changes has to stand behind what does not. Section 4 moves one layer.",
+        "Put the changing layers behind the steady ones. Section 4 moves one layer.",
         "Steady layers stay where they are: behind the conversation they would be sent anew with each call.",
         "It takes both: layer.placed('suffix') for each layer that changes, and a projection of order 'cache'.",
     )),

@@ -52,7 +52,7 @@ def checked_spend(response: ModelResponse) -> ModelResponse:
 
 def not_async(client: ModelClient, request: ModelRequest) -> NoeticConfigError:
     what = f"The client of model {request.model!r} is not asynchronous: its `complete` is not an async function."
-    hint = "Write `async def complete(self, request): return await asyncio.to_thread(ask, request)` around what blocks."
+    hint = "Write `async def complete(self, request): return await asyncio.to_thread(ask, request)` around the blocking call."
     return NoeticConfigError("INVALID_MODEL", what, given=client, hint=hint)
 
 

@@ -450,7 +450,7 @@ def economics(
     # From the threshold that stops the fewest runs: losses and savings grow together.
     rows = frame[frame["domain"] == domain].sort_values(["policy", "threshold"], ascending=False)
     if not rows[saved].notna().any():
-        say_empty(axes, look, "No threshold was tried" if not len(rows) else "Nobody knows what the failed runs spent")
+        say_empty(axes, look, "No threshold was tried" if not len(rows) else "The cost of the failed runs is unknown")
         return axes
     # The detector first, in the strongest colour.
     policies = sorted(dict.fromkeys(rows["policy"]), key=lambda name: (name != "detector", str(name)))

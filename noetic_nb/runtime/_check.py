@@ -75,7 +75,7 @@ def _tools(engine: Engine) -> Iterator[SetupFinding]:
             yield SetupFinding(
                 "warning",
                 "NOBODY_APPROVES",
-                f"Step {step.id!r} has tools that need approval, and nobody is there to ask.",
+                f"Step {step.id!r} has tools that need approval, but the harness has no `approve=`.",
                 "Pass approve=... to the harness; until then these calls are denied.",
             )
 
@@ -116,7 +116,7 @@ def _judges(engine: Engine) -> Iterator[SetupFinding]:
                     "error",
                     "MISSING_CALL_MODEL",
                     f"Rule {rule.id!r} is judged by model {rule.llm_eval.model!r}, which no client answers.",
-                    "Give the harness a client for this name; until then what the rule is about ends the turn.",
+                    "Give the harness a client for this name; until then each call that the rule judges ends the turn.",
                 )
     for hooks in {id(owner): owner for owner in map(_owner, _all_layers(engine.config))}.values():
         for rule_id, count in getattr(getattr(hooks, "judging", None), "unreadable", {}).items():

@@ -247,7 +247,7 @@ class LLMStep(StepRecord):
             "the name of a model",
             "Give the client to the harness, AgentHarness(config, model=client), and its name to the step: model='gpt-4o'.",
         ),
-        "tools": ("a list of functions, or of what nn.tool makes of them", "Pass the function itself: tools=[search]."),
+        "tools": ("a list of functions or tools", "Pass the function itself: tools=[search]."),
     }
 
     kind: Literal["llm"] = "llm"
@@ -367,7 +367,7 @@ class SpawnStep(StepRecord):
     """Run a step in a child execution with its own context."""
 
     needs = (Requirement("child", "MISSING_CHILD_STEP", "a child step", "Pass child=..."),)
-    expects = {"child": ("a step", "Pass what react or step.llm makes; the step of an agent is its config.step.")}
+    expects = {"child": ("a step", "Pass a step, such as react(...); the step of an agent is its config.step.")}
 
     kind: Literal["spawn"] = "spawn"
     child: Step
@@ -448,7 +448,7 @@ def as_step(value: Any, whose: str) -> Step:
             raise NoeticConfigError("NOT_A_STEP", what, given=value, hint=hint) from exc
         return step
     if not isinstance(getattr(value, "kind", None), str) or not hasattr(value, "id"):
-        hint = "Return what step.run, step.llm, step.tool, branch, fork, spawn or loop made."
+        hint = "Return a step made by step.run, step.llm, step.tool, branch, fork, spawn or loop."
         raise NoeticConfigError("NOT_A_STEP", f"{whose[0].upper()}{whose[1:]} is not a step.", given=value, hint=hint)
     kept: Step = value
     return kept

@@ -337,7 +337,7 @@ def _version_of(expected: Any) -> int | None:
     """Return the expected version; notebooks are not type-checked."""
     version = expected.version if isinstance(expected, Versioned) else expected
     if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
-        hint = "Pass what get_versioned() returned, or None for a missing key."
+        hint = "Pass the version that get_versioned() returned, or None for a missing key."
         raise NoeticConfigError("INVALID_STORAGE_OPTION", "`expected` is not a version.", given=expected, hint=hint)
     return version
 

@@ -60,7 +60,7 @@ def row(key: str, text: str) -> tuple[str, str, int]:
 _MOST_CHECKED: Final = 32 * 2**20
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 _MEANING: Final[dict[int, tuple[str, str]]] = {
-    sqlite3.SQLITE_FULL: ("The disk is full.", "Free space on it and try again; what was kept before is intact."),
+    sqlite3.SQLITE_FULL: ("The disk is full.", "Free space on it and try again; earlier data is intact."),
     sqlite3.SQLITE_READONLY: ("The file is read-only.", "Make the file and its folder writable, or use another path."),
     sqlite3.SQLITE_CORRUPT: (
         "The file is damaged.",

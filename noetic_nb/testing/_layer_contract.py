@@ -343,7 +343,7 @@ class _Trial:
             if before is not None and _json(state) != before:
                 self.notes.add(
                     "child_shares_state",
-                    "What a child does changes the state of its parent: `on_spawn` gives it the very object. Return a copy.",
+                    "A child changes the state of its parent: `on_spawn` gives it the same object. Return a copy.",
                 )
         await stack.return_(ctx, child, child_log=own_log, result="done")
         stack.state.cleanup(child.execution_id)

@@ -159,7 +159,7 @@ class _Trial:
             self.notes.add("wrong_usage", f"{what}: cost is US dollars or None, not {cost!r:.80}.")
         reason = response.finish_reason
         if reason is not None and finish_reason_of(reason) is None:
-            self.notes.add("wrong_finish_reason", f"{what}: nobody knows the finish reason {reason!r:.80}.")
+            self.notes.add("wrong_finish_reason", f"{what}: unknown finish reason {reason!r:.80}.")
         calls = [item.get("callId") for item in response.items if item.get("type") == "function_call"]
         if len(set(calls)) < len(calls):
             self.notes.add("wrong_items", f"{what}: two calls of one answer share an id: {calls!r:.120}.")

@@ -275,7 +275,7 @@ class TokenCalibration:
                 calibration.resume(model, Factors.from_data(known), whole(known["seen"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
             what = f"This is no saved calibration of a tokenizer: {type(exc).__name__}: {exc}"
-            hint = "Load what TokenCalibration.save(path) wrote."
+            hint = "Load a file that TokenCalibration.save(path) wrote."
             raise NoeticConfigError("INVALID_CALIBRATION", what, given=str(path), hint=hint) from exc
         return calibration
 

@@ -181,7 +181,7 @@ def test_a_rule_that_the_other_half_refutes_is_named_and_not_suggested() -> None
 
     assert found == ()
     assert found.refuted
-    assert found.reason == "What was chosen on the first half did not hold on the other."
+    assert found.reason == "The rules chosen on the first half did not hold on the other."
     frame = found.to_frame()
     assert not frame["found"].any()
     assert len(frame) == len(found.refuted)

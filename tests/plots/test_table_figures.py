@@ -90,7 +90,7 @@ def test_economics_draws_the_chosen_domain_by_threshold(worth: pandas.DataFrame)
     assert list(line.get_xdata()) == rows.good_lost.tolist()
     assert list(line.get_ydata()) == rows.tokens_saved.tolist()
     assert legend_of(axes) == ["call_budget", "cap on steps"]
-    assert said(plots.economics(worth, saved="cost_saved")) == "Nobody knows what the failed runs spent"
+    assert said(plots.economics(worth, saved="cost_saved")) == "The cost of the failed runs is unknown"
 
 
 def test_a_memory_bench_rings_what_no_other_row_beats() -> None:

@@ -76,7 +76,7 @@ def test_a_first_call_and_a_model_nothing_is_known_of_say_so() -> None:
         text = view.to_text()
 
     assert "no call of this model before it in the thread" in text
-    assert "No prediction: how the model (home-made) is cached is not known." in text
+    assert "No caching estimate: the caching rules of the model (home-made) are unknown." in text
 
 
 def test_a_layer_that_vanished_broke_the_prefix_without_a_segment(broken: Run) -> None:

@@ -177,7 +177,7 @@ def prove(rules: Any, claim: str, *, tools: Any) -> Proof:
     for target in unknown_targets(wanted, known):
         # A claim about a tool that the agent lacks is true, but for a misspelt tool that would be misleading.
         if nearest(target.name, names):
-            what = f"The claim names what none of the tools has. {target.why}"
+            what = f"The claim names a tool or an argument that none of the tools has. {target.why}"
             raise NoeticConfigError(target.code.upper(), what, given=target.name, hint=target.fix)
     undecided: list[str] = []
     keep: set[str] = set()

@@ -39,7 +39,7 @@ LINES: Final = {
     "false_rejections": "calls denied that had succeeded in solved runs",
     "attacked_solved": "solved runs stopped that were attacked in vain",
     "attacker_tasks": "attacker's tasks, run as a user's and solved, stopped",
-    "unlabelled": "runs stopped of which nobody knows how they went",
+    "unlabelled": "stopped runs without a known outcome",
 }
 
 

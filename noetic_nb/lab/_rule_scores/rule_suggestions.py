@@ -302,7 +302,7 @@ def suggest(
         if one.p <= ALPHA and one.false_rejections.n <= max_false_rejections * one.false_rejections.of
     ]
     refuted = tuple([one for one in scored if one not in kept])
-    reason = "" if kept else "What was chosen on the first half did not hold on the other."
+    reason = "" if kept else "The rules chosen on the first half did not hold on the other."
     kept.sort(key=lambda one: -one.caught.n)
     return Suggestions(kept, tried=len(candidates), fitted=len(useful), refuted=refuted, reason=reason)
 
@@ -329,7 +329,7 @@ def _first_half(
     """Return the indices of the runs of half of the tasks."""
     if len(set(groups)) < 2:
         what = "Rules are chosen on some tasks and scored on others; these runs belong to one task."
-        hint = "Add runs of other tasks, or say what a task is: by=lambda run: ..."
+        hint = "Add runs of other tasks, or define a task: by=lambda run: ..."
         raise NoeticConfigError("TOO_FEW_TASKS", what, given=groups[0], hint=hint)
     from noetic_nb.lab._detection.fitting import folds_of  # imports numpy
 

@@ -215,7 +215,7 @@ async def embed(embedder: Embed, texts: Sequence[str]) -> list[list[float]]:
     except NoeticError:  # already has a clear message
         raise
     except Exception as exc:
-        hint = "Nothing was embedded; what is not yet remembered is tried again with the next message."
+        hint = "Nothing was embedded; the messages are tried again with the next one."
         raise failed(f"failed for {len(texts)} texts: {type(exc).__name__}: {exc}", hint) from exc
     try:
         return _vectors(found, len(texts))

@@ -155,9 +155,9 @@ class AgentConfig(Frozen):
 
     name: str = Field(min_length=1)
     expects = {
-        "step": ("a step", "Pass what react or step.llm makes: step=react(model='gpt-4o')."),
+        "step": ("a step", "Pass a step: step=react(model='gpt-4o')."),
         "projection": ("a ProjectionPolicy", "Write projection=ProjectionPolicy(token_budget=4_000)."),
-        "tools": ("a list of functions, or of what nn.tool makes of them", "Pass the function itself: tools=[search]."),
+        "tools": ("a list of functions or tools", "Pass the function itself: tools=[search]."),
         "limits": ("Limits", "Write limits=Limits(max_steps=5)."),
         "model": (
             "",

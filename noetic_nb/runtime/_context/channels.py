@@ -210,5 +210,5 @@ def timed_out(channel: Channel, timeout_ms: float) -> NoeticError:
 
 def closed_error(channel: Channel) -> NoeticError:
     what = f"The execution of channel {channel.name!r} has ended"
-    hint = "Start another one; what was sent is not carried over."
+    hint = "Start another one; its messages are not carried over."
     return NoeticError("channel_closed", what, hint=hint, channel_name=channel.name)

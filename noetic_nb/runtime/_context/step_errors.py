@@ -66,7 +66,7 @@ def not_saved(thread_id: str, problem: BaseException, reply: tuple[object, ...] 
     if reply is not None:
         hints.append(", and its answer is in `.reply`")
     if reason != "state_conflict":  # its own hint says that the next turn is refused
-        hints.append("; what is missing in storage is written with the next turn of the thread")
+        hints.append("; the missing part is written with the next turn of the thread")
     error = NoeticError("not_saved", unsaved_text(problem), hint="".join(hints), thread_id=thread_id, reason=reason)
     # Set afterwards: passed as a fact, it would become a plain tuple if it contained a secret.
     error.facts["reply"] = reply

@@ -394,6 +394,6 @@ def _begun_without(thread: Thread) -> NoeticConfigError:
         "THREAD_EXISTS",
         f"A thread {thread.thread_id!r} is saved, and this one was begun without it.",
         given=thread.thread_id,
-        hint="close_thread() forgets what was begun, `await load_thread()` reads what is saved, "
+        hint="close_thread() drops the new thread, `await load_thread()` reads the saved one, "
         "`await forget_thread()` deletes it; or use another id.",
     )

@@ -266,11 +266,11 @@ _GRAMMAR: Final = (
         "it ends where a value is expected",
         "Write what is missing at its end.",
     ),
-    (re.compile(r"missing '(.*)' at '(.*)'"), "a {0} is missing before {1}", "Write it, or remove what is too much."),
+    (re.compile(r"missing '(.*)' at '(.*)'"), "a {0} is missing before {1}", "Write it, or remove the extra part."),
     (
         re.compile(r"(?:mismatched|extraneous) input '(.*?)' expecting.*|no viable alternative at input '(.*)'"),
         "{0} is not expected there",
-        "A value, or an operator between two values, is missing before it; or it is too much.",
+        "A value, or an operator between two values, is missing before it, or it does not belong there.",
     ),
 )
 _PLACE: Final = re.compile(r"<input>:(\d+):(\d+): (.*)")

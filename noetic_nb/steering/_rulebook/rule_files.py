@@ -254,7 +254,7 @@ def parsed_rules(
     """Return the rules of a text; `source` names it in errors. See `noetic_nb.steering.parse_rules`."""
     # Before parsing, because YAML takes seconds per megabyte.
     if len(text) > MAX_BYTES:
-        _refuse(source, f"it has more than {MAX_BYTES:,} characters", "Split it, or drop what is not a rule.")
+        _refuse(source, f"it has more than {MAX_BYTES:,} characters", "Split it, or remove other content.")
     try:
         data = parse_yaml(text) if format == "yaml" else json.loads(text, object_pairs_hook=_only_once)
         file = RuleFile.model_validate(data)

@@ -291,7 +291,7 @@ class Registry:
             return lambda wrapped: self.fn(wrapped, name=name)
         if not callable(function):
             what = "Only callables are registered as functions."
-            hint = "Pass a function, or use tools=, layers= and schemas= for what is none."
+            hint = "Pass a function, or use tools=, layers= and schemas= for other objects."
             raise NoeticConfigError("INVALID_REFERENCE", what, given=function, hint=hint)
         self._add("fn", name or _name_of(function), function)
         return function

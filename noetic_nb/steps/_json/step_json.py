@@ -246,11 +246,11 @@ def load_step(data: Mapping[str, Any] | str, registry: Registry | None = None) -
         try:
             data = json.loads(data)
         except (ValueError, RecursionError) as exc:
-            hint = "Pass what dump_step gave, or its JSON text."
+            hint = "Pass the result of dump_step, or its JSON text."
             raise NoeticConfigError("INVALID_STEP", f"This is no JSON: {exc}", given=data, hint=hint) from exc
     if not isinstance(data, Mapping):
         raise NoeticConfigError(
-            "INVALID_STEP", "A step must be a mapping with a `kind`.", given=data, hint="Pass what dump_step gave."
+            "INVALID_STEP", "A step must be a mapping with a `kind`.", given=data, hint="Pass the result of dump_step."
         )
     try:
         step: Step = STEP_ADAPTER.validate_python(resolved(data, registry or Registry()))

@@ -29,7 +29,7 @@ NOTE: Final = (
     "Planned is the split of the budget before the call; tools and framing come off history. "
     "Pale with a dashed edge: allocated to a layer, not used by it, yielded to history. "
     "Unexplained is what was billed beyond all that was planned: the provider's own additions, and the error of the counter. "
-    "Shared with the beginning of the call before; ▼ where a part broke the prefix."
+    "Shaded: tokens shared with the prefix of the call before. ▼ marks the part that broke the prefix."
 )
 COLUMNS: Final = ("Part", "Used", "Allocated", "Yielded", "Items", "Shared")
 # Keeps a message to the page near 2 kB; further left-out items are counted, and are in the run's tables.

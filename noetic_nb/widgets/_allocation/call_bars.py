@@ -64,7 +64,7 @@ def _shared(reuse: PrefixReuse) -> str:
 def _cached(reuse: PrefixReuse) -> str:
     if reuse.rules is None or reuse.cached is None:
         model = plain(reuse.model) if reuse.model else "not recorded"
-        return f"No prediction: how the model ({model}) is cached is not known."
+        return f"No caching estimate: the caching rules of the model ({model}) are unknown."
     least = "" if reuse.cached else f" (the least is {count(reuse.rules.minimum)})"
     return f"Predicted to be cached, by the rules of {plain(reuse.rules.provider)}: {count(reuse.cached)}{least}."
 
