@@ -9,11 +9,18 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, QualityGiven, SteeringDecided, ToolCalled, ViewAssembled
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import (
+    ModelCalled,
+    QualityGiven,
+    RegulatorDecided,
+    SteeringDecided,
+    ToolCalled,
+    ViewAssembled,
+)
 from noetic_nb.lab import datasets, fork, replay
 from noetic_nb.layers import regulation
-from noetic_nb.regulator import CallBudget, Regulator
+from noetic_nb.regulator import CallBudget, ProceduralWarning, Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.recorded_requests import recorded_request
 from tests.lab.random_agents import random_run
@@ -173,6 +180,97 @@ async def test_a_smaller_budget_is_lived_with() -> None:
     )
     assert again.select(ViewAssembled)[0].total == 90
     assert again.meta["replay"]["diverged"]
+
+
+def part_by_part(count: int) -> Any:
+    """Say it part by part."""
+    for part in range(count):
+        yield f"part {part}"
+    return f"{count} parts"
+
+
+def number() -> int:
+    """Return a number."""
+    return "none"  # type: ignore[return-value]
+
+
+async def test_a_given_tool_may_report_progress_and_its_result_is_checked() -> None:
+    run = await chat(replies=["Hello.", "Bye."])
+    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted", tools=[part_by_part, number]))
+    calls = [nn.CallTool("part_by_part", count=2), nn.CallTool("number"), "Done."]
+    run.made_with(config)
+    again = await closed(run, model=nn.ScriptedModel([*calls, "Bye."]), tools=[part_by_part, number])
+    (_, _, *progressing), (_, _, *checked) = tools_of(again)
+    assert (progressing, checked[0]) == (["ok", "2 parts"], "invalid_result")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"tools": [find]},
+        {"tools": [find, pay, number]},
+        {"params": {"temperature": 0.5}},
+        {"model": "another"},
+        {"output": {"type": "string"}},
+        {"instructions": "Rest."},
+    ],
+)
+async def test_a_request_with_other_tools_parameters_or_model_is_another_request(other: dict[str, Any]) -> None:
+    own: dict[str, Any] = {"model": "scripted", "instructions": "Work.", "tools": [find, pay]}
+
+    def config(**options: Any) -> nn.AgentConfig:
+        return nn.AgentConfig(name="desk", step=nn.step.llm("ask", **{**own, **options}))
+
+    harness = nn.AgentHarness(config(), model=nn.ScriptedModel(["Hello."]))
+    run = nn.record(harness)
+    await harness.execute("Hi")
+    run.stop_recording()
+    run.made_with(config())
+    assert (await closed(run)).known_until == {}
+    run.made_with(config(**other))
+    again = await closed(run)
+    assert (set(again.known_until), set(again.meta["replay"]["diverged"])) == ({"default"}, {"default"})
+
+
+async def test_a_turn_that_an_error_ended_ends_so_again() -> None:
+    rules = nn.RuleBook()
+    rules.when("tool.args.no > 1.0", id="broken", on="before_tool_call", tools=["pay"])
+    step = nn.react(model="scripted", tools=[pay])
+    config = nn.AgentConfig(name="desk", step=step, memory=[nn.steering(rules, on_error="raise")])
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel([nn.CallTool("pay", amount=60), "Hello."]))
+    run = nn.record(harness)
+    with pytest.raises(Exception, match="no"):
+        await harness.execute("pay 60")
+    await harness.execute("Hi")
+    run.stop_recording()
+    again = await closed(run)
+    assert [turn.outcome for turn in again.turns] == [turn.outcome for turn in run.turns] == ["failure", "success"]
+    assert again.known_until == {}
+
+
+async def test_corrections_and_the_spending_of_failed_calls_are_repeated() -> None:
+    async def answer(request: Any) -> Any:
+        if request.items[-1]["content"][0]["text"] == "Hi":
+            raise NoeticError("llm_refused", "No.", usage=nn.Usage(30, 20), cost=0.5)
+        return "Hello."
+
+    regulator = Regulator.for_user("ann").with_predicates(ProceduralWarning(min_corrections=1))
+    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=[regulation(regulator)])
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(answer))
+    run = nn.record(harness)
+    with pytest.raises(NoeticError):
+        await harness.execute("Hi")
+    await harness.execute("Summarise the quarterly report")
+    await harness.correct("default", "Be brief.")
+    await harness.execute("Summarise the quarterly report")
+    run.stop_recording()
+    again = await closed(run)
+    assert again.known_until == {}
+    spent = [[(*call.counts, call.cost) for call in each.select(ModelCalled)] for each in (again, run)]
+    decided = [[(event.at, event.decision) for event in each.select(RegulatorDecided)] for each in (again, run)]
+    assert spent[0] == spent[1]
+    assert decided[0] == decided[1]
+    assert "correction" in [at for at, _ in decided[1]]
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3, 4, -1])

@@ -342,6 +342,51 @@ def test_a_regulator_is_known_up_to_its_stop() -> None:
     assert replay(datasets.airline_run(26), regulator=regulator).known_until
 
 
+def test_rules_decide_before_a_regulator_also_where_executions_and_progress_lie_between() -> None:
+    @nn.tool
+    def stepwise(n: int) -> Any:
+        """Work."""
+        yield "half"
+        return "done"
+
+    child = nn.react(model="scripted", tools=[stepwise])
+    both = nn.fork("both", mode="all", paths=[child, child], merge="concat")
+    regulator = Regulator.for_user("ann").with_predicates(CallBudget(total=9, per_tool={}))
+    config = nn.AgentConfig(name="desk", step=both, memory=[regulation(regulator)])
+
+    def answer(request: Any) -> Any:
+        return "Done." if request.items[-1]["type"] == "function_call_output" else nn.CallTool("stepwise", n=1)
+
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(answer))
+    run = nn.record(harness)
+    nn.run_sync(harness.execute("Work."))
+    run.stop_recording()
+    replayed = replay(run, rules=[{"id": "none", "applies_to": "before_tool_call", "when": "false"}])
+    decided: dict[str, list[str]] = {}
+    for event in replayed.events:
+        match event:
+            case SteeringDecided(hook="before_tool_call") | RegulatorDecided(at="tool_call") | ToolCalled():
+                decided.setdefault(event.where.execution_id, []).append(type(event).__name__)
+    assert list(decided.values()) == [["SteeringDecided", "RegulatorDecided", "ToolCalled"]] * 2
+
+
+def test_what_a_new_summary_would_say_is_unknown() -> None:
+    policy = ProjectionPolicy(token_budget=4_000, response_reserve=0, overflow="summarize")
+    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), projection=policy)
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(["words " * 80, "Yes."]))
+    run = nn.record(harness)
+
+    async def talk() -> None:
+        await harness.execute("Tell me.", thread_id="t1")
+        await harness.execute("Was that all?", thread_id="t1")
+
+    nn.run_sync(talk())
+    run.stop_recording()
+    replayed = replay(run, projection={"token_budget": 100})
+    assert replayed.known_until["t1"].turn == 2
+    assert isinstance(replayed.events[replayed.known_until["t1"].seq], ViewAssembled)
+
+
 def test_a_comparison_has_the_counts_up_to_the_change_beside_those_behind_it() -> None:
     run = talked(replies=REPLIES)
     assert list(nn.compare(run, run).to_frame().columns) == ["turn", "what", "a", "b"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from noetic_nb.events import ModelCalled, RegulatorDecided, RegulatorSaw
+from noetic_nb.events import ModelCalled, RegulatorDecided, RegulatorSaw, SteeringDecided
 from noetic_nb.lab._replaying.regulator_readings import replay_regulator
 from noetic_nb.layers import regulation
 from noetic_nb.memory import MemoryLayer
@@ -15,7 +15,7 @@ from noetic_nb.models import CallTool, Reply, ScriptedModel
 from noetic_nb.regulator import CostCap, Regulator
 from noetic_nb.runs import Run, load_run, record
 from noetic_nb.runtime import AgentConfig, AgentHarness, AgentReply, react
-from noetic_nb.steps import tool
+from noetic_nb.steps import Step, loop, spawn, step, tool, until
 from noetic_nb.testing import FakeClock, SeededIds
 
 
@@ -23,6 +23,10 @@ from noetic_nb.testing import FakeClock, SeededIds
 async def search(day: int) -> dict[str, Any]:
     """Look for flights of one day."""
     return {"day": day, "flights": []}
+
+
+APPROVALS = (RegulatorDecided, SteeringDecided)
+shout = step.run("shout", lambda text, ctx: text.upper())
 
 
 def template() -> Regulator:
@@ -104,6 +108,40 @@ async def test_a_cap_in_any_currency_stops_a_live_turn_and_the_replay_of_a_free_
         kept = [e.thresholds for e in run.select(RegulatorDecided)]
         assert kept == [{"cost_cap": {currency: cap, "window": 3}}] * len(kept)
         assert len({id(numbers) for numbers in kept}) == 1  # one object, whatever the length of the run
+
+
+@tool(needs_approval=True)
+async def book(day: int) -> str:
+    """Book a flight."""
+    return "booked"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        step.llm("ask", model="scripted", tool_rounds=3),
+        loop("twice", [step.llm("ask", model="scripted", tool_rounds=3)], until=until.max_steps(2)),
+        loop(
+            "child", [spawn("inner", step.llm("ask", model="scripted", tool_rounds=3)), shout], until=until.max_steps(1)
+        ),
+    ],
+)
+async def test_every_answer_and_every_call_that_a_person_may_refuse_is_observed(body: Step) -> None:
+    async def live(memory: list[MemoryLayer]) -> Run:
+        config = AgentConfig(name="desk", step=body, tools=[book], memory=memory)
+        replies = [CallTool("book", day=1), "One.", CallTool("book", day=2), "Two."]
+        harness = AgentHarness(config, model=ScriptedModel(replies), approve=lambda name, args: args["day"] == 1)
+        run = record(harness)
+        await harness.execute("book both days", thread_id="t1", resource_id="ann")
+        return run
+
+    regulated = await live([regulation(template())])
+    replayed = replay_regulator(await live([]), template())
+    kinds = [[(e.at, e.decision) for e in run.select(RegulatorDecided)] for run in (regulated, replayed)]
+    assert kinds[0] == kinds[1]
+    assert "tool_call" in [at for at, _ in kinds[0]]
+    places = [[type(e).__name__ for e in run.events if isinstance(e, APPROVALS)] for run in (regulated, replayed)]
+    assert places[0] == places[1]
 
 
 async def test_a_price_nobody_knows_is_none_live_and_replayed() -> None:

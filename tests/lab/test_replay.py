@@ -311,6 +311,31 @@ async def test_other_layers_recall_over_the_recorded_log() -> None:
     assert {layer_id for layer_id, _ in alone.select(ViewAssembled)[0].layer_items} == {"note"}
 
 
+async def test_another_layer_gets_the_query_and_the_time_of_each_call() -> None:
+    @nn.tool(inline=True)
+    def look() -> str:
+        """Look."""
+        return "What a tool found."
+
+    recall = MemoryHooks(recall=lambda p: f"{p.query} in {p.ctx.clock.now_ms() // 1e9:g}")
+    layer = MemoryLayer(id="shown", slot=10, scope="thread", hooks=recall)
+    step = nn.loop(
+        "both", [nn.step.tool("look", tool=look), nn.step.llm("ask", model="m")], until=nn.until.max_steps(1)
+    )
+
+    async def live(*layers: MemoryLayer) -> Run:
+        config = nn.AgentConfig(name="desk", step=step, tools=[look], memory=layers)
+        harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Yes."]), clock=FakeClock())
+        run = nn.record(harness)
+        await harness.execute("Look.")
+        return run
+
+    replayed = await asyncio.to_thread(replay, await live(), layers=[layer])
+    assert [offered(view) for view in replayed.select(ViewAssembled)] == [
+        offered(view) for view in (await live(layer)).select(ViewAssembled)
+    ]
+
+
 async def test_a_break_that_stops_later_turns_is_decided_again() -> None:
     looping = Regulator.for_user("ann").with_predicates(ToolLoop(threshold=3))
     run = await chat([regulation(looping)], [nn.CallTool("find", place=1)] * 9, "go", "go on", "and on")

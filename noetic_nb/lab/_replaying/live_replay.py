@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
 from noetic_nb._core.arguments import closest
-from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, RegulatorSaw, RuleChanged, TurnStarted
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.items import thaw
@@ -242,7 +241,7 @@ class RecordedAgent:
                 break
             clock.t_ms = max(clock.t_ms, event.t_ms)
             thread_id = event.where.thread_id
-            with contextlib.suppress(NoeticError):  # the run records a failed turn
+            try:
                 match event:
                     case ItemsAppended(origin="seed"):
                         harness.append(thread_id, [thaw(item) for item in event.items])
@@ -254,10 +253,12 @@ class RecordedAgent:
                         await harness.execute(items, thread_id=thread_id, resource_id=event.resource_id)
                     case QualityGiven(source=source) if source != "grader":
                         await harness.feedback(thread_id, quality=event.quality, source=source)
-                    case RegulatorSaw(event={"kind": "user_correction", "text": str() as said}):
+                    case RegulatorSaw(event={"kind": "user_correction", "correction_message": str() as said}):
                         await harness.correct(thread_id, said)
-                    case _:
-                        continue
+            except NoeticConfigError:
+                raise
+            except Exception:  # the run records a failed turn
+                pass
         again.stop_recording()
         for thread_id, waiting in self.tape.left().items():
             if self.tape.until is None and self.tape.stopped is None:

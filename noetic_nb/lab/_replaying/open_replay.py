@@ -175,13 +175,15 @@ def _do_more(run: Run, changes: PlanChanges) -> bool:
 
 def _judged_from(events: Sequence[ev.RunEvent], seq: int) -> int:
     """Return the index where the decisions about a call begin: rules decide before a regulator does."""
-    where = events[seq].where
-    while seq and events[seq - 1].where == where:
-        event = events[seq - 1]
+    where, found = events[seq].where, seq
+    for place in range(seq - 1, -1, -1):
+        event = events[place]
+        if event.where != where or isinstance(event, ev.ToolProgress):  # of an execution at the same time, or the tool
+            continue
         if not isinstance(event, _OF_REGULATOR) and getattr(event, "hook", None) != "before_tool_call":
             break
-        seq -= 1
-    return seq
+        found = place
+    return found
 
 
 def layers_in(layers: Any) -> list[Any]:

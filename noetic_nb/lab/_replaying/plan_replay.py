@@ -26,7 +26,9 @@ from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.memory._layer import budget_range
 from noetic_nb.models._client import ModelRequest, ModelResponse, Usage
 from noetic_nb.runs import Run
+from noetic_nb.runs._recorded_origins import RecordedClock
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runtime._context.messages import query_of
 from noetic_nb.runtime._planning.plan_inputs import RECORDED, PlanInputs
 from noetic_nb.runtime._planning.turn_plan import TurnPlan, budgets_event, log_stretches, of_stretches
 from noetic_nb.tokens import Tokenizer, estimate_tokens
@@ -267,7 +269,8 @@ def unknown_requests(
         ):
             at.add(each.seq)
         elif each.is_other and contents(each.plan.items, None) != contents(each.recorded.replan().items, None):
-            after.add(each.seq)
+            # What a new summary would say is unknown.
+            (at if each.plan.policy.overflow == "summarize" else after).add(each.seq)
     return at, after
 
 
@@ -298,15 +301,20 @@ class LayersAlong:
         self.budgets = dict.fromkeys([layer.id for layer in layers], inf)
         self.model = model
         self.tokenizer = tokenizer
+        self.clock = RecordedClock()
         self.turns: dict[str, _Turn] = {}
         # The output of a model step so far, with its usage.
         self.answered: dict[str, ModelResponse] = {}
 
     async def take(self, event: ev.RunEvent, index: RequestIndex) -> None:
         """Process an event that `index` has already read: the start of a turn, answers, the end of a step or turn."""
+        self.clock.t_ms = max(self.clock.t_ms, event.t_ms)
         match event:
             case ev.TurnStarted():
                 await self._begin(event)
+            case ev.ItemsAppended(origin="user" | "step") if event.where.execution_id in self.turns:
+                now = self.turns[event.where.execution_id]
+                self.turns[event.where.execution_id] = now._replace(query=query_of(event.items) or now.query)
             case ev.ModelCalled(purpose="agent", status="ok"):
                 before = self.answered.get(event.where.execution_id, ModelResponse((), Usage(0, 0)))
                 cost = (before.cost or 0.0) + (event.cost or 0.0) or None
@@ -333,6 +341,7 @@ class LayersAlong:
             thread_id=where.thread_id,
             resource_id=event.resource_id,
             turn=where.turn,
+            clock=self.clock,
             tokenize=self.tokenizer,
             call_model=None if self.model is None else self._ask,
         )

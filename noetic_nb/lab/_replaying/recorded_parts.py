@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from noetic_nb._core.worker_threads import ON_THE_SPOT, leaves_loop
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ModelCalled, OfferedTool, RequestPrepared, SteeringDecided, ToolCalled, ViewAssembled
-from noetic_nb.items import thaw
+from noetic_nb.items import freeze, thaw
 from noetic_nb.items._json_form import json_form
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.lab._replaying.replay_report import contents
@@ -29,7 +29,7 @@ from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime import AgentConfig, load_config
 from noetic_nb.runtime._execution.approval import RESPONSE
 from noetic_nb.steps import Registry, Tool
-from noetic_nb.steps._tools import spec_tokens, wire_name
+from noetic_nb.steps._tools import drained, spec_tokens, wire_name
 from noetic_nb.sync import awaited
 from noetic_nb.tokens import Tokenizer
 
@@ -222,7 +222,8 @@ class Tape:
         for at, recorded in enumerate(waiting):
             if recorded.where.turn != waiting[0].where.turn:
                 break
-            if contents([sent.item for sent in recorded.items], recorded.instructions) == asked:
+            sent = contents([each.item for each in recorded.items], recorded.instructions)
+            if sent == asked and _has_same_options(recorded, request):
                 return waiting.pop(at)
         what = f"call {waiting[0].place} was sent another request" if waiting else "there was one call more"
         self.diverged.setdefault(thread_id, f"{what} in thread {thread_id!r}")
@@ -268,11 +269,21 @@ class Tape:
             worker = ON_THE_SPOT if live.inline or live.wants_context or not leaves_loop() else ctx.tree.worker
             await worker.acquire()
             try:
-                return await awaited(await worker.call(copy_context().run, partial(live.execute, **given)))
+                result = await worker.call(copy_context().run, partial(live.execute, **given))
+                return live.checked(await (drained(result, worker=worker) if live.streams else awaited(result)))
             finally:
                 worker.release()
         self.stopped = f"tool {name!r} was not called so in the recorded run, and is not among tools="
         raise RuntimeError(f"not run: {self.stopped}")
+
+
+def _has_same_options(recorded: RecordedRequest, request: ModelRequest) -> bool:
+    """Tell whether a request goes to the same model, with the same tools, parameters and schema of the answer."""
+    before = recorded.prepared
+    params = None if request.params is None else request.params.model_dump(exclude_none=True)
+    tools = tuple([OfferedTool(*spec[:2], freeze(spec.parameters), spec.strict) for spec in request.tools])
+    now = request.model, tools, freeze(params or {}), freeze(request.output_schema)
+    return before is None or (before.model, before.tools, before.params, before.output_schema) == now
 
 
 def _arguments(args: Mapping[str, Any]) -> str:
@@ -287,7 +298,8 @@ _ANY: Final = TypeAdapter[Any](Any)
 
 def _response(event: ModelCalled) -> ModelResponse:
     if event.status != "ok":
-        raise NoeticError("llm_failed", event.error or f"The recorded call was {event.status}.")
+        what = event.error or f"The recorded call was {event.status}."
+        raise NoeticError("llm_failed", what, usage=Usage(*event.counts), cost=event.cost)
     return ModelResponse(
         event.items,
         Usage(*event.counts),

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from noetic_nb import events as ev
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import freeze
+from noetic_nb.items._build import assistant_text
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.regulator import Regulator, decisions, events
 from noetic_nb.regulator._settings import NEWER_SETTINGS, RECOMMENDED_SETTINGS, RELEASE_SETTINGS, Settings
@@ -187,6 +188,9 @@ class _Thread:
         self.query = ""
         # The execution of the last answer, and the last text of a child, because a child's answer does not go to the user.
         self.answered_in: str | None = None
+        # The answer of a step of the turn that has not ended yet, and whether the steps of the turn are recorded.
+        self.answer: str | None = None
+        self.has_steps = False
         self.child_text: str | None = None
         self.asked: set[str] = set()  # executions whose next call needs a person's approval
         self.latched: decisions.CircuitBreak | None = None
@@ -256,16 +260,28 @@ class RegulatorFeed:
             case ev.SteeringDecided(hook="before_tool_call", action="ask"):
                 self._thread(event.where).asked.add(event.where.execution_id)
                 self.into.append(event)
+            case ev.SteeringDecided(hook="before_tool_call", layer_id="approval", tool_name=str() as name):
+                asked = self._thread(event.where).asked
+                if event.where.execution_id not in asked:  # the tool itself needs approval, after all layers
+                    asked.add(event.where.execution_id)
+                    yield self._tool_called(event, name)
+                self.into.append(event)
             case ev.ToolCalled() if event.status in _RAN or event.status == "cancelled":
                 asked = self._thread(event.where).asked
                 if event.where.execution_id not in asked:  # rules have not allowed a call that waits for approval
-                    yield self._tool_called(event)
+                    yield self._tool_called(event, event.name)
                 asked.discard(event.where.execution_id)
                 self.into.append(event)
                 if event.status in _RAN:
                     self._tool_returned(event)
+            case ev.StepEnded(step_kind="llm") if not event.where.depth:
+                thread = self._thread(event.where)
+                if thread.answer is not None:
+                    yield from self._replied(event, thread.answer)
+                thread.answer = None
+                self.into.append(event)
             case ev.TurnCompleted():
-                yield from self._replied(event)
+                yield from self._turn_completed(event)
                 self._thread(event.where).turn_is_open = False
                 self.into.append(event)
             case ev.RegulatorSaw() | ev.RegulatorDecided():
@@ -279,15 +295,21 @@ class RegulatorFeed:
                 self.into.append(event)
                 if isinstance(event, ev.ToolCalled):
                     self._thread(event.where).asked.discard(event.where.execution_id)
+                if isinstance(event, ev.StepStarted) and not event.where.depth:
+                    self._thread(event.where).has_steps = True
                 if isinstance(event, ev.ChildEnded):
                     self._thread(event.where).child_text = event.text
                 if isinstance(event, ev.ModelCalled) and event.purpose == "agent" and event.status == "ok":
                     self._model_called(event)
+                if isinstance(event, ev.ItemsAppended) and event.origin == "model" and not event.where.depth:
+                    calls = any(item["type"] == "function_call" for item in event.items)
+                    self._thread(event.where).answer = None if calls else assistant_text(event.items)
 
     def _turn_started(self, event: ev.TurnStarted) -> ev.RegulatorDecided:
         thread = self._thread(event.where, event.resource_id)
         thread.turn_is_open, thread.query = True, event.query
-        thread.answered_in = thread.child_text = None
+        thread.answered_in = thread.child_text = thread.answer = None
+        thread.has_steps = False
         thread.observe(event.where, event.t_ms, events.TurnStart(accepted_text(event.query)))
         return thread.decide(event.where, event.t_ms, "turn_start")
 
@@ -302,9 +324,9 @@ class RegulatorFeed:
         cost = events.Cost(tokens_in, tokens_out, duration_ms, provider=accepted_text(event.model), usd=usd)
         thread.observe(event.where, event.t_ms, cost)
 
-    def _tool_called(self, event: ev.ToolCalled) -> ev.RegulatorDecided:
+    def _tool_called(self, event: ev.ToolCalled | ev.SteeringDecided, name: str) -> ev.RegulatorDecided:
         thread = self._thread(event.where)
-        thread.observe(event.where, event.t_ms, events.ToolCall(accepted_text(event.name), _arguments(event.args)))
+        thread.observe(event.where, event.t_ms, events.ToolCall(accepted_text(name), _arguments(event.args)))
         return thread.decide(event.where, event.t_ms, "tool_call")
 
     def _tool_returned(self, event: ev.ToolCalled) -> None:
@@ -318,18 +340,23 @@ class RegulatorFeed:
         )
         self._thread(event.where).observe(event.where, event.t_ms, result)
 
-    def _replied(self, event: ev.TurnCompleted) -> Iterator[ev.RegulatorDecided]:
+    def _turn_completed(self, event: ev.TurnCompleted) -> Iterator[ev.RegulatorDecided]:
+        thread = self._thread(event.where)
+        if thread.has_steps:
+            return
         # A suggestion that replaced a reply is the old regulator's text, not the agent's.
         if not event.text or event.stopped is not None:
             return
+        if thread.answered_in in (None, event.where.execution_id) or thread.child_text != event.text:
+            yield from self._replied(event, event.text)
+
+    def _replied(self, event: ev.StepEnded | ev.TurnCompleted, text: str) -> Iterator[ev.RegulatorDecided]:
         thread = self._thread(event.where)
-        if thread.answered_in not in (None, event.where.execution_id) and thread.child_text == event.text:
-            return
-        thread.observe(event.where, event.t_ms, events.TurnComplete(accepted_text(event.text)))
+        thread.observe(event.where, event.t_ms, events.TurnComplete(accepted_text(text)))
         yield thread.decide(event.where, event.t_ms, "turn_complete")
         if self.grader is None:
             return
-        reply = RecordedReply(event.text)
+        reply = RecordedReply(text)
         reply.query, reply.thread_id = thread.query, event.where.thread_id
         quality = _grade(self.grader, reply)
         if quality is not None:
