@@ -243,6 +243,6 @@ def _of_run(run: Run) -> Iterator[RecordedCall]:
                 yield RecordedCall(run.run_id, seq, event.t_ms, where, "before_tool_call", call, event.status == "ok")
         elif isinstance(event, ev.ModelCalled):
             params.count(event)
-            if event.purpose == "agent" and event.status == "ok":
+            if event.purpose == "agent" and event.status == "ok" and event.items:  # an empty answer is asked for again
                 answer = params.of_response(event, tree_of(where).at(seq, event.t_ms))
                 yield RecordedCall(run.run_id, seq, event.t_ms, where, "after_model_call", answer)

@@ -20,11 +20,13 @@ from noetic_nb.events import (
 )
 from noetic_nb.lab import datasets, fork, replay
 from noetic_nb.layers import regulation
-from noetic_nb.regulator import CallBudget, ProceduralWarning, Regulator
+from noetic_nb.regulator import CallBudget, CostCap, ProceduralWarning, Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.recorded_requests import recorded_request
+from noetic_nb.testing import FakeClock
 from tests.lab.random_agents import random_run
 
+CALLS = (ModelCalled, ToolCalled)
 RAN: list[str] = []
 
 
@@ -246,6 +248,32 @@ async def test_a_turn_that_an_error_ended_ends_so_again() -> None:
     again = await closed(run)
     assert [turn.outcome for turn in again.turns] == [turn.outcome for turn in run.turns] == ["failure", "success"]
     assert again.known_until == {}
+
+
+async def test_answers_take_as_long_as_they_did() -> None:
+    limit = CostCap(tokens_out=None, wallclock_ms=4, poor_mean=None)
+    regulator = Regulator.for_user("ann").with_predicates(limit)
+    config = nn.AgentConfig(name="desk", step=nn.react(model="m", tools=[find]), memory=[regulation(regulator)])
+    calls = [nn.CallTool("find", place=place) for place in (1, 2)]
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(calls), clock=FakeClock(step_ms=3))
+    run = nn.record(harness)
+    await harness.execute("Hi")
+    run.stop_recording()
+    again = await closed(run)
+    assert again.turns[0].outcome == run.turns[0].outcome == "aborted"
+    lasted = [[each.duration_ms for each in run.events if isinstance(each, CALLS)] for run in (run, again)]
+    assert lasted[0] == lasted[1] == [3, 3, 3]
+
+
+async def test_a_replay_is_known_up_to_the_first_of_several_calls_that_were_not_made() -> None:
+    both = [nn.CallTool("find", place=9), nn.CallTool("pay", amount=9)]
+    deny = nn.RuleBook()
+    deny.when("true", id="all", on="before_tool_call")
+    run = await chat(nn.steering(deny), replies=[both, "Hello.", "Bye."])
+    again = await closed(run, rules=[])
+    first = next(seq for seq, event in enumerate(again.events) if isinstance(event, ToolCalled))
+    assert again.known_until["default"].seq == first
+    assert "'find'" in again.meta["replay"]["stopped"]
 
 
 async def test_corrections_and_the_spending_of_failed_calls_are_repeated() -> None:

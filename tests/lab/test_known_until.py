@@ -272,14 +272,14 @@ async def test_a_replay_is_what_the_changed_agent_does_as_far_as_it_is_known(age
     assert await tried(*agent) == []
 
 
-def talked(*memory: Any, replies: Sequence[Any]) -> Run:
+def talked(*memory: Any, replies: Sequence[Any], threads: Sequence[str] = ("t1", "t2")) -> Run:
     config = nn.AgentConfig(name="desk", step=nn.react(model="scripted", tools=[find, pay]), memory=memory)
     harness = nn.AgentHarness(config, model=nn.ScriptedModel(replies))
     run = nn.record(harness)
 
     async def talk() -> None:
-        await harness.execute("Pay.", thread_id="t1")
-        await harness.execute("Pay.", thread_id="t2")
+        for thread_id in threads:
+            await harness.execute("Pay.", thread_id=thread_id)
 
     nn.run_sync(talk())
     run.stop_recording()
@@ -368,6 +368,34 @@ def test_rules_decide_before_a_regulator_also_where_executions_and_progress_lie_
             case SteeringDecided(hook="before_tool_call") | RegulatorDecided(at="tool_call") | ToolCalled():
                 decided.setdefault(event.where.execution_id, []).append(type(event).__name__)
     assert list(decided.values()) == [["SteeringDecided", "RegulatorDecided", "ToolCalled"]] * 2
+
+
+def test_a_refused_approval_after_rules_that_allow_is_no_change() -> None:
+    @nn.tool(needs_approval=True)
+    def erase() -> str:
+        """Erase."""
+        return "erased"
+
+    rules = nn.RuleBook()
+    rules.when("false", id="none", on="before_tool_call")
+    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted", tools=[erase]), memory=[rules])
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel([nn.CallTool("erase"), "Done."]))
+    run = nn.record(harness)
+    nn.run_sync(harness.execute("Erase."))
+    run.stop_recording()
+    assert run.select(ToolCalled)[0].status == "denied"
+    assert replay(run).known_until == replay(run, rules=rules).known_until == {}
+    assert replay(run, rules=[LARGE]).known_until == {}
+
+
+def test_another_order_of_a_request_ends_what_is_known() -> None:
+    hooks = MemoryHooks(recall=lambda p: "A fact.")
+    layer = MemoryLayer(id="facts", slot=1, scope="thread", hooks=hooks, placement="suffix")
+    run = talked(layer, replies=["Hello.", "Bye.", "Hello again."], threads=("t1", "t2", "t1"))
+    # A request of one message has only one order.
+    assert {thread: point.turn for thread, point in replay(run, projection={"order": "cache"}).known_until.items()} == {
+        "t1": 2
+    }
 
 
 def test_what_a_new_summary_would_say_is_unknown() -> None:

@@ -311,6 +311,37 @@ async def test_other_layers_recall_over_the_recorded_log() -> None:
     assert {layer_id for layer_id, _ in alone.select(ViewAssembled)[0].layer_items} == {"note"}
 
 
+async def test_rules_do_not_see_an_empty_answer_that_is_asked_for_again() -> None:
+    run = await chat([], [nn.Fault("empty"), "Hello."], "Hi")
+    replayed = await asyncio.to_thread(
+        replay, run, rules=[{"id": "none", "when": "false", "applies_to": "after_model_call"}]
+    )
+    assert len(replayed.select(SteeringDecided)) == 1
+
+
+async def test_a_thread_that_changes_its_resource_begins_a_task_and_a_break_stays() -> None:
+    limit = CallBudget(total=1, per_tool={})
+    calls = [nn.CallTool("find", place=1), nn.CallTool("find", place=2)]
+
+    async def live(memory: list[MemoryLayer], replies: list[Any]) -> Run:
+        config = nn.AgentConfig(name="desk", step=nn.react(model="m", tools=[find]), memory=memory)
+        harness = nn.AgentHarness(config, model=nn.ScriptedModel(replies))
+        run = nn.record(harness)
+        for owner in ("ann", "bob", "ann"):
+            await harness.execute("Find it.", thread_id="t1", resource_id=owner)
+        return run
+
+    def decided(run: Run) -> list[tuple[str, str, bool]]:
+        return [(event.at, event.decision["kind"], event.stops) for event in run.select(RegulatorDecided)]
+
+    stopped = await live([regulation(lambda owner: Regulator.for_user(owner).with_predicates(limit))], calls)
+    assert decided(stopped)[-1] == ("turn_start", "circuit_break", True)
+    assert decided(await asyncio.to_thread(replay, stopped)) == decided(stopped)
+    free = await live([], [calls[0], "Yes.", calls[0], "Yes.", "Yes."])
+    regulator = Regulator.for_user("ann").with_predicates(limit)
+    assert not any(stops for *_, stops in decided(await asyncio.to_thread(replay, free, regulator=regulator)))
+
+
 async def test_another_layer_gets_the_query_and_the_time_of_each_call() -> None:
     @nn.tool(inline=True)
     def look() -> str:

@@ -24,7 +24,6 @@ from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run, record
 from noetic_nb.runs._labelled import with_labels_of
-from noetic_nb.runs._recorded_origins import RecordedClock
 from noetic_nb.runs._requests.sent_request import RecordedRequest, recorded_counter
 from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steering import RuleBook, steering
@@ -222,13 +221,13 @@ class RecordedAgent:
 
     async def live(self, events: Sequence[Any], edited: tuple[int, str] | None = None) -> Run:
         """Run the turns that begin in some events; `edited` is the index of one, and the new text of its message."""
-        clock = RecordedClock()
+        clock = self.tape.clock
         counted = self.tape.tokenizer
         if counted is None and self.config.tokenizer is None:
             counted = recorded_counter(self.run.events)
         harness = AgentHarness(
             self._taped(),
-            model=_Switching(self, clock),
+            model=_Switching(self),
             clock=clock,
             ids=self._ids,
             tokenizer=counted,
@@ -291,8 +290,8 @@ def _with_text(items: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
 class _Switching:
     """The tape as a model client that applies other rules once the forked call is reached."""
 
-    def __init__(self, agent: RecordedAgent, clock: RecordedClock) -> None:
-        self._agent, self._clock = agent, clock
+    def __init__(self, agent: RecordedAgent) -> None:
+        self._agent = agent
 
     async def complete(self, request: Any) -> Any:
         agent = self._agent

@@ -202,7 +202,8 @@ def plan_again(
         chosen = changes.chosen_of(request.seq, view.projection)
         event = plan.as_event(view.where, view.t_ms, view.step, chosen, view.appended, view.duration_ms)
         found[request.seq] = event
-        plans.append(Planned(request.seq, recorded, inputs, plan, bool(changes) and event != view))
+        is_other = bool(changes) and (event != view or plan.policy.order != recorded.policy.order)
+        plans.append(Planned(request.seq, recorded, inputs, plan, is_other))
         if changes.layers is not None and chosen is not None and chosen is view.projection:
             kept.add("history", "what recorded layers chose of it", request.seq)
         splits, common = of_view[request.seq]

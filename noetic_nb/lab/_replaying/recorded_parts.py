@@ -24,6 +24,7 @@ from noetic_nb.items._json_text import compact_json
 from noetic_nb.lab._replaying.replay_report import contents
 from noetic_nb.models._client import ModelRequest, ModelResponse, TokenLogprob, ToolSpec, Usage
 from noetic_nb.runs import Run
+from noetic_nb.runs._recorded_origins import RecordedClock
 from noetic_nb.runs._requests.recorded_requests import requests_of
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime import AgentConfig, load_config
@@ -155,6 +156,8 @@ class Tape:
     forked: bool = False
     approvals: list[bool] = field(default_factory=list)
     """For each approval, whether the recorded run asked the same question."""
+    clock: RecordedClock = field(default_factory=RecordedClock)
+    """Advances by the recorded duration of each recorded answer."""
 
     def __post_init__(self) -> None:
         self._others: dict[tuple[str, str], list[ModelCalled]] = {}
@@ -193,14 +196,18 @@ class Tape:
         if request.purpose != "agent":
             known = self._others.get((request.purpose, request.model), [])
             if known and not self.diverged and not self.forked:
-                return _response(known.pop(0))
+                return self._response(known.pop(0))
             return await self._live(request, f"a request of purpose {request.purpose!r} to {request.model!r}")
         thread_id = request.thread_id
         recorded = None if thread_id in self.diverged or self.forked else self._next(request)
         if recorded is None:
             return await self._live(request, self.diverged.get(thread_id, "the call that was forked"))
         assert recorded.called is not None
-        return _response(recorded.called)
+        return self._response(recorded.called)
+
+    def _response(self, event: ModelCalled) -> ModelResponse:
+        self.clock.t_ms += event.duration_ms or 0.0
+        return _response(event)
 
     def reaches(self, thread_id: str) -> bool:
         """Tell whether the next call of a thread is the forked call, or comes after it."""
@@ -261,6 +268,7 @@ class Tape:
         if known and (is_past or live is None):
             # Repeat the last result if the call is made more often than in the recording.
             event = known.pop(0) if len(known) > 1 else known[0]
+            self.clock.t_ms += event.duration_ms or 0.0
             if event.status == "ok":
                 return event.output
             raise type(event.error_type or "Exception", (Exception,), {})(event.error or event.output)
@@ -273,7 +281,8 @@ class Tape:
                 return live.checked(await (drained(result, worker=worker) if live.streams else awaited(result)))
             finally:
                 worker.release()
-        self.stopped = f"tool {name!r} was not called so in the recorded run, and is not among tools="
+        # The first of several calls at the same time is the end of the known part.
+        self.stopped = self.stopped or f"tool {name!r} was not called so in the recorded run, and is not among tools="
         raise RuntimeError(f"not run: {self.stopped}")
 
 

@@ -332,7 +332,8 @@ def _effect(event: ev.RunEvent) -> Any:
         case ev.SteeringDecided(outcome="late" | "late_fault") | ev.SteeringDecided(action="allow"):
             return None
         case ev.SteeringDecided():
-            return event.hook, event.tool_name, event.args, event.action, event.guidance, event.rule_ids
+            about = event.hook, event.tool_name, event.args, event.layer_id
+            return *about, event.action, event.guidance, event.rule_ids
         case ev.RegulatorDecided(stops=True):
             return event.at, event.suggestion
         case ev.RegulatorDecided() if event.decision.get("kind") == "procedural_warning":
@@ -341,7 +342,7 @@ def _effect(event: ev.RunEvent) -> Any:
 
 
 def _is_about(event: ev.RunEvent, effect: Any) -> bool:
-    """Tell whether a decision is about the same call or moment as one with some effect."""
+    """Tell whether a decision is about the same call or moment as one of the same layer with some effect."""
     if isinstance(event, ev.SteeringDecided):
-        return bool(effect[:3] == (event.hook, event.tool_name, event.args))
+        return bool(effect[:4] == (event.hook, event.tool_name, event.args, event.layer_id))
     return isinstance(event, ev.RegulatorDecided) and bool(effect[0] == event.at)

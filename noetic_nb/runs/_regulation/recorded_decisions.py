@@ -98,10 +98,11 @@ class DecisionTape:
         self._rules: list[tuple[Mapping[str, Any], list[MomentEvidence]]] = [] if as_recorded else [({}, [])]
         self._in_force: dict[int, tuple[Settings, Settings]] = {}
         """By rule, the template's settings and the same settings with the thresholds in force."""
-        self._threads: dict[str, _Thread] = {}
+        self._owners: dict[str, str] = {}
+        self._threads: dict[tuple[str, str], _Thread] = {}
         self._people: dict[str, Person] = {}
-        self._known: dict[tuple[str, str], Any] = {}
-        self._early: dict[str, list[tuple[float, events.Event]]] = {}
+        self._known: dict[tuple[str, str, str], Any] = {}
+        self._early: dict[tuple[str, str], list[tuple[float, events.Event]]] = {}
         # The last answers of each predicate: moving a slider re-evaluates only its predicate.
         self._answers: dict[tuple[int, int], tuple[Predicate, list[decisions.Decision | None]]] = {}
         self._findings: dict[tuple[int, int], tuple[Predicate, dict[int, PredicateFinding]]] = {}
@@ -129,26 +130,31 @@ class DecisionTape:
                     self._decided(thread, event, seq)
             case ModelCalled(purpose="agent", status="ok", logprobs=logprobs) if logprobs:
                 # Tokens are recorded only with their call, which may come before all regulator events.
-                thread_id = event.where.thread_id
-                known = self._threads.get(thread_id)
-                waiting = self._early.setdefault(thread_id, []) if known is None else known.waiting
+                task = self._task(event)
+                known = self._threads.get(task)
+                waiting = self._early.setdefault(task, []) if known is None else known.waiting
                 for index, (token, logprob) in enumerate(logprobs):
                     waiting.append((event.t_ms, events.Token(accepted_text(token), float(logprob), index)))
-            case TurnStarted(resource_id=owner) if owner is not None:
-                self._known[event.where.thread_id, "owner"] = owner
+            case TurnStarted():
+                self._owners[event.where.thread_id] = event.resource_id or event.where.thread_id
             case LayerStateChanged(hook="init", state=state) if state is not None:
-                self._known.setdefault((event.where.thread_id, event.layer_id), state)
+                self._known.setdefault((*self._task(event), event.layer_id), state)
+
+    def _task(self, event: RunEvent) -> tuple[str, str]:
+        """Return the thread and its resource; a thread that changes its resource begins a new task."""
+        thread_id = event.where.thread_id
+        return thread_id, self._owners.get(thread_id, thread_id)
 
     def _thread(self, event: RegulatorSaw | RegulatorDecided) -> _Thread | None:
-        thread_id = event.where.thread_id
-        thread = self._threads.get(thread_id)
+        task = self._task(event)
+        thread = self._threads.get(task)
         if thread is None:
-            owner = self._known.get((thread_id, "owner"), thread_id)
+            owner = task[1]
             # Threads of one resource learn together, as in the live run.
             if owner not in self._people:
-                self._people[owner] = self._person(self._known.get((thread_id, event.layer_id)))
-            thread = self._threads[thread_id] = _Thread(event.layer_id, self._people[owner], self.template.settings)
-            thread.waiting = self._early.pop(thread_id, [])
+                self._people[owner] = self._person(self._known.get((*task, event.layer_id)))
+            thread = self._threads[task] = _Thread(event.layer_id, self._people[owner], self.template.settings)
+            thread.waiting = self._early.pop(task, [])
         return thread if thread.layer_id == event.layer_id else None
 
     def _person(self, state: Any) -> Person:

@@ -231,17 +231,25 @@ class RegulatorFeed:
     def __init__(self, regulator: Regulator, grader: Grader | None, into: Appendable, layer_id: str) -> None:
         self.regulator, self.grader, self.into, self.layer_id = regulator, grader, into, layer_id
         self.persons: dict[str, Person] = {}
+        self.tasks: dict[tuple[str, str], _Thread] = {}
         self.threads: dict[str, _Thread] = {}
 
-    def _thread(self, where: ev.Where, resource_id: str | None = None) -> _Thread:
-        known = self.threads.get(where.thread_id)
-        if known is None:
-            owner = where.thread_id if resource_id is None else resource_id
+    def _thread(self, where: ev.Where) -> _Thread:
+        return self.threads.get(where.thread_id) or self._task(where, None)
+
+    def _task(self, where: ev.Where, resource_id: str | None) -> _Thread:
+        """Return a thread's task; a thread that changes its resource begins a new task, and a circuit break stays."""
+        owner = where.thread_id if resource_id is None else resource_id
+        found = self.tasks.get((where.thread_id, owner))
+        if found is None:
             # Threads of one resource learn together, as live; the template learns nothing, and only its own user shares its data.
             own = resource_id in (None, self.regulator.user_id())
             person = self.persons.setdefault(owner, self.regulator.person.copy() if own else Person(owner))
-            known = self.threads[where.thread_id] = _Thread(self.regulator, person, self.into, self.layer_id)
-        return known
+            found = self.tasks[where.thread_id, owner] = _Thread(self.regulator, person, self.into, self.layer_id)
+        before = self.threads.get(where.thread_id, found)
+        found.latched = before.latched
+        self.threads[where.thread_id] = found
+        return found
 
     def read(self, events: Iterable[ev.RunEvent]) -> None:
         """Append events, with the regulator's observations and decisions."""
@@ -306,7 +314,7 @@ class RegulatorFeed:
                     self._thread(event.where).answer = None if calls else assistant_text(event.items)
 
     def _turn_started(self, event: ev.TurnStarted) -> ev.RegulatorDecided:
-        thread = self._thread(event.where, event.resource_id)
+        thread = self._task(event.where, event.resource_id)
         thread.turn_is_open, thread.query = True, event.query
         thread.answered_in = thread.child_text = thread.answer = None
         thread.has_steps = False
