@@ -345,7 +345,7 @@ def replay_regulator(
 ) -> Run:
     """Replay a recorded run through a regulator and record its decisions.
 
-    Decision points are the start of a turn, each executed tool call, the final reply and each grade, as in a live harness.
+    Decision points are the start of a turn, each executed tool call, each answer and each grade, as in a live harness.
 
     Parameters
     ----------
