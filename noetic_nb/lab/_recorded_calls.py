@@ -21,6 +21,7 @@ from noetic_nb.memory import PastCall
 from noetic_nb.memory._enforcement import PENDING
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision, allow
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
+from noetic_nb.models._client import CUT_OFF
 from noetic_nb.runs import Run
 from noetic_nb.runs._cause import places_of_decisions
 from noetic_nb.runs._recorded_origins import CallParams, RecordedOrigins
@@ -225,6 +226,20 @@ def _trees(events: Sequence[ev.RunEvent]) -> Callable[[ev.Where], _Tree]:
     return tree_of
 
 
+def _is_reviewed(events: Sequence[ev.RunEvent], seq: int, called: ev.ModelCalled) -> bool:
+    """Tell whether an answer is one for rules: not an empty or truncated one that was asked for again, or refused."""
+    if called.finish_reason not in CUT_OFF:
+        return bool(called.items)
+    for event in events[seq + 1 :]:
+        if event.where == called.where:
+            match event:
+                case ev.ItemsAppended(origin="model") | ev.SteeringDecided(hook="after_model_call"):
+                    return True
+                case ev.ModelCalled(purpose="agent") | ev.StepEnded() | ev.TurnCompleted():
+                    return False
+    return True
+
+
 def _of_run(run: Run) -> Iterator[RecordedCall]:
     # Copied, because a run may grow while it is read.
     events = tuple(run.events)
@@ -243,6 +258,6 @@ def _of_run(run: Run) -> Iterator[RecordedCall]:
                 yield RecordedCall(run.run_id, seq, event.t_ms, where, "before_tool_call", call, event.status == "ok")
         elif isinstance(event, ev.ModelCalled):
             params.count(event)
-            if event.purpose == "agent" and event.status == "ok" and event.items:  # an empty answer is asked for again
+            if event.purpose == "agent" and event.status == "ok" and _is_reviewed(events, seq, event):
                 answer = params.of_response(event, tree_of(where).at(seq, event.t_ms))
                 yield RecordedCall(run.run_id, seq, event.t_ms, where, "after_model_call", answer)

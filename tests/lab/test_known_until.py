@@ -272,14 +272,19 @@ async def test_a_replay_is_what_the_changed_agent_does_as_far_as_it_is_known(age
     assert await tried(*agent) == []
 
 
-def talked(*memory: Any, replies: Sequence[Any], threads: Sequence[str] = ("t1", "t2")) -> Run:
+def talked(
+    *memory: Any,
+    replies: Sequence[Any],
+    threads: Sequence[str] = ("t1", "t2"),
+    resources: Sequence[str | None] = (None,) * 3,
+) -> Run:
     config = nn.AgentConfig(name="desk", step=nn.react(model="scripted", tools=[find, pay]), memory=memory)
     harness = nn.AgentHarness(config, model=nn.ScriptedModel(replies))
     run = nn.record(harness)
 
     async def talk() -> None:
-        for thread_id in threads:
-            await harness.execute("Pay.", thread_id=thread_id)
+        for thread_id, owner in zip(threads, resources, strict=False):
+            await harness.execute("Pay.", thread_id=thread_id, resource_id=owner)
 
     nn.run_sync(talk())
     run.stop_recording()
@@ -386,6 +391,23 @@ def test_a_refused_approval_after_rules_that_allow_is_no_change() -> None:
     assert run.select(ToolCalled)[0].status == "denied"
     assert replay(run).known_until == replay(run, rules=rules).known_until == {}
     assert replay(run, rules=[LARGE]).known_until == {}
+
+
+def test_a_layer_with_a_hook_that_is_not_run_ends_what_is_known() -> None:
+    def failed(p: Any) -> Any:
+        return {"state": (p.state or 0) + 1}
+
+    hooks = MemoryHooks(on_tool_outcome=failed, recall=lambda p: p.state and f"{p.state} calls.")
+    replayed = replay(talked(replies=REPLIES), layers=[MemoryLayer(id="calls", slot=1, scope="thread", hooks=hooks)])
+    assert {thread: point.turn for thread, point in replayed.known_until.items()} == {"t1": 1, "t2": 1}
+    assert "hook on_tool_outcome of layer calls is not run" in [row["why"] for row in replayed.meta["replay"]["kept"]]
+
+
+def test_all_resources_of_a_thread_share_what_is_unknown() -> None:
+    hooks = MemoryHooks(store=lambda p: {"state": "stored"}, recall=lambda p: p.state)
+    shared = MemoryLayer(id="shared", slot=1, scope="resource", hooks=hooks)
+    run = talked(shared, replies=[*REPLIES, "Hello."], threads=("t1", "t2", "t1"), resources=("ann", "ann", "bob"))
+    assert set(replay(run, rules=[LARGE]).known_until) == {"t1", "t2"}
 
 
 def test_another_order_of_a_request_ends_what_is_known() -> None:

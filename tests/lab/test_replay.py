@@ -311,6 +311,34 @@ async def test_other_layers_recall_over_the_recorded_log() -> None:
     assert {layer_id for layer_id, _ in alone.select(ViewAssembled)[0].layer_items} == {"note"}
 
 
+@pytest.mark.parametrize("settings", [{"threshold": 2, "by": "call"}, {"threshold": 2, "across_turns": True}])
+async def test_a_regulator_that_a_function_made_decides_again_as_it_decided(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    layer = regulation(lambda owner: Regulator.for_user(owner).with_predicates(ToolLoop(**settings)))
+    calls = [nn.CallTool("find", place=place) for place in (1, 2, 1)]
+    run = await chat([layer], [*calls, "Yes.", "No."], "Find both.", "And now?")
+    loaded = load_run(run.save(tmp_path / "run.jsonl"))
+
+    def decided(each: Run) -> list[tuple[Any, ...]]:
+        return [(event.at, event.decision, event.stops) for event in each.select(RegulatorDecided)]
+
+    for each in (run, loaded):
+        again = await asyncio.to_thread(replay, each)
+        assert (decided(again), again.known_until) == (decided(run), {})
+
+
+async def test_rules_see_an_answer_in_several_parts_once() -> None:
+    cut = nn.Reply(text="One,", finish_reason="length")
+    config = nn.AgentConfig(name="desk", step=nn.step.llm("ask", model="m", incomplete="continue"))
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel([cut, "two."]))
+    run = nn.record(harness)
+    await harness.execute("Count.")
+    rule = {"id": "none", "when": "false", "applies_to": "after_model_call"}
+    replayed = await asyncio.to_thread(replay, run, rules=[rule])
+    assert replayed.select(SteeringDecided) == ()
+
+
 async def test_rules_do_not_see_an_empty_answer_that_is_asked_for_again() -> None:
     run = await chat([], [nn.Fault("empty"), "Hello."], "Hi")
     replayed = await asyncio.to_thread(

@@ -289,6 +289,12 @@ def _is_split_as(recorded: PlanInputs, event: ev.BudgetsAllocated) -> bool:
     return numbers == (event.total, event.system, event.reserve) and layers == event.allocations
 
 
+# The hooks that `LayersAlong` calls, and those of children, whose requests stay as recorded.
+_RUN: Final = frozenset(
+    {"init", "recall", "project_history", "store", "on_complete", "dispose", "on_spawn", "delivered"}
+)
+
+
 class _Turn(NamedTuple):
     ctx: ExecutionContext
     query: str
@@ -314,8 +320,8 @@ class LayersAlong:
             case ev.TurnStarted():
                 await self._begin(event)
             case ev.ItemsAppended(origin="user" | "step") if event.where.execution_id in self.turns:
-                now = self.turns[event.where.execution_id]
-                self.turns[event.where.execution_id] = now._replace(query=query_of(event.items) or now.query)
+                turn = self.turns[event.where.execution_id]
+                self.turns[event.where.execution_id] = turn._replace(query=query_of(event.items) or turn.query)
             case ev.ModelCalled(purpose="agent", status="ok"):
                 before = self.answered.get(event.where.execution_id, ModelResponse((), Usage(0, 0)))
                 cost = (before.cost or 0.0) + (event.cost or 0.0) or None
@@ -330,10 +336,10 @@ class LayersAlong:
                     await self.stack.store(now.ctx, response=response, log=ItemLog(index.log_of(event.where)))
             case ev.TurnCompleted():
                 self.answered.pop(event.where.execution_id, None)
-                turn = self.turns.pop(event.where.execution_id, None)
-                if turn is not None:
-                    await self.stack.complete(turn.ctx, log=ItemLog(index.log_of(event.where)), outcome=event.outcome)
-                    await self.stack.dispose(turn.ctx)
+                ended = self.turns.pop(event.where.execution_id, None)
+                if ended is not None:
+                    await self.stack.complete(ended.ctx, log=ItemLog(index.log_of(event.where)), outcome=event.outcome)
+                    await self.stack.dispose(ended.ctx)
 
     async def _begin(self, event: ev.TurnStarted) -> None:
         where = event.where
@@ -382,8 +388,9 @@ async def offers_of(
     The layers project the history if no other layer did, or if they are `alone`.
     """
     for layer in layers:
-        if layer.hooks.on_item_append is not None:
-            kept.add("layers", f"hook on_item_append of layer {layer.id} is not run")
+        for hook in layer.hooks.names():
+            if hook not in _RUN:
+                kept.add("layers", f"hook {hook} of layer {layer.id} is not run")
     choosing = [layer.id for layer in layers if layer.hooks.project_history is not None]
     live = LayersAlong(layers, model, tokenizer)
     index = RequestIndex()

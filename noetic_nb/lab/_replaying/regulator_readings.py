@@ -26,7 +26,13 @@ from noetic_nb.regulator._settings import Settings
 from noetic_nb.runs import Run
 from noetic_nb.runs._labelled import with_labels_of
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecided, tape_of
-from noetic_nb.runs._regulation.recorded_regulator import Grader, RecordedReply, RegulatorFeed, checked_regulator
+from noetic_nb.runs._regulation.recorded_regulator import (
+    Grader,
+    RecordedReply,
+    RegulatorFeed,
+    checked_regulator,
+    kept_regulator,
+)
 from noetic_nb.runs._run import run_of_settled
 from noetic_nb.steering._layer import rulebook_of
 from noetic_nb.tokenizers._named import asked_tokenizer
@@ -249,19 +255,25 @@ class RegulatorReadings:
                 reading.again = DecisionsAgain(self.run.events, self._tape(reading))
             return reading.again, reading.again.under(template, kept)
         try:
-            again = self._as_recorded()[1]
+            tape, again = self._as_recorded()
+            decided = self.run.select(RegulatorDecided)
+            # Settings that are known by their thresholds only may lack what those do not say.
+            is_known = tape.agreement()[0] == len(tape) or kept_regulator(self.run, decided[0]) is not None
         except NoeticConfigError as error:
             if error.code != "NO_REGULATOR":
                 raise
-            for seq, event in enumerate(self.run.events):
-                if isinstance(event, RegulatorDecided):
-                    kept.add("regulator", "its settings are not in the run", seq)
-            return None, {}
-        return again, again.under(None, kept)
+            is_known = False
+        if is_known:
+            return again, again.under(None, kept)
+        for seq, event in enumerate(self.run.events):
+            if isinstance(event, RegulatorDecided):
+                kept.add("regulator", "its settings are not in the run", seq)
+        return None, {}
 
     def _as_recorded(self) -> tuple[DecisionTape, DecisionsAgain]:
         if self._recorded is None:
-            tape = tape_of(self.run)
+            layers = getattr(self.run._config, "memory", ())
+            tape = tape_of(self.run, others=[made for layer in layers if (made := regulator_of(layer)) is not None])
             self._recorded = tape, DecisionsAgain(self.run.events, tape)
         return self._recorded
 

@@ -300,21 +300,21 @@ class _Walk:
 
     def share(self, scope: str) -> None:
         """End the threads that share a memory with an ended one, at their next event."""
-        owners = {
-            event.where.thread_id: "" if scope == "global" else event.resource_id or event.where.thread_id
-            for event in self.run.events
-            if isinstance(event, ev.TurnStarted)
-        }
+        owners: dict[str, set[str]] = {}
+        for event in self.run.select(ev.TurnStarted):
+            owner = "" if scope == "global" else event.resource_id or event.where.thread_id
+            owners.setdefault(event.where.thread_id, set()).add(owner)
         first: dict[str, float] = {}
         for thread_id, point in self.points.items():
-            owner = owners.get(thread_id, thread_id)
-            first[owner] = min(point.seq, first.get(owner, inf))
+            for owner in owners.get(thread_id, {thread_id}):
+                first[owner] = min(point.seq, first.get(owner, inf))
         if not first:
             return
+        since = {thread_id: min([first.get(owner, inf) for owner in known]) for thread_id, known in owners.items()}
         for place in range(int(min(first.values())), len(self.events)):
             event = self.events[place]
             thread_id = event.where.thread_id
-            if place <= first.get(owners.get(thread_id, thread_id), inf) or isinstance(event, _NOTES):
+            if place <= since.get(thread_id, inf) or isinstance(event, _NOTES):
                 continue
             if thread_id not in self.points or self.points[thread_id].seq > place:
                 self.points[thread_id] = KnownUntil(event.where.turn, place)

@@ -101,7 +101,7 @@ class DecisionTape:
         self._owners: dict[str, str] = {}
         self._threads: dict[tuple[str, str], _Thread] = {}
         self._people: dict[str, Person] = {}
-        self._known: dict[tuple[str, str, str], Any] = {}
+        self._known: dict[tuple[str, str], Any] = {}
         self._early: dict[tuple[str, str], list[tuple[float, events.Event]]] = {}
         # The last answers of each predicate: moving a slider re-evaluates only its predicate.
         self._answers: dict[tuple[int, int], tuple[Predicate, list[decisions.Decision | None]]] = {}
@@ -138,7 +138,7 @@ class DecisionTape:
             case TurnStarted():
                 self._owners[event.where.thread_id] = event.resource_id or event.where.thread_id
             case LayerStateChanged(hook="init", state=state) if state is not None:
-                self._known.setdefault((*self._task(event), event.layer_id), state)
+                self._known[event.where.thread_id, event.layer_id] = state
 
     def _task(self, event: RunEvent) -> tuple[str, str]:
         """Return the thread and its resource; a thread that changes its resource begins a new task."""
@@ -152,7 +152,7 @@ class DecisionTape:
             owner = task[1]
             # Threads of one resource learn together, as in the live run.
             if owner not in self._people:
-                self._people[owner] = self._person(self._known.get((*task, event.layer_id)))
+                self._people[owner] = self._person(self._known.get((task[0], event.layer_id)))
             thread = self._threads[task] = _Thread(event.layer_id, self._people[owner], self.template.settings)
             thread.waiting = self._early.pop(task, [])
         return thread if thread.layer_id == event.layer_id else None
@@ -344,16 +344,22 @@ def _event(saw: RegulatorSaw) -> events.Event:
 
 
 def tape_of(
-    run: Any, regulator: Regulator | None = None, recorded: Iterable[tuple[int, RunEvent]] | None = None
+    run: Any,
+    regulator: Regulator | None = None,
+    recorded: Iterable[tuple[int, RunEvent]] | None = None,
+    others: Iterable[Regulator] = (),
 ) -> DecisionTape:
-    """Return the recomputable decisions of a run; `regulator` is required if nothing was decided."""
+    """Return the recomputable decisions of a run; `regulator` is required if nothing was decided.
+
+    `others` may have decided in it, if it does not have the settings itself.
+    """
     if regulator is not None:
         checked_regulator(regulator)
     placed = tuple(enumerate(run.events) if recorded is None else recorded)
     was_watched = any(isinstance(event, RegulatorDecided) for _, event in placed)
     if regulator is not None and not was_watched:
         return DecisionTape.of_unwatched((event for _, event in placed), regulator)
-    candidates = recorded_regulators(run) if regulator is None else [regulator]
+    candidates = [*recorded_regulators(run), *others] if regulator is None else [regulator]
     if not candidates:
         what = "does not say how its regulator was set up" if was_watched else "had no regulator"
         raise NoeticConfigError(
