@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetic_nb._core.cards import Card, with_card
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
-from noetic_nb.errors import NoeticConfigError
+from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import RunEvent, ToolCalled
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items._frozen import plain_data
@@ -134,7 +134,12 @@ class Run(ComputedEvents):
         """
         match self.meta.get("replay"):
             case {"known_until": Mapping() as found}:
-                return {thread_id: KnownUntil(point["turn"], point["seq"]) for thread_id, point in found.items()}
+                try:
+                    return {thread_id: KnownUntil(int(at["turn"]), int(at["seq"])) for thread_id, at in found.items()}
+                except (KeyError, TypeError, ValueError) as error:
+                    what = "The horizon of this run is not a mapping of threads to their points."
+                    hint = "Load the run from an undamaged file."
+                    raise NoeticError("invalid_run_file", what, hint=hint, path=None, line=None) from error
         return {}
 
     # Messages of others

@@ -23,6 +23,7 @@ from noetic_nb.layers import regulation
 from noetic_nb.regulator import CallBudget, CostCap, ProceduralWarning, Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.recorded_requests import recorded_request
+from noetic_nb.steering import deny
 from noetic_nb.testing import FakeClock
 from tests.lab.random_agents import random_run
 
@@ -267,13 +268,35 @@ async def test_answers_take_as_long_as_they_did() -> None:
 
 async def test_a_replay_is_known_up_to_the_first_of_several_calls_that_were_not_made() -> None:
     both = [nn.CallTool("find", place=9), nn.CallTool("pay", amount=9)]
-    deny = nn.RuleBook()
-    deny.when("true", id="all", on="before_tool_call")
-    run = await chat(nn.steering(deny), replies=[both, "Hello.", "Bye."])
+    rules = nn.RuleBook()
+    rules.when("true", id="all", on="before_tool_call")
+    run = await chat(nn.steering(rules), replies=[both, "Hello.", "Bye."])
     again = await closed(run, rules=[])
     first = next(seq for seq, event in enumerate(again.events) if isinstance(event, ToolCalled))
     assert again.known_until["default"].seq == first
     assert "'find'" in again.meta["replay"]["stopped"]
+
+
+@pytest.mark.parametrize("tools", [5, "find", {"find": find}, [None], [5]])
+async def test_tools_that_are_none_are_refused(tools: Any) -> None:
+    run = await chat()
+    with pytest.raises(NoeticConfigError, match="INVALID_TOOL"):
+        await closed(run, tools=tools)
+    with pytest.raises(NoeticConfigError, match="INVALID_TOOL"):
+        await forked(run, at=0, model=nn.ScriptedModel([]), tools=tools)
+
+
+async def test_a_ledger_keeps_as_many_entries_as_it_did() -> None:
+    rules = nn.RuleBook()
+
+    @rules.rule(on="before_tool_call")
+    def full(call: Any) -> Any:
+        return deny("Full.") if len(call.state["ledger"]) > 1 else None
+
+    run = await chat(nn.steering(rules, scope="thread", max_ledger_entries=1))
+    again = await closed(run)
+    assert again.known_until == {}
+    assert tools_of(again) == tools_of(run)
 
 
 async def test_corrections_and_the_spending_of_failed_calls_are_repeated() -> None:

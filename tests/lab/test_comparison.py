@@ -133,6 +133,10 @@ def test_what_cannot_be_compared_is_refused() -> None:
         with pytest.raises(NoeticConfigError) as caught:
             call()
         assert caught.value.code == code
+    with pytest.raises(NoeticConfigError, match="INVALID_METRIC"):
+        nn.compare([run], [run], metrics=["turns"])  # type: ignore[call-overload]
+    with pytest.raises(NoeticConfigError, match="INVALID_RULE"):
+        nn.lab.backtest([{1: 2}], run)
 
 
 def test_two_rule_books_are_evaluated_before_they_are_compared() -> None:

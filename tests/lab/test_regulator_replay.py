@@ -459,3 +459,20 @@ def test_a_regulator_is_given_whole_numbers_whatever_was_recorded(number: float,
 
     (cost,) = [event.event for event in seen if event.event["kind"] == "cost"]
     assert (cost["tokens_in"], cost["tokens_out"], cost["wallclock_ms"]) == (whole,) * 3
+
+
+@pytest.mark.parametrize("run", [None, 5, "run.jsonl", [Run("listed")]])
+def test_what_is_no_run_is_refused(run: Any) -> None:
+    with pytest.raises(NoeticConfigError, match="INVALID_RUN"):
+        replay_regulator(run, regulator())
+
+
+def test_a_grader_that_is_no_function_is_refused() -> None:
+    with pytest.raises(NoeticConfigError, match="INVALID_GRADE"):
+        replay_regulator(Run("empty"), regulator(), grader=0.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("known", [{"t1": 3}, {"t1": {"turn": "x", "seq": 1}}, {"t1": {"turn": 1}}])
+def test_a_damaged_horizon_is_an_error_of_the_file(known: Any) -> None:
+    with pytest.raises(NoeticError, match="horizon"):
+        _ = Run("damaged", meta={"replay": {"known_until": known}}).known_until

@@ -140,6 +140,9 @@ def compare_paired(
     a: Iterable[Run], b: Iterable[Run], *, metrics: Mapping[str, Callable[[Run], Any]] | None = None, by: By = "task"
 ) -> PairedComparison:
     """Compare two lists of runs in pairs; see `compare`."""
+    if metrics is not None and not isinstance(metrics, Mapping):
+        hint = "For example: metrics={'turns': lambda run: len(run.turns)}."
+        raise NoeticConfigError("INVALID_METRIC", "Metrics must map names to functions.", given=metrics, hint=hint)
     left, right = runs_in(a), runs_in(b)
     pairs, paired_by, unpaired = _paired(left, right)
     clusters = clusters_of([run for run, _ in pairs], by)

@@ -16,7 +16,7 @@ from noetic_nb.items._registry import ANY_ITEMS
 from noetic_nb.lab._replaying.plan_replay import plan_changes
 from noetic_nb.lab._replaying.recorded_parts import Tape, agent_of
 from noetic_nb.lab._replaying.replay_report import Kept, horizon_of_tape, note_counts, note_known, summary
-from noetic_nb.lab._replaying.rules_replay import recorded_rules
+from noetic_nb.lab._replaying.rules_replay import max_entries_of, recorded_rules
 from noetic_nb.lab._rule_trial import as_snapshot
 from noetic_nb.layers import regulation
 from noetic_nb.layers._regulator_layer import factory_of, for_each, is_regulation, regulator_of
@@ -36,8 +36,12 @@ from noetic_nb.tokens import Tokenizer
 
 
 def _listed(tools: object) -> tuple[Tool, ...]:
-    found: Any = as_tools(tools)
-    return found or ()
+    several = isinstance(tools, Iterable) and not isinstance(tools, str | Mapping)
+    found: Any = as_tools(() if tools is None else tuple(tools) if several else tools)  # type: ignore[call-overload]
+    if isinstance(found, tuple) and all(isinstance(tool, Tool) for tool in found):
+        return found
+    what = "Tools must be tools or functions."
+    raise NoeticConfigError("INVALID_TOOL", what, given=tools, hint="For example: tools=[find].")
 
 
 # Origins of items that the runtime makes; an answer may also come from a child.
@@ -138,6 +142,7 @@ class RecordedAgent:
             on_error=policy.on_error,
             on_unparseable=policy.on_unparseable,
             max_retries=policy.max_retries,
+            max_ledger_entries=max_entries_of(layer),
             timeouts=layer.timeouts,
             late_verdicts=policy.late_verdicts,
         )
@@ -322,7 +327,7 @@ def run_again(
 ) -> Run:
     """Run a recorded run again, to its end or to the turn of a call `at` that another model answers; see `Replay`."""
     is_fork = at is not None
-    given_tools = {tool.name: tool for tool in _listed(tuple(tools or ()))}
+    given_tools = {tool.name: tool for tool in _listed(tools)}
     # A fork applies other rules only from its call on.
     first_rules = None if is_fork else rules
     config = agent_of(run, given_tools, rules=first_rules, layers=layers)

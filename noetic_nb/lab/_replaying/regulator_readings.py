@@ -384,7 +384,8 @@ def replay_regulator(
     Raises
     ------
     NoeticConfigError
-        ``INVALID_REGULATOR`` if it is not a `Regulator`, ``INVALID_GRADE`` if the grader returns anything but a number.
+        ``INVALID_RUN``; ``INVALID_REGULATOR`` if it is not a `Regulator`; ``INVALID_GRADE`` if the grader is not a function or
+        returns anything but a number.
 
     Examples
     --------
@@ -394,14 +395,20 @@ def replay_regulator(
     >>> stop.turn, stop.decision["reason"]["tool_name"], stop.decision["reason"]["consecutive_count"]
     (4, 'get_reservation_details', 5)
     """
+    check_run(run, "Only a run can be replayed.")
     checked_regulator(regulator)
+    if grader is not None and not callable(grader):
+        hint = "It is called with each reply and returns its quality, 0 to 1, or None."
+        raise NoeticConfigError("INVALID_GRADE", "A grader must be a function.", given=grader, hint=hint)
     about = {"of": run.run_id, "stop": stop, "graded": grader is not None, "layer_id": layer_id}
     meta = {**run.meta, "source": "replay", "replay": about, **_settings(regulator)}
     into = with_labels_of(Run(f"{run.run_id}-replay", meta=meta), run)
     replaying = RegulatorFeed(regulator, grader, into, layer_id)
     stopped: set[str] = set()
     # A copy, because a run may still be recorded into.
-    for event in tuple(run.events):
+    events = tuple(run.events)
+    replaying.expect(events)
+    for event in events:
         if event.where.thread_id in stopped:
             continue
         for decided in replaying.take(event):

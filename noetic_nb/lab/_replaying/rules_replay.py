@@ -16,7 +16,7 @@ from noetic_nb.items import thaw
 from noetic_nb.lab._recorded_calls import RecordedCall, calls_of
 from noetic_nb.lab._replaying.replay_report import Kept
 from noetic_nb.lab._rule_trial import TrialResult, as_snapshot, try_rules
-from noetic_nb.memory import PastCall, SteeringDecision
+from noetic_nb.memory import MemoryLayer, PastCall, SteeringDecision
 from noetic_nb.memory.scope import MemoryScope
 from noetic_nb.models._client import CUT_OFF, ModelClient
 from noetic_nb.runs import Run
@@ -141,15 +141,22 @@ class RulesInForce:
         return found
 
 
+def max_entries_of(layer: MemoryLayer) -> int:
+    """Return the number of entries that the ledger of a layer keeps."""
+    options = {} if layer.made_by is None else layer.made_by.options
+    most: int = options.get("max_ledger_entries", MAX_ENTRIES)
+    return most
+
+
 def recorded_rules(run: Run) -> RulesInForce | None:
     """Return the rules of a run, from its agent in this process or from its bundle; None if there are none."""
     edits = [(seq, event) for seq, event in enumerate(run.events) if isinstance(event, ev.RuleChanged)]
     for layer in getattr(run._config, "memory", ()):
         book = rulebook_of(layer)
         if book is not None:
-            options = {} if layer.made_by is None else layer.made_by.options
-            most = options.get("max_ledger_entries", MAX_ENTRIES)
-            return RulesInForce(_versions(book, edits), policy_of(layer) or Policy(), layer.scope, most)
+            return RulesInForce(
+                _versions(book, edits), policy_of(layer) or Policy(), layer.scope, max_entries_of(layer)
+            )
     bundle = run.bundle
     if bundle is None or not bundle.get("rules"):
         return None

@@ -24,6 +24,7 @@ from noetic_nb.regulator._state import Person
 from noetic_nb.regulator.events import accepted_text
 from noetic_nb.regulator.predicates import Predicate
 from noetic_nb.regulator.predicates.explanation import names_of
+from noetic_nb.runtime._context.messages import query_of
 
 LAYER_KIND: Final = "regulation"
 PRESETS: Final = (RELEASE_SETTINGS, NEWER_SETTINGS, RECOMMENDED_SETTINGS)
@@ -188,9 +189,8 @@ class _Thread:
         self.query = ""
         # The execution of the last answer, and the last text of a child, because a child's answer does not go to the user.
         self.answered_in: str | None = None
-        # The answer of a step of the turn that has not ended yet, and whether the steps of the turn are recorded.
-        self.answer: str | None = None
-        self.has_steps = False
+        self.is_due = False  # whether a turn has begun and no layer was asked yet
+        self.answer: str | None = None  # of a step of the turn that has not ended yet
         self.child_text: str | None = None
         self.asked: set[str] = set()  # executions whose next call needs a person's approval
         self.latched: decisions.CircuitBreak | None = None
@@ -230,6 +230,8 @@ class RegulatorFeed:
 
     def __init__(self, regulator: Regulator, grader: Grader | None, into: Appendable, layer_id: str) -> None:
         self.regulator, self.grader, self.into, self.layer_id = regulator, grader, into, layer_id
+        self.is_planned = False
+        self.queries: dict[str, str] = {}  # the last text that an execution was given
         self.persons: dict[str, Person] = {}
         self.tasks: dict[tuple[str, str], _Thread] = {}
         self.threads: dict[str, _Thread] = {}
@@ -253,9 +255,15 @@ class RegulatorFeed:
 
     def read(self, events: Iterable[ev.RunEvent]) -> None:
         """Append events, with the regulator's observations and decisions."""
+        events = tuple(events)
+        self.expect(events)
         for event in events:
             for _ in self.take(event):
                 pass
+
+    def expect(self, events: Iterable[ev.RunEvent]) -> None:
+        """Note whether the requests of a run are planned in it: layers are then asked when a step begins, as live."""
+        self.is_planned = any(isinstance(event, ev.BudgetsAllocated) for event in events)
 
     def take(self, event: ev.RunEvent) -> Iterator[ev.RegulatorDecided]:
         """Append an event and let the regulator observe it; yields each decision before the next events are appended."""
@@ -264,7 +272,14 @@ class RegulatorFeed:
         match event:
             case ev.TurnStarted():
                 self.into.append(event)
-                yield self._turn_started(event)
+                yield from self._turn_started(event)
+            case ev.BudgetsAllocated():
+                self.into.append(event)
+                thread = self._thread(event.where)
+                if thread.is_due:
+                    thread.is_due = False
+                    thread.query = self.queries.get(event.where.execution_id) or thread.query
+                    yield self._begun(thread, event)
             case ev.SteeringDecided(hook="before_tool_call", action="ask"):
                 self._thread(event.where).asked.add(event.where.execution_id)
                 self.into.append(event)
@@ -303,8 +318,9 @@ class RegulatorFeed:
                 self.into.append(event)
                 if isinstance(event, ev.ToolCalled):
                     self._thread(event.where).asked.discard(event.where.execution_id)
-                if isinstance(event, ev.StepStarted) and not event.where.depth:
-                    self._thread(event.where).has_steps = True
+                if isinstance(event, ev.ItemsAppended) and event.origin in ("user", "step"):
+                    known = self.queries.get(event.where.execution_id, "")
+                    self.queries[event.where.execution_id] = query_of(event.items) or known
                 if isinstance(event, ev.ChildEnded):
                     self._thread(event.where).child_text = event.text
                 if isinstance(event, ev.ModelCalled) and event.purpose == "agent" and event.status == "ok":
@@ -313,12 +329,16 @@ class RegulatorFeed:
                     calls = any(item["type"] == "function_call" for item in event.items)
                     self._thread(event.where).answer = None if calls else assistant_text(event.items)
 
-    def _turn_started(self, event: ev.TurnStarted) -> ev.RegulatorDecided:
+    def _turn_started(self, event: ev.TurnStarted) -> Iterator[ev.RegulatorDecided]:
         thread = self._task(event.where, event.resource_id)
         thread.turn_is_open, thread.query = True, event.query
         thread.answered_in = thread.child_text = thread.answer = None
-        thread.has_steps = False
-        thread.observe(event.where, event.t_ms, events.TurnStart(accepted_text(event.query)))
+        thread.is_due = self.is_planned
+        if not thread.is_due:
+            yield self._begun(thread, event)
+
+    def _begun(self, thread: _Thread, event: ev.TurnStarted | ev.BudgetsAllocated) -> ev.RegulatorDecided:
+        thread.observe(event.where, event.t_ms, events.TurnStart(accepted_text(thread.query)))
         return thread.decide(event.where, event.t_ms, "turn_start")
 
     def _model_called(self, event: ev.ModelCalled) -> None:
@@ -350,7 +370,10 @@ class RegulatorFeed:
 
     def _turn_completed(self, event: ev.TurnCompleted) -> Iterator[ev.RegulatorDecided]:
         thread = self._thread(event.where)
-        if thread.has_steps:
+        if self.is_planned:
+            # The step of an answer that is still there has hidden events.
+            if thread.answer is not None and thread.answered_in in (None, event.where.execution_id):
+                yield from self._replied(event, thread.answer)
             return
         # A suggestion that replaced a reply is the old regulator's text, not the agent's.
         if not event.text or event.stopped is not None:

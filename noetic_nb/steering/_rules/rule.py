@@ -284,7 +284,7 @@ def as_rule(value: SteeringRule | Mapping[str, Any]) -> SteeringRule:
     given: object = value
     if isinstance(given, SteeringRule):
         return given
-    if isinstance(given, Mapping):
+    if isinstance(given, Mapping) and all(isinstance(key, str) for key in given):
         return SteeringRule(**given)
     hint = "Add a function with rules.rule(f, on='before_tool_call'), a condition with rules.when('...', id='...')."
     raise NoeticConfigError("INVALID_RULE", "A rule must be a SteeringRule or a mapping.", given=given, hint=hint)
