@@ -140,9 +140,10 @@ def compare_paired(
     a: Iterable[Run], b: Iterable[Run], *, metrics: Mapping[str, Callable[[Run], Any]] | None = None, by: By = "task"
 ) -> PairedComparison:
     """Compare two lists of runs in pairs; see `compare`."""
-    if metrics is not None and not isinstance(metrics, Mapping):
+    given: object = metrics
+    if given is not None and not isinstance(given, Mapping):
         hint = "For example: metrics={'turns': lambda run: len(run.turns)}."
-        raise NoeticConfigError("INVALID_METRIC", "Metrics must map names to functions.", given=metrics, hint=hint)
+        raise NoeticConfigError("INVALID_METRIC", "Metrics must map names to functions.", given=given, hint=hint)
     left, right = runs_in(a), runs_in(b)
     pairs, paired_by, unpaired = _paired(left, right)
     clusters = clusters_of([run for run, _ in pairs], by)

@@ -35,9 +35,9 @@ from noetic_nb.sync import awaited, run_sync
 from noetic_nb.tokens import Tokenizer
 
 
-def _listed(tools: object) -> tuple[Tool, ...]:
+def _listed(tools: Any) -> tuple[Tool, ...]:
     several = isinstance(tools, Iterable) and not isinstance(tools, str | Mapping)
-    found: Any = as_tools(() if tools is None else tuple(tools) if several else tools)  # type: ignore[call-overload]
+    found: Any = as_tools(() if tools is None else tuple(tools) if several else tools)
     if isinstance(found, tuple) and all(isinstance(tool, Tool) for tool in found):
         return found
     what = "Tools must be tools or functions."

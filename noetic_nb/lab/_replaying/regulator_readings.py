@@ -397,9 +397,10 @@ def replay_regulator(
     """
     check_run(run, "Only a run can be replayed.")
     checked_regulator(regulator)
-    if grader is not None and not callable(grader):
+    grades: object = grader
+    if grades is not None and not callable(grades):
         hint = "It is called with each reply and returns its quality, 0 to 1, or None."
-        raise NoeticConfigError("INVALID_GRADE", "A grader must be a function.", given=grader, hint=hint)
+        raise NoeticConfigError("INVALID_GRADE", "A grader must be a function.", given=grades, hint=hint)
     about = {"of": run.run_id, "stop": stop, "graded": grader is not None, "layer_id": layer_id}
     meta = {**run.meta, "source": "replay", "replay": about, **_settings(regulator)}
     into = with_labels_of(Run(f"{run.run_id}-replay", meta=meta), run)
