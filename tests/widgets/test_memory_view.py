@@ -186,7 +186,7 @@ def test_what_a_state_was_before_is_not_invented() -> None:
         for against in ("write", "turn", 2):
             detail = asked(view, what="change", at=0, against=against)
             assert differences(detail) == []
-            assert re.search("not known|No state is recorded", words(detail["rows"]))
+            assert re.search("is unknown|No state is recorded", words(detail["rows"]))
         with pytest.raises(NoeticConfigError, match="UNKNOWN_TURN"):
             view.difference("notes", 4)
 
@@ -245,7 +245,7 @@ def test_a_secret_is_never_shown_and_its_change_is_said() -> None:
             [detail, asked(view, what="writes"), view.to_html(), view.to_text(), view.to_frame().to_json()]
         )
 
-    assert words(detail["rows"]).startswith("What differs is a secret, which is not shown.")
+    assert words(detail["rows"]).startswith("The difference is a secret, which is not shown.")
     assert "hunter2" not in everything
     assert "other-secret" not in everything
 

@@ -253,7 +253,7 @@ def test_a_run_of_an_earlier_version_says_that_its_instructions_are_not_there() 
     with Transcript(run) as opened:
         table, text = opened.to_frame(), opened.to_text()
 
-    assert "does not have the instructions" in text
+    assert "does not contain the instructions" in text
     absent = table[~table["sent"]]
     assert absent["reason"].tolist() == ["over_allocation", "outside_window", "over_budget", "unresolved_call"]
     assert absent["smallest_budget"].isna().all()

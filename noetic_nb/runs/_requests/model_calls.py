@@ -18,7 +18,7 @@ from noetic_nb.runs._requests.billing_differences import Billed, CallUsage, Usag
 from noetic_nb.runs._requests.sent_request import tool_tokens
 
 NO_PLANS: Final = (
-    "This recording has no plans: it has what models answered, not what they were sent or how a budget was split."
+    "This recording has no plans: it contains the answers of models, but not their requests or the split of the budget."
 )
 
 PartKind: TypeAlias = Literal[

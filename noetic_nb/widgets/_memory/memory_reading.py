@@ -258,7 +258,7 @@ class MemoryReading(Reading):
         note = missing if before is None else "The state is large: its beginning is compared." if is_cut else ""
         if not note and not changes:
             is_secret = is_secret_change(old, event.state)
-            note = "What differs is a secret, which is not shown." if is_secret else "Nothing differs."
+            note = "The difference is a secret, which is not shown." if is_secret else "Nothing differs."
         parts = {}
         if note:
             parts["note"] = f'<p class="nn-note">{escape(note)}</p>'

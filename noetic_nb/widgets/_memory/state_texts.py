@@ -118,7 +118,7 @@ def _same(before: Any, after: Any) -> bool:
 
 
 KINDS: Final = {"added": "+", "removed": "−", "changed": "~"}
-UNKNOWN_BEFORE: Final = "The first state that is recorded; what it was before is not known."
+UNKNOWN_BEFORE: Final = "The first recorded state; the state before it is unknown."
 FIRST_OF_CHILD: Final = "What the child began with."
 
 # Characters of JSON: of a larger state only the beginning is compared, and its changes are not counted in lists.

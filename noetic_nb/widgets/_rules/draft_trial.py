@@ -56,7 +56,7 @@ def trial_words(title: str, note: str = "") -> dict[str, Any]:
 
 
 NOT_EDITED: Final = trial_words(
-    "Nothing is edited yet", "While you type, what the edit would have changed of the recorded runs appears here."
+    "Nothing is edited yet", "While you type, the effect of the edit on the recorded runs appears here."
 ) | {"of": "nothing"}
 
 
@@ -81,7 +81,7 @@ def in_force_data(runs: Iterable[Run], table: Any, evaluation: Evaluation | None
     held = table[table["before"] != "allow"]
     numbers = held["before"].value_counts()
     found = _found(runs, table, held, None if evaluation is None else (evaluation, evaluation))
-    note = "While you type, what the edit would have changed of them appears here."
+    note = "While you type, the effect of the edit on them appears here."
     return found | {
         "title": f"The rules in force on {found['title']}",
         "note": f"{found['note']} {note}".strip(),

@@ -121,7 +121,7 @@ UNRECORDED: Final = (
     "This run does not have its requests: shown is the conversation up to the call, and not which of it was sent, "
     "what layers and tools were offered, or how a budget was split."
 )
-OLDER: Final = "This run does not have the instructions and the tools that were sent, nor what a budget was split by."
+OLDER: Final = "This run does not contain the instructions and tools that were sent, or the limits of the layers."
 # Only the nearest ones: this many unsent items of a long conversation keep a page quick.
 MOST_ABSENT: Final = 2_000
 _CALL: Final = "function_call"

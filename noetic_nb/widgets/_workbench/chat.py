@@ -197,5 +197,5 @@ class Conversation:
             self.notify("bad", "It was cancelled.")
             raise
         except Exception as exc:
-            log.info("What a page asked of a harness failed.", exc_info=True)
+            log.info("A request from a page to the harness failed.", exc_info=True)
             self.notify("bad", plain(exc, TEXT_LENGTH))

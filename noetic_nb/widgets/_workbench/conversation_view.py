@@ -160,7 +160,7 @@ class Talk:
         """Return the newest turns as HTML without scripts."""
         rows = self.newest()
         if not rows:
-            return '<p class="nn-empty">No turn yet. What is said and answered appears here.</p>'
+            return '<p class="nn-empty">No turn yet. Messages and answers appear here.</p>'
         cells = ([name, row["said"], row["reply"] or row["state"], marks] for name, marks, row in _named(rows))
         columns = [(name, "nn-text") for name in ("Turn", "Said", "Answered", "Marks")]
         note = f'<p class="nn-note">The newest {len(rows)} of {len(self):,} turns.</p>' if len(self) > len(rows) else ""

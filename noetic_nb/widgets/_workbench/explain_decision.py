@@ -164,7 +164,7 @@ class Causes:
             return plain(self._reader.judged(place), TEXT_LENGTH)
         if event.rule_ids and not any(self._has(rule_id) for rule_id in event.rule_ids):
             why = "no rule book is known here: pass rules=" if self.rules is None else "the rule book has it no more"
-            return f"What would have been without the rule cannot be tried: {why}."
+            return f"The effect of removing the rule cannot be tried: {why}."
         return ""
 
     def _arguments(self, event: SteeringDecided | ToolCalled, place: int, go: dict[str, Any]) -> list[dict[str, Any]]:

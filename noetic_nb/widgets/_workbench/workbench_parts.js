@@ -48,7 +48,7 @@ function talkPart(parent, { get, failed }) {
   const box = parent.appendChild(make("section", { class: "nn-talk", "aria-label": "Conversation" }));
   const earlier = button(box, "Earlier turns", () => askEarlier(), { class: "nn-earlier" });
   const list = box.appendChild(make("ol", { class: "nn-turns", tabindex: 0, "aria-label": "Turns" }));
-  const empty = box.appendChild(make("p", { class: "nn-empty" }, "No turn yet. What is said and answered appears here."));
+  const empty = box.appendChild(make("p", { class: "nn-empty" }, "No turn yet. Messages and answers appear here."));
   const none = box.appendChild(make("p", { class: "nn-note" }));
   const chat = box.appendChild(make("form", { class: "nn-chat" }));
   const waiting = chat.appendChild(make("ul", { class: "nn-waiting", "aria-label": "Waiting for the next turn" }));

@@ -112,7 +112,7 @@ class Readings:
             try:
                 is_done = context.run(stale.read_some, until)
             except Exception:
-                log.exception("What views have not read could not be read.")
+                log.exception("Views could not read the new events.")
                 continue
             if not is_done and not stale.is_awake:
                 stale.is_awake = True
