@@ -10,7 +10,7 @@ from noetic_nb.lessons._exercise import Exercise
 from noetic_nb.regulator import QualityDecline, Regulator
 from noetic_nb.regulator.events import QualityFeedback, TurnComplete, TurnStart
 
-_MARKS: Final[tuple[tuple[float, ...], ...]] = (
+_GRADES: Final[tuple[tuple[float, ...], ...]] = (
     (0.75, 0.5, 0.125),
     (0.5, 0.375, 0.25, 0.125),
     (0.125, 0.25, 0.5),  # better
@@ -38,16 +38,16 @@ _COUNTS: Final[tuple[tuple[tuple[int, ...], tuple[int, ...], float], ...]] = (
 
 
 def _worse(answer: Any) -> str | None:
-    for marks in _MARKS:
+    for grades in _GRADES:
         regulator = Regulator.for_user("learner").with_predicates(QualityDecline())
-        for number, mark in enumerate(marks):
-            for event in (TurnStart(f"question {number}"), TurnComplete(f"answer {number}"), QualityFeedback(mark)):
+        for number, grade in enumerate(grades):
+            for event in (TurnStart(f"question {number}"), TurnComplete(f"answer {number}"), QualityFeedback(grade)):
                 regulator.on_event(event)
-        given, expected = answer(list(marks)), regulator.decide().kind == "circuit_break"
+        given, expected = answer(list(grades)), regulator.decide().kind == "circuit_break"
         if given is not expected and given != expected:
-            return f"After the marks {list(marks)} the regulator answers {expected}, your function {given!r}."
+            return f"After the grades {list(grades)} the regulator answers {expected}, your function {given!r}."
         if not isinstance(given, bool):
-            return f"The answer is True or False; for {list(marks)} yours is {given!r}."
+            return f"The answer is True or False; for {list(grades)} yours is {given!r}."
     return None
 
 
@@ -111,7 +111,7 @@ def _worth(answer: Any) -> str | None:
 
 REGULATOR: Final = (
     Exercise("4.1", "worse", _worse, (
-        "Only the last three marks count, and with fewer than three the answer is False.",
+        "Only the last three grades count, and with fewer than three the answer is False.",
         "Two things must hold: the oldest of the three is at least 0.15 above the newest, and their mean is below 0.5.",
         "A drop of exactly 0.15 counts; a mean of exactly 0.5 does not.",
     )),

@@ -241,8 +241,8 @@ Workbench(careful_desk, panels=["ledger", "rules"])
 """
 ## 4 · Quality, cost, and a circuit break
 
-Three questions that the desk cannot answer. Each apology in the prompt breeds more of them, and the grader's marks fall: 0.8, 0.6, 0.4, 0. The
-regulator compares the last three marks: it stops when they fall by at least 0.15 and their mean is below 0.5. Expect the fourth turn to be stopped: the
+Three questions that the desk cannot answer. Each apology in the prompt breeds more of them, and the grades fall: 0.8, 0.6, 0.4, 0. The
+regulator compares the last three grades: it stops when they fall by at least 0.15 and their mean is below 0.5. Expect the fourth turn to be stopped: the
 passenger reads a suggestion in place of the answer.
 """
 

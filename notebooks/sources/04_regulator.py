@@ -24,54 +24,54 @@ from noetic_nb.widgets import Workbench
 ## 1 · Events in, decisions out
 
 A *regulator* looks over an agent's shoulder. It receives events (a turn begins, an answer was given, it cost so many tokens, somebody
-marked it from 0 to 1) and says *continue* or *circuit break*. It calls no model; the same events give the same decision.
+graded it from 0 to 1) and says *continue* or *circuit break*. It calls no model; the same events give the same decision.
 """
 
 
 # %%
-def decisions(marks):
+def decisions(grades):
     """Tell a new regulator about one answer a turn; return what it decides after each."""
     regulator = Regulator.for_user("learner").with_predicates(QualityDecline())
     decided = []
-    for number, mark in enumerate(marks, 1):
+    for number, grade in enumerate(grades, 1):
         regulator.on_event(TurnStart(f"question {number}"))
         regulator.on_event(TurnComplete(f"answer {number}"))
         regulator.on_event(Cost(tokens_in=200, tokens_out=100, wallclock_ms=900))
-        regulator.on_event(QualityFeedback(mark))
+        regulator.on_event(QualityFeedback(grade))
         decided.append(regulator.decide().kind)
     return decided
 
 
 # %% [markdown]
 """
-One rule is in force: stop where answers get *worse* and are *poor*. **Predict** at which of these marks, if any, each conversation is stopped.
+One rule is in force: stop where answers get *worse* and are *poor*. **Predict** at which of these grades, if any, each conversation is stopped.
 """
 
 # %%
-for marks in ([0.9, 0.6, 0.45, 0.2], [0.3, 0.3, 0.3, 0.3], [0.9, 0.8, 0.7, 0.6]):
-    print(marks, "→", decisions(marks))
+for grades in ([0.9, 0.6, 0.45, 0.2], [0.3, 0.3, 0.3, 0.3], [0.9, 0.8, 0.7, 0.6]):
+    print(grades, "→", decisions(grades))
 
 # %% [markdown]
 """
-Poor all along is no decline, and a decline among good answers is not poor. The rule compares the oldest and the newest of the **last three** marks:
+Poor all along is no decline, and a decline among good answers is not poor. The rule compares the oldest and the newest of the **last three** grades:
 a drop of at least 0.15, with a mean below 0.5.
 
 ### Exercise 4.1 · Is it getting worse?
 
-Write `worse(marks)`: True where the regulator stops after these marks, False where it does not. Your function is compared with the real one.
+Write `worse(grades)`: True where the regulator stops after these grades, False where it does not. Your function is compared with the real one.
 """
 
 
 # %% tags=["exercise"]
-def worse(marks):
+def worse(grades):
     return False
 
 
 # %% tags=["solution"]
-def worse(marks):
-    if len(marks) < 3:
+def worse(grades):
+    if len(grades) < 3:
         return False
-    oldest, middle, newest = marks[-3:]
+    oldest, middle, newest = grades[-3:]
     return oldest - newest >= 0.15 and (oldest + middle + newest) / 3 < 0.5
 
 
@@ -83,7 +83,7 @@ check("4.1", worse)
 ## 2 · In front of an agent
 
 The layer `nn.regulation` sends the events of an agent to a regulator. This model is a function of its prompt: the longer the
-conversation, the more it apologises. The grader gives half a mark for an answer and takes some away for each "sorry".
+conversation, the more it apologises. The grader gives an answer 0.6 and takes away 0.15 for each "sorry".
 """
 
 
@@ -98,7 +98,7 @@ def grader(reply) -> float:
 
 
 # %% [markdown]
-"""**Predict.** The marks are 0.6, 0.45, 0.3, … In which turn is the conversation stopped?"""
+"""**Predict.** The grades are 0.6, 0.45, 0.3, … In which turn is the conversation stopped?"""
 
 # %%
 config = nn.AgentConfig(
@@ -120,8 +120,8 @@ for number in range(1, 6):
 
 # %% [markdown]
 """
-The third answer gets the third mark, and with it the break: the user reads a suggestion instead. Later turns are stopped before the model is even
-asked, until somebody says that a new task begins. The **workbench** has the conversation beside the marks and the break. Drag the threshold, and it
+The third answer gets the third grade, and with it the break: the user reads a suggestion instead. Later turns are stopped before the model is even
+asked, until somebody says that a new task begins. The **workbench** has the conversation beside the grades and the break. Drag the threshold, and it
 says which turns would have been stopped; or ask the desk a sixth question.
 """
 
@@ -132,7 +132,7 @@ Workbench(desk, panels=["trends"])
 """
 ## 3 · A threshold from recorded runs
 
-Marks are rare in the wild; calls of tools are always there. Perhaps an agent that is lost makes many calls? Twenty conversations at an airline's
+Grades are rare in the wild; calls of tools are always there. Perhaps an agent that is lost makes many calls? Twenty conversations at an airline's
 desk were recorded, ten of them failed.
 
 **Predict.** Do failed runs make more calls than good ones?
@@ -307,7 +307,7 @@ check("4.3", saved_and_lost)
   is not here.
 * The thresholds of section 5 were looked at on the runs that they are about. Their value on other tasks is
   [measured](../docs/studies/stopping_value.md).
-* Marks came from a function. A real grader is wrong now and then, and the regulator believes it.
+* Grades came from a function. A real grader is wrong now and then, and the regulator believes it.
 
 **Next.** [Where to stop a run](../docs/experiments/thresholds.ipynb) tries several detectors at once. Go on with
 [05 · Steps](05_steps.ipynb).
