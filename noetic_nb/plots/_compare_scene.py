@@ -117,7 +117,7 @@ def _differences(
         if size == 1:
             said = f"{some[0]:,} difference{'s' * (some[0] != 1)}"
         else:
-            said = f"{differ:,} of {len(some):,} pairs differ, at most in {max(some):,} rows"
+            said = f"{differ:,} of {len(some):,} pairs differ, at most in {max(some):,} row{'s' * (max(some) != 1)}"
         tips[at].append(said)
         points = [at + 0.1, 0, at + 0.9, max(some)]
         marks.append(Mark(f"rows-{ROWS}", points, f"{_name(shared[at])}: {said}", key=f"{at * size}"))

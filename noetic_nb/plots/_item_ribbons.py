@@ -103,4 +103,4 @@ def said(life: ItemLife, kind: str, shown: Sequence[int]) -> str:
     parts += [f"sent with {' and '.join(sent[:STRETCHES])}"] if sent else []
     parts += [f"missing from call {number(at)} ({reason})" for at, reason in life.dropped[:STRETCHES]]
     more = max(len(sent), len(life.dropped)) - STRETCHES
-    return " · ".join([*parts, *([f"and {more} times more"] if more > 0 else [])])
+    return " · ".join([*parts, *([f"and {more} more time{'s' * (more > 1)}"] if more > 0 else [])])

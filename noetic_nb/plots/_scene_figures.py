@@ -299,7 +299,7 @@ def timeline(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, 
     axes.spines["left"].set_visible(False)
     rest = window.total - len(window.lanes)
     if rest:
-        put_title(axes, look, f"{count(rest)} more rows")
+        put_title(axes, look, f"{count(rest)} more row{'s' * (rest > 1)}")
     handles = [handle_of(look, scene.series[name]) for name, _ in scene.legend]
     put_legend(axes, look, handles, [words for _, words in scene.legend])
     return axes

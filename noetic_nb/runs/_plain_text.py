@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -71,7 +71,8 @@ def is_opaque(item: Item) -> bool:
 
 
 def _words(item: Item) -> str:
-    summary = "".join([str(part.get("text", "")) for part in item.get("summary") or ()])
+    parts = [part for part in item.get("summary") or () if isinstance(part, Mapping)]  # of a file, it may be anything
+    summary = "".join([str(part.get("text", "")) for part in parts])
     return item_text(item) or summary or compact_json(item)
 
 

@@ -9,6 +9,18 @@ from typing import Any
 
 import pytest
 
+from noetic_nb.events import (
+    ContextCompacted,
+    ItemsAppended,
+    LayerStateChanged,
+    ModelCalled,
+    RequestPrepared,
+    TurnCompleted,
+    TurnStarted,
+    ViewAssembled,
+    Where,
+)
+from noetic_nb.items import Item, input_message
 from noetic_nb.runs import Run
 from noetic_nb.widgets import RunTimeline, Transcript, Workbench
 from tests.widgets.scenes import decisions, demo_run
@@ -72,6 +84,40 @@ def test_words_stand_apart_and_tables_have_heads_without_a_style_sheet(make: Any
     assert 'role="heading" aria-level="3"><strong>' in view.to_html()
     assert found.joined == []
     assert found.headless == 0
+
+
+def one_of_each() -> Run:
+    """Return one turn with one call of one token, one write, and one item that the recording lacks."""
+    where = Where("t1", "e1", 1)
+    return Run(
+        events=[
+            TurnStarted(where, 0.0, "u1", 0, 1, "Hi"),
+            ItemsAppended(where, 0.0, 1, (input_message("Hi"),), "user"),
+            RequestPrepared(where, 0.0, "step", "m", "Go", (), {}, None, "truncate", None, (), "m"),
+            ViewAssembled(where, 0.0, 0, (1, 2), (), (), (), 100, 1, 1, 1, 1, 1, 1, 1, 0),
+            ModelCalled(where, 1.0, 0, "m", "agent", 1.0, "ok", (), 1, 1),
+            LayerStateChanged(where, 1.0, "notes", "store", {"n": 1}),
+            TurnCompleted(where, 2.0, "u1", "success", 2.0, "Hello", 1, 1, 0.5, 1, 0),
+        ]
+    )
+
+
+ONE = re.compile(r"(?<![\d,.])1 (more |output )?(calls|items|layers|rows|spans|tokens|turns|writes)\b|first 1 item")
+
+
+@pytest.mark.parametrize("make", [make for make in VIEWS if make.__name__ != "_compare"])
+def test_one_thing_is_named_in_the_singular(make: Any) -> None:
+    with make(one_of_each()) as view:
+        for form in (view.to_text(), view.to_html()):
+            assert (found := ONE.search(form)) is None or form[found.start() - 20 : found.end() + 20] == ""
+
+
+def test_an_item_of_a_file_with_another_form_does_not_stop_a_view() -> None:
+    run = one_of_each()
+    item = Item(type="reasoning", summary="in short")
+    run.append(ContextCompacted(Where("t1", "e1", 1), 3.0, "notes", items=(item,)))
+    with Transcript(run) as view:
+        assert "in short" in view.to_text()
 
 
 def test_the_picture_of_a_view_stands_in_it_for_pages_that_keep_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,7 +238,7 @@ def headline(thread: ThreadSignals) -> str:
         parts.append("output tokens not measured")
     else:
         cap = "" if thread.cap is None else f" of {count(thread.cap)}"
-        parts.append(f"{count(last.total)}{cap} output tokens")
+        parts.append(f"{count(last.total)}{cap} output token{'s' * (bool(cap) or last.total != 1)}")
     if thread.reward is not None:
         parts.append(f"the whole conversation was graded {thread.reward:.2f}")
     return f"Turn {last.turn} · thread {thread.thread}: {', '.join(parts)}"

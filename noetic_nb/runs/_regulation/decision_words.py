@@ -47,7 +47,7 @@ def decision_detail(decision: Mapping[str, Any], suggestion: str | None) -> str:
         case {"kind": "scope_drift_warn", "drift_tokens": list() | tuple() as words, "drift_score": float() as score}:
             text = f"{', '.join(map(str, words))} not in the task, drift {score:.2f}"
         case {"kind": "procedural_warning", "patterns": [{"pattern_name": name, "learned_from_turns": turns}, *_]}:
-            text = f"{name}, learned from {turns} turns"
+            text = f"{name}, learned from {turns} turn{'s' * (turns != 1)}"
         case _:
             text = f"{_numbers(reason_of(decision))}{suggestion or decision.get('suggestion') or ''}"
     return plain(text, TEXT_LENGTH)

@@ -189,7 +189,8 @@ def call_scene(call: CallShare, order: dict[str, int], caching: CallCaching = NO
     for lane, row in zip(LANES, bars_of(call, order, caching), strict=True):
         for part, left, right, broke, room in row:
             tokens = count(part.tokens)
-            tip = f"{part.label}{' (yielded)' * (part.kind == 'yielded')}: {tokens} tokens{f'; {BROKE}' * broke}"
+            size = f"{tokens} token{'s' * (tokens != '1')}"
+            tip = f"{part.label}{' (yielded)' * (part.kind == 'yielded')}: {size}{f'; {BROKE}' * broke}"
             words = ("", part.label, f"{part.label} {tokens}")[room]
             marks.append(Mark(f"{key_of(part)}", [left, lane, right], tip, words, "▼" * broke))
         if limit is not None:

@@ -77,7 +77,7 @@ def _row(each: Any) -> dict[str, Any]:
     bounds = f"[{_number(each.low)}, {_number(each.high)}]"
     cells = [name, _number(each.a), _number(each.b), f"{each.difference:+.4g}", bounds, f"{each.n:,}"]
     clear = each.low > 0 or each.high < 0
-    said = f"{cells[1]} | {cells[2]}, b − a = {cells[3]} {bounds}, {cells[5]} pairs" + (
+    said = f"{cells[1]} | {cells[2]}, b − a = {cells[3]} {bounds}, {cells[5]} pair{'s' * (each.n > 1)}" + (
         "" if clear else "; it may be none"
     )
     return {"cells": cells, "said": said}

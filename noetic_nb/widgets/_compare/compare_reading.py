@@ -211,7 +211,7 @@ def said_of(counts: Sequence[int], of: int) -> str:
 def pair_rows(pair: dict[str, Any]) -> list[dict[str, Any]]:
     rows = [(row["what"], parts_html(row["a"]), parts_html(row["b"])) for row in pair["rows"]]
     if pair["more"] or not rows:
-        rows.append(("", f"and {pair['more']:,} more rows" if rows else "nothing differs", ""))
+        rows.append(("", f"and {pair['more']:,} more row{'s' * (pair['more'] > 1)}" if rows else "nothing differs", ""))
     threads = " | ".join(dict.fromkeys([name for name in pair["threads"] if name is not None]))
     title = f' title="thread {escape(threads)}"' if threads else ""
     html = [

@@ -302,7 +302,7 @@ class MemoryReading(Reading):
         picture = f"{legend_html(scene)}{to_html(scene)}" if scene.legend else ""
         rows = [_cells([self._name(track), *_facts(track)]) for track in tracks[:LAYERS_SHOWN]]
         left = len(tracks) - len(rows)
-        more = f'<p class="nn-note">and {left:,} more layers and threads</p>' if left else ""
+        more = f'<p class="nn-note">and {left:,} more row{"s" * (left > 1)}</p>' if left else ""
         layers = _table(("Layer", "Changes", "Writes", "Last", "State now"), rows)
         return f"{head}{picture}{layers}{more}{self._changes_html(shown)}{_flows_html(shown)}"
 
@@ -339,7 +339,11 @@ class MemoryReading(Reading):
         lines = [f"Memory. {len(tracks):,} layer{'' if len(tracks) == 1 else 's'}"]
         for track in tracks[:LAYERS_SHOWN]:
             changes, writes, last, state = _facts(track)
-            said = f"{changes} changed of {writes} writes, {last}: {state}" if track.writes else state
+            said = (
+                f"{changes} changed of {writes} write{'s' * (writes != '1')}, {last}: {state}"
+                if track.writes
+                else state
+            )
             lines.append(f"  {self._name(track)}: {said}")
         for write in shown.changes[: -CHANGES_SHOWN - 1 : -1]:
             lines.append(f"{self._name(shown)}, {_head(write)}")

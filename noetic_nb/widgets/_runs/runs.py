@@ -101,8 +101,10 @@ def wire(row: Mapping[str, Any], at: int, chosen: bool) -> dict[str, Any]:
         "Outcome": OUTCOMES.get(outcome, outcome) if isinstance(outcome, bool | None) else outcome,
         "Labels": ", ".join(named),
     }
-    context = row["context"]
-    said = f"context of {len(context)} calls, at most {max(context):,.0f} tokens" if context else ""
+    context, said = row["context"], ""
+    if context:
+        most = max(context)
+        said = f"context of {len(context)} call{'s' * (len(context) > 1)}, at most {most:,.0f} token{'s' * (most != 1)}"
     return {
         "at": at,
         "chosen": chosen,

@@ -169,7 +169,7 @@ def static_html(timeline: Timeline, window: Window, empty: str, *, by_time: bool
     if not timeline.spans:
         return f'{title}<p class="nn-empty">{escape(empty)}</p>'
     scene, more = timeline_scene(timeline, window, by_time=by_time), window.total - len(window.lanes)
-    notes = [f"{more:,} more rows are in the live view."] if more else []
+    notes = [f"{more:,} more row{' is' if more == 1 else 's are'} in the live view."] if more else []
     if timeline.counts["hook"]:
         notes.append("Hooks that went well and decided nothing are in the live view.")
     if not timeline.is_timed:

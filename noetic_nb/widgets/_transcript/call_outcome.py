@@ -159,13 +159,14 @@ def answer_headline(event: ModelCalled) -> str:
     if event.status != "ok":
         how = "was cancelled" if event.status == "cancelled" else "failed"
         return f"{model} {how}{_after(event.duration_ms)}"
+    sent = f"{count(event.input_tokens)} token{'s' * (event.input_tokens != 1)} in"
     parts = ((event.cached_tokens, "from the cache"), (event.cache_write_tokens, "written to it"))
     cached = ", ".join([f"{count(tokens)} {said}" for tokens, said in parts if tokens])
     cached = cached and f" ({cached})"
     thought = f" ({count(event.reasoning_tokens)} of reasoning)" if event.reasoning_tokens else ""
     end = _FINISHED.get(event.finish_reason or "")
     return (
-        f"{model} answered{_after(event.duration_ms)}: {count(event.input_tokens)} tokens in{cached}, "
+        f"{model} answered{_after(event.duration_ms)}: {sent}{cached}, "
         f"{count(event.output_tokens)} out{thought}{'' if end is None else f', {end}'}"
     )
 

@@ -175,7 +175,10 @@ def unknown_of(request: RecordedRequest) -> str:
         return UNRECORDED
     if request.prepared is None:
         return OLDER
-    return f"The first {request.first:,} items of the conversation were not recorded." if request.first else ""
+    if not request.first:
+        return ""
+    first = "item" if request.first == 1 else f"{request.first:,} items"
+    return f"The first {first} of the conversation {'was' if request.first == 1 else 'were'} not recorded."
 
 
 def settings_of(request: RecordedRequest) -> str:
@@ -205,7 +208,7 @@ def budget_words(found: LeastBudget | None) -> str:
     if found.total is not None:
         parts.append(f"a total of {found.total:,} tokens")
     if found.window is not None:
-        parts.append(f"a window of {found.window:,} items")
+        parts.append(f"a window of {found.window:,} item{'s' * (found.window != 1)}")
     if found.layer_id is not None:
         parts.append(f"a maximum of {found.maximum:,} tokens for {plain(found.layer_id)}")
     text = f"{' and '.join(parts)} would have admitted it."

@@ -72,7 +72,7 @@ def entry_row(shown: ShownRows, entry: Entry, remedy: str | None, *, is_live: bo
     row = found.row
     name, fill, _ = shown.chip(entry)
     facts = [plain(fact) for fact in (row.role, row.tool) if fact and fact != name]
-    tokens = "" if row.tokens is None else f"{count(row.tokens)} tokens"
+    tokens = "" if row.tokens is None else f"{count(row.tokens)} token{'s' * (row.tokens != 1)}"
     swatch = f'<span class="nn-t-origin-swatch" style="--nn-fill:{fill}" aria-hidden="true"></span>'
     change = f'<span class="nn-t-change">{shown.change_words(found.change)}</span>' if found.change else ""
     reason = f"{shown.why(entry)} {remedy or ''}".strip()
