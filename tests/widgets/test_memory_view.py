@@ -293,6 +293,8 @@ def test_a_layer_that_a_finished_run_does_not_name_is_refused() -> None:
 
     with pytest.raises(NoeticConfigError, match="UNKNOWN_LAYER_REFERENCE"):
         MemoryView(memory_run(1), layer="nobody").difference("nobody", 1)
+    with pytest.raises(NoeticConfigError, match="UNKNOWN_LAYER_REFERENCE"):
+        MemoryView(run, layer=["notes"])  # type: ignore[arg-type]
 
 
 def test_a_chosen_turn_leads_to_the_last_change_up_to_its_end() -> None:

@@ -283,12 +283,14 @@ def test_a_workbench_that_nobody_holds_is_collected_with_its_views() -> None:
     ("arguments", "code"),
     [
         ({"panels": ["nothing"]}, "UNKNOWN_PANEL"),
+        ({"panels": 3}, "UNKNOWN_PANEL"),
+        ({"panels": [["ledger"]]}, "UNKNOWN_PANEL"),
         ({"panels": ["rules"]}, "PANEL_NOT_AVAILABLE"),
         ({"rules": []}, "NOT_A_RULE_BOOK"),
         ({"regulator": 3}, "INVALID_REGULATOR"),
         ({"selection": 3}, "NOT_A_SELECTION"),
     ],
-    ids=["panel", "rules", "book", "regulator", "selection"],
+    ids=["panel", "number", "list", "rules", "book", "regulator", "selection"],
 )
 def test_what_a_workbench_cannot_show_is_refused(arguments: dict[str, Any], code: str) -> None:
     with pytest.raises(NoeticConfigError) as caught:

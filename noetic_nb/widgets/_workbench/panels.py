@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
@@ -117,8 +117,8 @@ def checked_names(names: Any) -> list[str]:
     >>> checked_names(["transcript", "ledger", "ledger"])
     ['ledger', 'transcript']
     """
-    given = [names] if isinstance(names, str) else list(names)
-    wrong = [name for name in given if name not in PANELS]
+    given = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
+    wrong = [name for name in given if name not in list(PANELS)]  # a list would not be hashed
     if wrong:
         hint = f"Panels are {', '.join(PANELS)}."
         raise NoeticConfigError("UNKNOWN_PANEL", "There is no such panel.", given=wrong, hint=hint)
