@@ -188,12 +188,12 @@ def compactions_before(
     """Return the compactions of an imported request, without those whose texts a later one replaced."""
     if request.view is not None:
         return []
-    context, found, later = context_of(request.where), list[ContextCompacted](), set[int]()
+    context, found, later = context_of(request.where), list[ContextCompacted](), list[tuple[int, int]]()
     for seq, event in reversed(compactions):
         if seq < request.seq and context_of(event.where) == context:
-            places = replaced_in([event])
-            found += [] if places and places <= later else [event]
-            later |= places
+            is_in = [any(first <= start and stop <= last for first, last in later) for start, stop in event.replaced]
+            found += [] if is_in and all(is_in) else [event]
+            later += event.replaced
     return found[::-1]
 
 
