@@ -172,8 +172,12 @@ def test_items_leave_for_the_budget_and_for_the_window() -> None:
 @pytest.mark.parametrize("run", [datasets.airline_run(26), datasets.agentdojo("banking")[0]], ids=["tau", "agentdojo"])
 def test_parts_of_imported_runs_are_estimated_and_add_up_to_the_call(run: Run) -> None:
     with TokenAllocation(run) as view:
-        frame, html = view.to_frame(), view.to_html()
+        frame, html, text = view.to_frame(), view.to_html(), view.to_text()
 
+    last = frame[frame["call"] == frame["call"].max()]
+    assert [f"{row.part} {row.tokens:,}" for row in last.itertuples()] == text.splitlines()[-1].split(" · ")
+    for row in last.itertuples():
+        assert f'<th scope="row">{row.part}</th><td>{row.tokens:,}</td>' in html
     assert list(frame) == ["call", "part", "tokens", "estimated"]
     assert frame["estimated"].all()
     calls = [event.input_tokens for event in run.select(ModelCalled) if event.purpose == "agent"]

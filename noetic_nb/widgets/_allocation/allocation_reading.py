@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent
-from noetic_nb.markup import heading
+from noetic_nb.markup import escape, heading
 from noetic_nb.plots._context_scene import ContextScene, calls_a_column, columns_of, context_scene, largest
 from noetic_nb.plots._item_ribbons import RIBBONS, SERIES, ribbon_scene
 from noetic_nb.plots._scene.scene import PAD_PX, Scene, series_data
 from noetic_nb.plots._scene.svg import legend_html, to_html
 from noetic_nb.runs._palette import ink_on, layer_colour
-from noetic_nb.runs._plain_text import sendable
+from noetic_nb.runs._plain_text import count, plain, sendable
 from noetic_nb.runs._requests.context_parts import REST, ContextParts, kind_of
 from noetic_nb.runs._requests.item_lives import Compactions, ItemLife, compactions_of, context_of, item_lives
 from noetic_nb.runs._requests.model_calls import NO_PLANS, Calls
@@ -42,6 +42,7 @@ from noetic_nb.widgets._allocation.call_changes import (
 from noetic_nb.widgets._transcript.call_content import ShownRows
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
+from noetic_nb.widgets.base._table import table
 
 # Calls sent initially: a page requests older ones, a page without a kernel only has these.
 CALLS_KEPT: Final = 100
@@ -224,8 +225,7 @@ class AllocationReading(Reading):
             at = self._whole(request, "at")
             recorded = self.requests()[at]
             if what == "call" and self.snapshot["plain"]:
-                ((*_, words),) = self.scene(range(at, at + 1)).stops
-                return {"thread": sendable(recorded.where.thread_id), "place": recorded.place, "plain": words}
+                return {"thread": sendable(recorded.where.thread_id), "place": recorded.place, "plain": self._plain(at)}
             if what == "call":
                 return self._drawn_call(at)
             if what == "items":
@@ -361,6 +361,11 @@ class AllocationReading(Reading):
             (call.request.place, part, tokens, call.estimated) for call in calls for part, tokens in call.parts.items()
         ]
 
+    def _plain(self, at: int) -> str:
+        """Return the parts of a call without a plan, in lines."""
+        ((*_, words),) = self.scene(range(at, at + 1)).stops
+        return words
+
     def to_html(self) -> str:
         scene, head = self.scene(), heading("Token allocation")
         if scene.panels:
@@ -369,10 +374,19 @@ class AllocationReading(Reading):
                 head += f"<details><summary>Items of the log</summary>{to_html(ribbons)}</details>"
         if self.calls.all:
             return head + call_html(self.calls.all[self.shown], self.calls.order, self.caching(self.shown))
-        return f'{head}<p class="{"nn-note" if scene.panels else "nn-empty"}">{self.snapshot["empty"]}</p>'
+        if not self.snapshot["plain"]:
+            return f'{head}<p class="nn-empty">{self.snapshot["empty"]}</p>'
+        at = self.shown % self.total
+        parts = self.parts.call(self.requests()[at], self._compactions).parts
+        cells = ([escape(plain(name)), count(tokens)] for name, tokens in parts.items())
+        head += f'<p class="nn-sub">{escape(self._plain(at).splitlines()[0])}</p>'
+        head += table("", ("Part", "Tokens"), cells, caption="Tokens by part")
+        return f'{head}<p class="nn-note">{self.snapshot["empty"]}</p>'
 
     def to_text(self) -> str:
         said = self.snapshot["empty"]
         if self.calls.all:
             said = call_text(self.calls.all[self.shown], self.calls.order, self.caching(self.shown))
+        elif self.snapshot["plain"]:
+            said += f"\n{self._plain(self.shown % self.total)}"
         return f"Token allocation. {said}"
