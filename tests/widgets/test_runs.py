@@ -45,6 +45,13 @@ def names(answer: dict[str, Any]) -> list[str]:
     return [texts(row)[1] for row in answer["data"]["rows"]]
 
 
+def test_a_run_is_one_line_of_the_text_form_whatever_its_first_message() -> None:
+    with Runs([talk("Where is\nmy parcel?"), talk("Thanks.")]) as view:
+        lines = view.to_text().splitlines()
+
+    assert [line.partition("  model")[0] for line in lines[1:]] == ["  Where is my parcel?", "  Thanks."]
+
+
 def test_a_row_says_what_the_facts_of_its_run_say(tmp_path: Path) -> None:
     datasets.airline()[0].save(tmp_path / "run.jsonl.gz")
     run = nn.load_run(tmp_path / "run.jsonl.gz")

@@ -250,7 +250,7 @@ class RunsReading(Reading):
         lines = []
         for row in self.rows:
             cells = [f"{name.lower()} {cell}" for (_, name, _), cell in zip(COLUMNS, row["cells"], strict=True) if cell]
-            lines.append(f"  {row['cells'][0]}  {'  '.join(cells[1:])}")
+            lines.append("  ".join(["", *[" ".join(cell.split()) for cell in (row["cells"][0], *cells[1:])]]))
         return "\n".join([f"Runs. {self.headline()}", *lines])
 
 
