@@ -208,9 +208,10 @@ class MemoryView(PictureView):
             raise NoeticConfigError(
                 "NOT_A_HARNESS", "Only states of a harness can be edited.", given=harness, hint="Pass an AgentHarness."
             )
-        if layer is not None and not isinstance(layer, str):
+        given: Any = layer
+        if not isinstance(given, str | None):
             hint = 'For example: layer="working-memory".'
-            raise NoeticConfigError("UNKNOWN_LAYER_REFERENCE", "A layer is named by its id.", given=layer, hint=hint)
+            raise NoeticConfigError("UNKNOWN_LAYER_REFERENCE", "A layer is named by its id.", given=given, hint=hint)
         moment = Moment(thread_id, turn, until)
         self._editor = None if harness is None else StateEditor(harness)
         # A harness belongs to the event loop in which it runs: that of the cell that creates the view.
