@@ -7,7 +7,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from noetic_nb._core.long_work import Work
@@ -78,13 +78,18 @@ def check_targets(rules: Iterable[SteeringRule], runs: Iterable[Run], on_unknown
         warnings.warn(target, stacklevel=3)
 
 
+def _is_slip(name: str, meant: str) -> bool:
+    """Tell whether a name is another one with a letter too many, too few or wrong, or with letters in another order."""
+    return sorted(name) == sorted(meant) or SequenceMatcher(None, name, meant).ratio() > 0.9
+
+
 def warn_of_misspelt_targets(rules: Iterable[SteeringRule], run: Run) -> None:
     """Warn of rules about a tool or an argument that one run does not have."""
     known = tools_of(run)
     is_complete = bool(tools_of(run, called=False))
     for target in unknown_targets(rules, known) if known else ():
         # Without recorded definitions the agent may have had tools that this run did not call, also with a similar name.
-        if is_complete or get_close_matches(target.name, [target.near or ""], cutoff=0.85):
+        if is_complete or _is_slip(target.name, target.near or ""):
             warnings.warn(target, stacklevel=4)
 
 

@@ -213,18 +213,38 @@ def test_a_replay_warns(misspelt: nn.RuleBook) -> None:
         lab.replay(recorded(), rules=misspelt, model=judge)
 
 
-def test_a_replay_of_an_imported_run_warns_of_a_slip_and_not_of_a_tool_that_it_did_not_call() -> None:
-    call = {"id": "c1", "function": {"name": "lookup", "arguments": "{}"}}
+def called_alone(tool: str) -> nn.Run:
+    """Return an imported run whose only call is of this tool."""
+    call = {"id": "c1", "function": {"name": tool, "arguments": "{}"}}
     messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": [call]}]
-    run = nn.import_run([*messages, {"role": "tool", "tool_call_id": "c1", "content": "packed"}])
-    slip, others = nn.RuleBook(), nn.RuleBook()
-    slip.at_most(0, "lokup")
-    others.at_most(0, "refund")
-    others.at_most(0, "look_up_user")
+    return nn.import_run([*messages, {"role": "tool", "tool_call_id": "c1", "content": "done"}])
 
-    with pytest.warns(UnknownTarget, match="Did you mean 'lookup'"):
-        lab.replay(run, rules=slip)
-    lab.replay(run, rules=others)  # a warning would be an error here
+
+@pytest.mark.parametrize(
+    ("called", "slip"), [("lookup", "lokup"), ("search", "serach"), ("send_reminder", "sendreminder")]
+)
+def test_a_replay_of_an_imported_run_warns_of_a_slip(called: str, slip: str) -> None:
+    rules = nn.RuleBook()
+    rules.at_most(0, slip)
+
+    with pytest.warns(UnknownTarget, match=f"Did you mean '{called}'"):
+        lab.replay(called_alone(called), rules=rules)
+
+
+@pytest.mark.parametrize(
+    ("called", "other"),
+    [
+        ("lookup", "refund"),
+        ("lookup", "look_up_user"),
+        ("get_scheduled_transactions", "schedule_transaction"),
+        ("modify_pending_order_address", "modify_pending_order_items"),
+    ],
+)
+def test_a_replay_of_an_imported_run_knows_that_it_did_not_call_every_tool(called: str, other: str) -> None:
+    rules = nn.RuleBook()
+    rules.at_most(0, other)
+
+    lab.replay(called_alone(called), rules=rules)  # a warning would be an error here
 
 
 STEPS: dict[str, Callable[[], Any]] = {
