@@ -299,6 +299,20 @@ async def test_a_ledger_keeps_as_many_entries_as_it_did() -> None:
     assert tools_of(again) == tools_of(run)
 
 
+async def test_the_error_of_a_client_reads_as_it_did() -> None:
+    path = nn.step.llm("ask", model="m")
+    config = nn.AgentConfig(name="desk", step=nn.fork("both", mode="settle", paths=[path, path], merge="concat"))
+    errors = [RuntimeError("down"), NoeticError("llm_failed", "No answer.")]
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(errors))
+    run = nn.record(harness)
+    await harness.execute("Hi")
+    run.stop_recording()
+    again = await closed(run)
+    assert "RuntimeError: down" in run.turns[0].text
+    assert said(again) == said(run)
+    assert [call.error for call in again.select(ModelCalled)] == [call.error for call in run.select(ModelCalled)]
+
+
 async def test_corrections_and_the_spending_of_failed_calls_are_repeated() -> None:
     async def answer(request: Any) -> Any:
         if request.items[-1]["content"][0]["text"] == "Hi":

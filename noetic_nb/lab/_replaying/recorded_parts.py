@@ -5,6 +5,7 @@ Files contain no code. A tool needs none as long as the tape answers; a custom f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,16 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 
 from noetic_nb._core.worker_threads import ON_THE_SPOT, leaves_loop
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ModelCalled, OfferedTool, RequestPrepared, SteeringDecided, ToolCalled, ViewAssembled
+from noetic_nb.events import (
+    ModelCalled,
+    OfferedTool,
+    RequestPrepared,
+    SteeringDecided,
+    StepEnded,
+    ToolCalled,
+    ViewAssembled,
+    Where,
+)
 from noetic_nb.items import freeze, thaw
 from noetic_nb.items._json_form import json_form
 from noetic_nb.items._json_text import compact_json
@@ -138,6 +148,7 @@ def _limited(kind: Any, schema: Mapping[str, Any]) -> Any:
     return Annotated[kind, Field(**limits)] if limits else kind
 
 
+_WRAPPED: Final = re.compile(r"^Model .* failed, or its answer is not a response: (\w+): ")
 _RETURNED = frozenset({"ok", "error", "invalid_result"})
 
 
@@ -164,7 +175,17 @@ class Tape:
         self._results: dict[tuple[str, str], list[ToolCalled]] = {}
         # Recorded answers to approval questions: True, or the reason of a refusal.
         self._asked: dict[tuple[str, str], list[bool | str]] = {}
+        # The types of errors of clients that the harness wraps, by the identity of the call.
+        self._raised: dict[int, str] = {}
+        failed: dict[Where, ModelCalled] = {}
         for event in self.run.events:
+            if isinstance(event, ModelCalled) and event.status == "error":
+                failed[event.where] = event
+            elif isinstance(event, StepEnded) and event.where in failed:
+                wrapped = _WRAPPED.search(event.error or "")
+                called = failed.pop(event.where)
+                if wrapped is not None:
+                    self._raised[id(called)] = wrapped[1]
             if isinstance(event, ModelCalled) and event.purpose != "agent":
                 self._others.setdefault((event.purpose, event.model), []).append(event)
             elif isinstance(event, SteeringDecided) and event.layer_id == "approval":
@@ -207,6 +228,8 @@ class Tape:
 
     def _response(self, event: ModelCalled) -> ModelResponse:
         self.clock.t_ms += event.duration_ms or 0.0
+        if id(event) in self._raised:
+            raise type(self._raised[id(event)], (Exception,), {})(event.error)
         return _response(event)
 
     def reaches(self, thread_id: str) -> bool:
