@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -54,14 +54,12 @@ class TurnPart:
     def numbers(self) -> tuple[float | None, ...]:
         """Its part of the totals, from the same source as the table of turns."""
         if self._known[0] != len(self.events):
-            turn = TurnBook().read([self.events[0], *[each for each in self.events[1:] if type(each) in _COUNTED]])[0]
-            sums = turn.input_tokens, turn.output_tokens, turn.cost
-            failed = turn.outcome not in (None, "success")
-            self._known = len(self.events), (1, failed, len(turn.model_calls), len(turn.tool_calls), *sums)
+            kinds = Counter(map(type, self.events))
+            ends = (event for event in reversed(self.events) if isinstance(event, TurnCompleted))
+            turn = next(ends) if kinds[TurnCompleted] else self.summary()
+            counts = 1, turn.outcome not in (None, "success"), kinds[ModelCalled], kinds[ToolCalled]
+            self._known = len(self.events), (*counts, turn.input_tokens, turn.output_tokens, turn.cost)
         return self._known[1]
-
-
-_COUNTED: Final = frozenset({ModelCalled, ToolCalled, TurnCompleted})
 
 
 Pair: TypeAlias = tuple[TurnPart | None, TurnPart | None]
