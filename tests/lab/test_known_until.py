@@ -27,8 +27,8 @@ from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.items import item_text
 from noetic_nb.lab import RegulatorReadings, backtest, datasets, economics, fork, replay, replay_regulator
 from noetic_nb.layers import regulation
-from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
-from noetic_nb.regulator import CallBudget, Regulator
+from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy, Stop
+from noetic_nb.regulator import CallBudget, Regulator, ToolLoop
 from noetic_nb.runs import Run
 from noetic_nb.testing import FakeClock, SeededIds
 from tests.lab.random_agents import (
@@ -407,6 +407,53 @@ def test_all_resources_of_a_thread_share_what_is_unknown() -> None:
     shared = MemoryLayer(id="shared", slot=1, scope="resource", hooks=hooks)
     run = talked(shared, replies=[*REPLIES, "Hello."], threads=("t1", "t2", "t1"), resources=("ann", "ann", "bob"))
     assert set(replay(run, rules=[LARGE]).known_until) == {"t1", "t2"}
+
+
+def test_a_call_that_a_layer_stopped_is_not_known_under_other_rules() -> None:
+    def stop(p: Any) -> Any:
+        return {"stop": Stop({"kind": "own"}, "Enough.")} if p.tool_args["amount"] > 50 else None
+
+    hooks = MemoryHooks(before_tool_call=stop)
+    run = talked(MemoryLayer(id="guard", slot=1, scope="execution", hooks=hooks), replies=REPLIES)
+    assert run.turns[0].outcome == "aborted"
+    first, *_ = [seq for seq, event in enumerate(run.events) if isinstance(event, ToolCalled)]
+    assert replay(run, rules=[LARGE]).known_until["t1"].seq > first
+    assert replay(run).known_until == {}
+
+
+def test_a_horizon_at_one_of_several_decisions_stays_in_a_replay_of_the_replay() -> None:
+    @nn.tool(needs_approval=True)
+    def erase(what: str) -> str:
+        """Erase."""
+        return "erased"
+
+    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted", tools=[erase]), memory=[nn.RuleBook()])
+    calls = [nn.CallTool("erase", what=what) for what in "abb"]
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel([*calls, "Done."]), approve=lambda name, args: False)
+    run = nn.record(harness)
+    nn.run_sync(harness.execute("Erase."))
+    run.stop_recording()
+    # Its thresholds do not say what it counts, so a replay of the replay keeps its decisions.
+    loop = ToolLoop(threshold=2, by="call", across_turns=True)
+    replayed = replay(run, regulator=Regulator.for_user("ann").with_predicates(loop))
+    assert isinstance(replayed.events[replayed.known_until["default"].seq], SteeringDecided)
+    assert replay(replayed).known_until == replayed.known_until
+
+
+def test_a_grade_after_a_stop_is_not_known() -> None:
+    async def talk() -> Run:
+        config = nn.AgentConfig(name="desk", step=nn.react(model="scripted", tools=[pay]))
+        harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello.", nn.CallTool("pay", amount=60), "Paid."]))
+        run = nn.record(harness)
+        await harness.execute("Hi.", thread_id="t1")
+        await harness.execute("Pay.", thread_id="t2")
+        await harness.feedback("t1", quality=0.5)
+        run.stop_recording()
+        return run
+
+    stopped = replay(asyncio.run(talk()), mode="closed", rules=[LARGE])
+    assert set(stopped.known_until) == {"t1", "t2"}
+    assert stopped.known_until["t1"] == (1, len(stopped.events))
 
 
 def test_another_order_of_a_request_ends_what_is_known() -> None:

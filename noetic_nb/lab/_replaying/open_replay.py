@@ -142,17 +142,25 @@ class OpenPoints:
 
 
 def _never_made(events: Sequence[ev.RunEvent]) -> Iterator[int]:
-    """Yield the indices where the decisions begin about a call that a regulator stopped before rules saw it."""
-    stopped: dict[tuple[str, str], int] = {}
+    """Yield the indices where the decisions begin about calls that a layer stopped, so that rules may not have seen them."""
+    waiting: dict[tuple[str, str], set[str]] = {}
+    begins: dict[tuple[str, str], int] = {}
     for seq, event in enumerate(events):
         key = event.where.thread_id, event.where.execution_id
-        if isinstance(event, ev.RegulatorDecided) and event.at == "tool_call" and event.stops:
-            stopped[key] = _judged_from(events, seq)
-        elif isinstance(event, ev.ToolCalled):
-            stopped.pop(key, None)
-        elif isinstance(event, ev.TurnCompleted) and key in stopped:
-            yield stopped.pop(key)
-    yield from stopped.values()
+        if key in waiting:
+            begins.setdefault(key, seq)
+        match event:
+            case ev.ItemsAppended(origin="model"):
+                waiting[key] = {str(item.get("callId")) for item in event.items if item["type"] == "function_call"}
+                begins.pop(key, None)
+            case ev.ToolCalled() if key in waiting:
+                waiting[key].discard(event.call_id)
+                begins.pop(key, None)
+            case ev.TurnCompleted():
+                ended = [known for known in waiting if known[0] == event.where.thread_id]
+                for known in ended:
+                    if waiting.pop(known) and event.stopped is not None:
+                        yield begins.get(known, seq)
 
 
 def _described(run: Run) -> list[Mapping[str, Any]]:

@@ -203,10 +203,25 @@ def horizon_of_tape(run: Run, again: Run, *, stopped: str | None, approvals: Seq
             break
     if stopped is not None:
         begun = {(turn.where.thread_id, turn.where.turn) for turn in again.turns}
+        # The user's grades and corrections after the stop are left out as well.
+        for thread_id, number in _said(run.events) - _said(events):
+            walk.points.setdefault(thread_id, KnownUntil(number, len(events)))
         for turn in run.turns:
             if (turn.where.thread_id, turn.where.turn) not in begun:
                 walk.points.setdefault(turn.where.thread_id, KnownUntil(turn.where.turn, len(events)))
     return walk.points
+
+
+def _said(events: Iterable[ev.RunEvent]) -> Counter[tuple[str, int]]:
+    """Count the user's grades and corrections by thread and turn."""
+    return Counter(
+        [
+            (event.where.thread_id, event.where.turn)
+            for event in events
+            if (isinstance(event, ev.QualityGiven) and event.source != "grader")
+            or (isinstance(event, ev.RegulatorSaw) and event.event.get("kind") == "user_correction")
+        ]
+    )
 
 
 @dataclass
@@ -241,7 +256,12 @@ class _Walk:
             was = old[i] if i < len(old) else None
             if was is not None and was is not new[j]:
                 if isinstance(was, _DECISIONS) or isinstance(new[j], _DECISIONS):
+                    first, start = i, j
                     i, j = self._decided(old, i, j)
+                    for place in range(first, i):
+                        if place in ends or place in at:
+                            ended = ends.get(place, old[place].where.thread_id)
+                            self._end(ended, max(start, min(start + place - first, j - 1)))
                     continue
                 if was.where.thread_id in self.points and type(was) is not type(new[j]):  # the thread was cut
                     i += 1
