@@ -9,12 +9,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from noetic_nb.events import ContextCompacted
 from noetic_nb.items import Item, item_text
 from noetic_nb.redact import redact_text
 from noetic_nb.runs import Run
-from noetic_nb.runs._events.run_log import placed
-from noetic_nb.runs._events.selected import appended
+from noetic_nb.runs._events.selected import appended, compacted
 from noetic_nb.runs._requests.item_lives import Context, context_of
 from noetic_nb.runs._requests.recorded_requests import requests_of
 from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions
@@ -73,7 +71,7 @@ class ContextIndex:
         lengths: dict[Context, list[tuple[int, int]]] = {}
         for seq, added in appended(run):
             lengths.setdefault(context_of(added.where), []).append((seq, added.start + len(added.items)))
-        for seq, event in placed(run, ContextCompacted):
+        for seq, event in compacted(run):
             key = context_of(event.where)
             before = bisect_left(lengths.get(key, []), (seq,))
             length = lengths[key][before - 1][1] if before else 0

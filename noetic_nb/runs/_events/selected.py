@@ -37,6 +37,11 @@ def appended(run: Any) -> list[tuple[int, ev.ItemsAppended]]:
     return placed(run, ev.ItemsAppended)
 
 
+def compacted(run: Any) -> list[tuple[int, ev.ContextCompacted]]:
+    """Return the compactions as they are recorded."""
+    return placed(run, ev.ContextCompacted)
+
+
 def layer_states(run: Any) -> list[tuple[int, ev.LayerStateChanged]]:
     """Return the state writes of layers."""
     return placed(run, ev.LayerStateChanged)

@@ -13,6 +13,7 @@ from msgspec import structs
 from noetic_nb.events import ContextCompacted, ItemsAppended, ViewAssembled
 from noetic_nb.items import Item
 from noetic_nb.runs._events.run_log import placed
+from noetic_nb.runs._events.selected import compacted
 from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions, sent_stretches
 
 LEFT: Final = ("budget", "window", "summary", "compaction", "cleared")  # why items left the context
@@ -28,7 +29,7 @@ def context_of(where: Any) -> Context:
 
 def compactions_of(run: Any) -> Compactions:
     """Return the compactions with their places in the run; one with a new context, and no places, replaced the whole log."""
-    found = placed(run, ContextCompacted)
+    found = compacted(run)
     if not any(event.items and not event.replaced for _, event in found):
         return found
     found, logs = [], dict[Context, list[Any]]()
