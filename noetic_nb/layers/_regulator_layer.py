@@ -339,7 +339,8 @@ class _Regulation:
     async def store(self, p: params.StoreParams) -> Mapping[str, Any] | None:
         run = self.home(p.ctx).executions.setdefault(p.ctx.thread_id, _Execution(p.ctx.execution_id))
         # Not final: another model call follows, or the parent of this child continues.
-        if run.id != p.ctx.execution_id or p.log[-1]["type"] == "function_call_output":
+        goes_on = any(item["type"] in ("function_call", "function_call_output") for item in (p.log or p.new_items)[-1:])
+        if run.id != p.ctx.execution_id or goes_on:
             return None
         regulator = self.task(p.ctx)
         text = assistant_text(p.new_items)

@@ -75,7 +75,9 @@ async def test_a_regulated_run_is_read_once_for_all_regulators(seed: int, monkey
     assert recorded.select(RegulatorDecided)
     read: list[Run] = []
     known = regulator_readings.tape_of
-    monkeypatch.setattr(regulator_readings, "tape_of", lambda *given: read.append(given[0]) or known(*given))
+    monkeypatch.setattr(
+        regulator_readings, "tape_of", lambda run, *given, **more: read.append(run) or known(run, *given, **more)
+    )
     others = [Regulator.for_user("ann").with_predicates(CallBudget(total=total)) for total in (0, 1, 2, 99)]
 
     readings = RegulatorReadings(run)
