@@ -24,7 +24,7 @@ TIMES: Final = {"us": 1.0, "ms": 1e3, "s": 1e6}
 SIGNED: Final = "<!-- sha256 {} -->\n"
 HEAD: Final = """# Costs
 
-Written by `make bench` on {date}, in {seconds} s; every figure on this page is from that run. {met} of {goals} goals were met.
+Written by `make bench` on {date}, in {seconds} s; all figures of a part are from the same run. {met} of {goals} goals were met.
 
 * **Machine**: {processor}, {processors} processors, {memory_gib} GiB, {system}. Its load meanwhile: {low:.1f} to {high:.1f}. \
 Background load makes timings worse and ratios less reliable.
