@@ -640,6 +640,17 @@ static_success_n: The number of pairs of a user task and an attacker task.
 asks, asks_under_attack: Approvals requested per task, without and with attacks.
 """,
     ),
+    "Parts of calls": Table(
+        "widgets.TokenAllocation(run).to_frame()",
+        "a part of a model call",
+        """
+call: The position of the call, as in `what_if`.
+part: The part of the request: system, tools, a layer, user, assistant, tool results and others.
+tokens: Its tokens, as planned or estimated.
+estimated: Whether they are estimated from texts and scaled to the bill, as in imported runs.
+""",
+        "With layers, `TokenAllocation` returns allocations.",
+    ),
     "Transcripts": Table(
         "widgets.Transcript(run).to_frame()",
         "an item, sent to a call or left out",
@@ -729,8 +740,8 @@ def frames_page() -> str:
         "missing (None, NaN), never 0. Secrets are redacted. `run` is a recorded, loaded or",
         "imported `Run`; the other names are those of the examples on this site.",
         "",
-        "Every view has `to_frame()`. `Workbench` returns turns, `TokenAllocation` allocations, `Ledger` the ledger,",
-        "`Compare` comparisons, and `Runs` the facts of its runs.",
+        "Every view has `to_frame()`. `Workbench` returns turns, `Ledger` the ledger, `Compare` comparisons, and `Runs` the",
+        "facts of its runs.",
         "The tables of the other views are below. `lab.pareto` returns the rows of a table that no other row",
         "beats, with its columns.",
         "",

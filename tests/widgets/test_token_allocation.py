@@ -409,3 +409,19 @@ def test_a_call_is_drawn_again_when_it_is_billed() -> None:
         (key, tokens) for key, _, tokens, *_ in messages[1]["call"]["bars"][0]
     }
     assert messages[0]["call"]["caching"] != ""
+
+
+def test_the_table_of_an_agent_without_layers_has_the_parts_of_its_calls() -> None:
+    config = nn.AgentConfig(name="desk", step=nn.react(model="m", instructions="Be brief."))
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Yes."]))
+    run = nn.record(harness)
+    nn.run_sync(harness.execute("Is it here?"))
+
+    with TokenAllocation(run) as view:
+        frame = view.to_frame()
+        assert view.to_csv().splitlines()[0] == "call,part,tokens,estimated"
+    (planned,) = run.to_frame("tokens").planned
+
+    assert frame.part.tolist() == ["system", "user"]
+    assert frame.tokens.sum() == planned
+    assert not frame.estimated.any()

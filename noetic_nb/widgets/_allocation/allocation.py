@@ -88,8 +88,8 @@ class TokenAllocation(PictureView):
         Returns
         -------
         pandas.DataFrame
-            The rows of the table ``allocations``; for a run without plans, such as an imported one, ``call`` (numbered
-            as in `what_if`), ``part``, ``tokens`` and ``estimated``. The parts of a call add up to its billed tokens.
+            The rows of the table ``allocations``; without layers or plans, as in an imported run, ``call`` (numbered as in
+            `what_if`), ``part``, ``tokens`` and ``estimated``. Estimated parts of a call add up to its billed tokens.
 
         Examples
         --------
@@ -100,13 +100,14 @@ class TokenAllocation(PictureView):
         (['call', 'part', 'tokens', 'estimated'], ['assistant', 'system', 'tool results', 'user'])
         """
         with self.up_to_date():
-            if not self._allocation.calls.lacks_plans:
-                found: pandas.DataFrame = super().to_frame()
+            found: pandas.DataFrame = super().to_frame()
+            rows = self._allocation.rows()
+            if not found.empty or not (rows or self._allocation.calls.lacks_plans):
                 return found
             import pandas
 
             columns = {"call": "Int64", "part": "object", "tokens": "int64", "estimated": "bool"}
-            return pandas.DataFrame(self._allocation.rows(), columns=list(columns)).astype(columns)
+            return pandas.DataFrame(rows, columns=list(columns)).astype(columns)
 
     def what_if(
         self,
