@@ -38,7 +38,7 @@ __all__ = [
 T = TypeVar("T")
 Interruption = TypeVar("Interruption", bound=BaseException)
 _NOTHING_YET: Final = object()
-# How often a kernel checks for its stop button, in seconds.
+# How often a waiting thread checks for the stop button, in seconds.
 WAKE_S: Final = 0.1
 # How long an interrupted call waits for its work to end, in seconds: enough for layers to write states, too short to notice.
 GRACE_S: Final = 0.5
@@ -294,6 +294,7 @@ def _in_background(
     def finish(task: asyncio.Task[T]) -> None:
         if task.cancelled():
             done.cancel()
+            done.set_running_or_notify_cancel()
         elif (error := task.exception()) is not None:
             done.set_exception(error)
         else:
@@ -306,6 +307,9 @@ def _in_background(
     tasks: list[asyncio.Task[T]] = []
     try:
         loop.call_soon_threadsafe(start)  # inside the `try`: the work may begin before this returns
+        # A signal that arrives just before a wait begins does not end it: Python handles the signal when the wait is over.
+        while not concurrent.futures.wait([done], WAKE_S).done:
+            pass
         return done.result()
     except KeyboardInterrupt:
         # The stop button stops the work, not only the waiting. Resources that the work closes on its way out are closed

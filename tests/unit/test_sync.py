@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextvars
+import signal
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,28 @@ def test_background_work_may_call_run_sync_itself() -> None:
     waiting.join(20)
 
     assert found == [3]
+
+
+def test_the_stop_button_ends_a_wait_that_its_signal_did_not_reach() -> None:
+    # A signal that another thread receives leaves the main thread waiting, as does one just before a wait begins.
+    ended: list[str] = []
+
+    async def work() -> None:
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        ended.append("finished")
+
+    async def cell() -> None:
+        run_sync(work())
+
+    with pytest.raises(KeyboardInterrupt), closing(asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(cell())
+
+    assert ended == ["cancelled"]
 
 
 def test_any_awaitable_will_do() -> None:
