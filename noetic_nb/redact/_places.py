@@ -27,11 +27,12 @@ _VALUE_LABEL: Final = f"(?i:{'|'.join(sorted(VALUE_KEYS))})"
 # The wrapping of a value in a document of spans.
 _WRAP: Final = r"(?:\{\s{0,40}\"(?:string|int)_?[vV]alue\"\s{0,4}:\s{0,40})?"
 
+# A pattern for whole texts begins with a sign that is rare and fast to find, and looks back from there.
 _OPTION: Final = re.compile(
-    r"(?<![\w\-])--?" + _NAME + rf"(?:[ \t]{{1,8}}(?!-)|[\"']\s{{0,8}},\s{{0,40}}(?=[\"']))(?:{_QUOTED}|{_BARE})", re.A
+    r"-(?<![\w\-]-)-?" + _NAME + rf"(?:[ \t]{{1,8}}(?!-)|[\"']\s{{0,8}},\s{{0,40}}(?=[\"']))(?:{_QUOTED}|{_BARE})", re.A
 )
 _USER: Final = re.compile(
-    r"(?<![\w\-])(?:-u|-U|--user|--proxy-user)(?:[\"']\s{0,8},\s{0,40}[\"']|[ \t=]{0,8}+[\"']?)"
+    r"-(?<![\w\-]-)(?:u|U|-user|-proxy-user)(?:[\"']\s{0,8},\s{0,40}[\"']|[ \t=]{0,8}+[\"']?)"
     r"[^\s:\"'`/=,]{1,128}+:(?P<value>[^\s\"'`]{1,512}+)",
     re.A,
 )
@@ -42,6 +43,8 @@ _PAIR: Final = re.compile(
     rf"\s{{0,4}}[:=]\s{{0,40}}{_WRAP}(?:{_QUOTED}|{_BARE})",
     re.A,
 )
+# What both kinds of pairs have: looked for first, because it is fast.
+_PAIR_HINT: Final = re.compile(rf"(?:{'|'.join(sorted(VALUE_KEYS))})[\"']?\s{{0,4}}[:=]", re.A)
 _PAIR_BACKWARDS: Final = re.compile(
     rf"[\"']{_VALUE_LABEL}[\"']\s{{0,4}}:\s{{0,40}}(?:{_QUOTED}|{_BARE})\s{{0,40}},\s{{0,80}}"
     rf"(?P<label>[\"']){_LABEL}[\"']\s{{0,4}}:\s{{0,40}}[\"']{_NAME}[\"']",
@@ -67,6 +70,7 @@ _BLOCK: Final = re.compile(
     + r"[\"']?[ \t]{0,4}:[ \t]{0,4}[|>][+\-0-9]{0,3}[ \t]{0,8}\r?\n",
     re.A | re.M,
 )
+_BLOCK_HINT: Final = re.compile(r":[ \t]{0,4}[|>][+\-0-9]{0,3}[ \t]{0,8}\r?\n")
 _NETRC: Final = re.compile(
     r"\b(?:machine\s{1,40}[^\s]{1,255}+|default)(?P<login>(?:\s{1,80}(?:login|account|user)\s{1,40}[^\s]{1,255}+){0,2})"
     r"\s{1,80}password\s{1,40}(?P<value>[^\s\"'\\]{1,512}+)(?P<after>\s{1,80}(?:login|account)\b)?",
@@ -75,13 +79,15 @@ _NETRC: Final = re.compile(
 _QUERY: Final = re.compile(r"[?&](?i:key|sig|signature|code)=(?P<value>[^\s&#\"'<>\\;]{8,2048}+)", re.A)
 
 
-def _head(sign: str) -> re.Pattern[str]:
+def _head(sign: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     blank = r" {0,40}+" if sign == "\t" else r"[ \t]{0,40}+"
     cell = blank + r"(?:[\"'*_`]{0,2}" + _NAME.replace("?P<name>", "?:") + r"[\"'*_`]{0,2}+)?" + blank
-    return re.compile(rf"(?:^|(?<=\")){cell}(?:{re.escape(sign)}{cell}){{1,200}}+(?=\r?$)", re.A | re.M)
+    last = rf"{re.escape(sign)}{cell}(?=\r?$)"
+    head = rf"(?:^|(?<=\")){cell}(?:{re.escape(sign)}{cell}){{1,200}}+(?=\r?$)"
+    return re.compile(last, re.A | re.M), re.compile(head, re.A | re.M)
 
 
-# The first line of a table, by the separator of its cells; in JSON it begins after a quote.
+# The last cell of the first line of a table, and that line, by the separator; in JSON it begins after a quote.
 _HEADS: Final = {sign: _head(sign) for sign in ",;\t|"}
 _CELLS: Final = {sign: re.compile(rf"\"(?:[^\"\n]|\"\")*+\"|[^{re.escape(sign)}\n\r\"]++") for sign in ",;\t|"}
 _NAME_LIKE: Final = re.compile(r"[a-z]+(?:[_.\-][a-z]+)*[_\-]?[0-9]{0,2}|[A-Z]+(?:[_\-][A-Z]+)*")
@@ -95,9 +101,9 @@ _TAIL: Final = re.compile(
     r"(?:[\"'`*]|[ \t]{0,8}(?:[<>,;|:=\t]|\r?$)|[ \t]{1,8}[a-z.:\-]{1,40}=)",
     re.M,
 )
-_OPTION_HINT: Final = re.compile(r"(?<![\w\-])--?[a-z_]", re.A)
-_USER_HINT: Final = re.compile(r"(?<![\w\-])-(?:u|-user|-proxy-user)[\s\"'=a-z]", re.A)
-_QUERY_HINT: Final = re.compile(r"[?&](?:key|sig|signature|code)=", re.A)
+_OPTION_HINT: Final = re.compile(r"-(?<![\w\-]-)-?[a-z_]", re.A)
+_USER_HINT: Final = re.compile(r"-(?<![\w\-]-)(?:u|-user|-proxy-user)[\s\"'=a-z]", re.A)
+_QUERY_HINT: Final = re.compile(r"=(?:(?<=[?&]key=)|(?<=[?&]sig=)|(?<=[?&]signature=)|(?<=[?&]code=))")
 
 
 def may_place(lower: str) -> bool:
@@ -165,7 +171,7 @@ def placed(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
         for match in _QUERY.finditer(text):
             if is_mixed(match["value"]):
                 yield Span(*match.span("value"), match["value"])
-    if any(key in lower for key in VALUE_KEYS):
+    if _PAIR_HINT.search(lower):
         yield from _pairs(text, raw)
     if '"' in text or "'" in text:
         for match in _LIST.finditer(text):
@@ -235,6 +241,8 @@ def _elements(text: str) -> Iterator[Span]:
 
 
 def _blocks(text: str) -> Iterator[Span]:
+    if not _BLOCK_HINT.search(text):
+        return
     place = 0
     while (match := _BLOCK.search(text, place)) is not None:
         place = match.end()
@@ -264,12 +272,13 @@ def _any_word(line: str) -> bool:
 
 
 def _columns(text: str) -> Iterator[Span]:
-    for sign in _HEADS:
-        if sign not in text:
-            continue
+    for sign, (last, first) in _HEADS.items():
         place = 0
-        while (head := _HEADS[sign].search(text, place)) is not None:
-            place = head.end()
+        while (cell := last.search(text, place)) is not None:
+            start, place = max(place, text.rfind("\n", 0, cell.start()) + 1), cell.end()
+            head = first.search(text, start, place)
+            if head is None:
+                continue
             names = {at: cell[0].strip("\"'*_` \t") for at, cell in _numbered(sign, text, *head.span()).items()}
             words = {at: word for at, name in names.items() if (word := secret_word(name)) is not None}
             width = head[0].count(sign) + 1

@@ -62,13 +62,19 @@ _NO_PASSWORD: Final = re.compile(r"[*xX.]+|[<{$%].*", re.S)
 
 def may_say(lower: str) -> bool:
     """Tell whether a text, given in lower case, may hold a secret in a sentence or a command."""
-    if ("-" in lower and any(name in lower for name in _COMMANDS)) or "identified by" in lower:
+    return _may_command(lower) or next(behind_hints(lower, _TAIL, _HINTS), None) is not None
+
+
+def _may_command(lower: str) -> bool:
+    if "identified by" in lower or "identified\tby" in lower:
         return True
-    return next(behind_hints(lower, _TAIL, _HINTS), None) is not None
+    return "-" in lower and any(name in lower for name in _COMMANDS)
 
 
 def commanded(text: str) -> Iterator[Span]:
     """Find the passwords of command lines behind an option of one letter."""
+    if not _may_command(text.lower()):
+        return
     for match in _COMMAND.finditer(text):
         group = str(match.lastgroup)
         if not _NO_PASSWORD.fullmatch(match[group]) and not PLACEHOLDER.search(match[group]):
