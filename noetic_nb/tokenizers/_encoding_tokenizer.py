@@ -82,9 +82,9 @@ def offline_tokenizer() -> EncodingTokenizer:
 # The library splits text with a regular expression that panics on a run of a million spaces. It never does below this
 # limit, and most items are shorter, so they are counted in one call.
 MAX_PIECE: Final = 16_384
-# A few recent texts longer than this are cached: a layer's text is counted when it is chosen, offered and planned.
-SHORT: Final = 1_000
-MOST_KNOWN: Final = 64
+# Recent texts up to this limit are cached: a layer's text is counted when it is chosen, offered and planned, and the
+# runs of one study share most of their texts.
+MOST_KNOWN: Final = 1_024
 # After a letter or digit, before a sign, space or line end: a piece always ends there, whatever follows.
 _SAFE: Final = re.compile(r"[A-Za-z0-9](?=[\x00-&(-/:-@\[-`{-~])")
 
@@ -150,8 +150,6 @@ class EncodingTokenizer:
         """Count the tokens of a text."""
         if not isinstance(text, str):
             raise no_text(text)
-        if len(text) <= SHORT:
-            return len(self._encode(text))
         if len(text) > MAX_PIECE:
             return sum([len(self._encode(piece)) for piece in pieces(text)])
         found = self._known.get(text)
@@ -168,8 +166,8 @@ class EncodingTokenizer:
         text = item_text(item)
         if not text and kind == "other":
             text = counted_text(item, kind)
-        tokens = len(self._encode(text)) if len(text) <= SHORT else self(text)
-        return tokens + self._around[kind]
+        tokens = self._known.get(text)
+        return (self(text) if tokens is None else tokens) + self._around[kind]
 
     def count_system(self, text: str) -> int:
         """Count the instructions as billed: a message, and the start of the answer that ends every request."""

@@ -25,7 +25,7 @@ from noetic_nb.models._client import ToolSpec
 from noetic_nb.runs.token_calibration import counted_calls
 from noetic_nb.tokenizers import ENCODINGS, MODELS, EncodingTokenizer, TokenCalibration, from_ranks, get
 from noetic_nb.tokenizers import _from_files as from_files
-from noetic_nb.tokenizers._encoding_tokenizer import MAX_PIECE, MOST_KNOWN, SHORT, pieces
+from noetic_nb.tokenizers._encoding_tokenizer import MAX_PIECE, MOST_KNOWN, pieces
 from noetic_nb.tokenizers._framing import framing_of
 from noetic_nb.tokenizers._from_files import PREFIXES, encoding_of
 
@@ -107,7 +107,8 @@ def test_pieces_add_up_to_the_whole(words: list[str], most: int) -> None:
         assert sum([count(piece) for piece in pieces(text, most)]) == count(text)
 
 
-def test_a_long_text_is_encoded_once_while_it_is_one_of_the_last() -> None:
+@pytest.mark.parametrize("length", [1, 1_000])
+def test_a_text_is_encoded_once_while_it_is_one_of_the_last(length: int) -> None:
     made: Counter[str] = Counter()
 
     def encode(text: str) -> list[int]:
@@ -115,7 +116,7 @@ def test_a_long_text_is_encoded_once_while_it_is_one_of_the_last() -> None:
         return [1] * (len(text) // 3)
 
     count = EncodingTokenizer("own", encode, framing_of("gpt-4.1"), None)
-    texts = [f"{n} " * SHORT for n in range(3 * MOST_KNOWN)]
+    texts = [f"{n} " * length for n in range(3 * MOST_KNOWN)]
     for text in texts:
         assert [count(text), count(text), count.count_item(input_message(text))] == [
             len(text) // 3,
