@@ -151,7 +151,7 @@ class EncodingTokenizer:
         if not isinstance(text, str):
             raise no_text(text)
         if len(text) > MAX_PIECE:
-            return sum([len(self._encode(piece)) for piece in pieces(text)])
+            return sum(map(self, pieces(text)))
         found = self._known.get(text)
         if found is None:
             if len(self._known) >= MOST_KNOWN:
