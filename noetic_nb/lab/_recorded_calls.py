@@ -47,6 +47,11 @@ class RecordedCall:
     succeeded: bool = False
     """Whether it is a tool call that succeeded."""
 
+    @property
+    def tool_name(self) -> str | None:
+        """The tool, or None for a response; asking a response for one would make an error that names the closest field."""
+        return self.params.tool_name if isinstance(self.params, BeforeToolCallParams) else None
+
 
 def call_outside(params: BeforeToolCallParams, seq: int = 0) -> RecordedCall:
     """Return a call outside any run, for evaluating rules."""

@@ -127,11 +127,7 @@ def _evaluate_alone(rule: SteeringRule, calls: Sequence[RecordedCall], policy: P
     # Turn an "allow" rule into a denying one, to see where it matches.
     denying = rule.model_copy(update={"action": "deny"}) if rule.action == "allow" else rule
     snapshot = RuleSnapshot(0, (denying,))
-    places = [
-        place
-        for place, call in enumerate(calls)
-        if snapshot.applicable(call.point, getattr(call.params, "tool_name", None))
-    ]
+    places = [place for place, call in enumerate(calls) if snapshot.applicable(call.point, call.tool_name)]
     start = time.perf_counter()
     results = try_rules(snapshot, [calls[place] for place in places], policy=policy)
     spent = (time.perf_counter() - start) * 1e3

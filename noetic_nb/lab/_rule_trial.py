@@ -140,8 +140,8 @@ class Trial:
     def skipped(self, call: RecordedCall) -> tuple[str, ...]:
         if not self.without_judge:
             return ()
-        tool = getattr(call.params, "tool_name", None)
-        return tuple([rule.id for rule in self.rules.applicable(call.point, tool) if rule.id in self.without_judge])
+        rules = self.rules.applicable(call.point, call.tool_name)
+        return tuple([rule.id for rule in rules if rule.id in self.without_judge])
 
     def at_once(self, call: RecordedCall) -> TrialResult | None:
         """Return the result of rules without an event loop; None if a rule has to await."""

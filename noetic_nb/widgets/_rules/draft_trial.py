@@ -407,7 +407,7 @@ def sample_calls(runs: Sequence[Run], rule: SteeringRule) -> tuple[RecordedCall,
     ['think', 'think']
     """
     alone = _alone(rule)
-    found = [call for call in calls_of(runs) if alone.applicable(call.point, getattr(call.params, "tool_name", None))]
+    found = [call for call in calls_of(runs) if alone.applicable(call.point, call.tool_name)]
     return tuple(found[-MOST_CALLS:])
 
 
