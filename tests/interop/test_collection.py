@@ -171,6 +171,14 @@ def test_an_expression_that_cannot_be_is_refused_with_its_reason(folder: Path, e
     assert says in str(caught.value)
 
 
+def test_a_word_that_is_repeated_is_looked_for_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, asked, rows = nn.open_runs(folder), [], RunIndex._rows
+    monkeypatch.setattr(RunIndex, "_rows", lambda *given: asked.append(given[2:]) or rows(*given))
+
+    assert queries(runs.search("refund later" + " refund" * 1_000)) == ["refund later"]
+    assert (('"refund" "later"',),) in asked
+
+
 def test_a_search_finds_words_phrases_and_beginnings(folder: Path) -> None:
     runs = nn.open_runs(folder)
 

@@ -273,7 +273,8 @@ class RunIndex:
             hint = "For example: search('refund gift card'), search('\"gift card\"') or search('refund*')."
             raise NoeticConfigError("INVALID_SEARCH", "The search text contains no word.", given=text, hint=hint)
         query = "SELECT path, place FROM runs WHERE id IN (SELECT rowid FROM words WHERE words MATCH ?)"
-        return {(path, at) for path, at in self._rows(query, (_storable(" ".join(asked)),))}
+        # SQLite would look for each repetition again.
+        return {(path, at) for path, at in self._rows(query, (_storable(" ".join(dict.fromkeys(asked))),))}
 
 
 def _storable(text: str) -> str:
