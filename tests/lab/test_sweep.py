@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from math import isnan, nan
+from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from noetic_nb.events import RegulatorDecided, ToolCalled
 from noetic_nb.lab import RegulatorReadings, datasets, first_stop, replay, replay_regulator, sweep
 from noetic_nb.lab._replaying import regulator_readings
 from noetic_nb.lab._statistics.intervals import Cluster, mean_interval
+from noetic_nb.lab._sweeping import workers
 from noetic_nb.layers import regulation
 from noetic_nb.models import ModelRequest, ModelResponse, ScriptedModel, Usage
 from noetic_nb.regulator import CallBudget, Regulator
@@ -211,6 +212,22 @@ def test_threads_and_processes_give_the_same_table() -> None:
     assert processes.attrs["backend"] == "loky"
     assert _is_same(one, threads)
     assert _is_same(one, processes)
+
+
+@pytest.mark.parametrize(("start_s", "backend"), [(inf, "sequential"), (0.0, "loky")])
+def test_processes_are_started_for_what_is_not_soon_done(
+    monkeypatch: pytest.MonkeyPatch, start_s: float, backend: str
+) -> None:
+    def chunks(self: workers.Workers, *given: Any) -> Any:
+        yield workers._work(*given)
+
+    monkeypatch.setattr(workers, "START_S", start_s)
+    monkeypatch.setattr(workers.Workers, "_chunks", chunks)
+    with joblib.parallel_config(n_jobs=2):
+        frame = _again()
+
+    assert frame.attrs["backend"] == backend
+    assert _is_same(_alone(), frame)
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from math import isfinite
 from numbers import Real
 from os import PathLike
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -138,14 +139,15 @@ class Measured:
     partly: int = 0
     """The number of runs that are only known up to some point."""
     is_cut: bool = False
-    """Whether the ceiling was reached before it finished, so that it does not count."""
+    """Whether the ceiling or the time was reached before it finished, so that it does not count."""
 
 
 class Measurements:
-    """The runs of a job, each read once for all configurations that differ only in their regulator."""
+    """The runs of a job, each read once for all configurations that differ only in their regulator; `until` some time."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, until: float = math.inf) -> None:
         self._job = job
+        self._until = until
         # By index of the run, its last reading; other rules, budgets and so on need another one.
         self._readings: dict[int, tuple[tuple[int, ...], RegulatorReadings | Exception]] = {}
         self._templates = _Templates()
@@ -157,7 +159,7 @@ class Measurements:
         # By metric and index of the run, the value of its known part.
         known: dict[str, dict[int, float | None]] = {name: {} for name in job.metrics}
         for at in range(len(job.runs)):
-            if job.ceiling is not None and job.ceiling.reached:
+            if self._is_cut():
                 break
             try:
                 run = self._made(place, at)
@@ -180,8 +182,11 @@ class Measurements:
         if found.partly:
             for name, values in found.values.items():
                 found.known[name] = [known[name].get(at, value) for at, value in enumerate(values)]
-        found.is_cut = job.ceiling is not None and job.ceiling.reached
+        found.is_cut = self._is_cut()
         return found
+
+    def _is_cut(self) -> bool:
+        return (self._job.ceiling is not None and self._job.ceiling.reached) or monotonic() >= self._until
 
     def _made(self, place: int, at: int) -> Run:
         job, run = self._job, self._job.runs[at]

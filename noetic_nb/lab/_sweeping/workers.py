@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from math import ceil
+from time import monotonic
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -15,6 +16,8 @@ from noetic_nb.lab._sweeping.measured_runs import Job, Measured, Measurements
 CHUNKS: Final = 4
 # Finished work is stored chunk by chunk, so chunks are limited.
 LONGEST: Final = 32
+# Processes take about as long to start, in seconds: a sweep that is done by then needs none.
+START_S: Final = 5.0
 # Exceptions of joblib for a dead worker: of processes, of Dask (also if it held the runs), of Ray.
 _DIED: Final = frozenset({"BrokenExecutor", "KilledWorker", "FutureCancelledError", "RayActorError"})
 
@@ -83,6 +86,7 @@ class Workers:
         self._hands_over = in_threads or bool(getattr(active, "supports_return_generator", False))
         kind = "threading" if in_threads else type(active).__name__.removesuffix("Backend").lower()
         self.name = "sequential" if self.count == 1 and not kind.startswith("dask") else kind
+        self._begins_here = n_jobs == -1 and self.name == "loky"
 
     def measured(self, job: Job, places: Sequence[int]) -> Generator[list[Measured], None, None]:
         """Yield the configurations at some indices, chunk by chunk as they are finished."""
@@ -95,6 +99,13 @@ class Workers:
                 yield [own.at(place)]
             return
         payload = job if self._shares else self._sent(_packed(job))
+        if self._begins_here:
+            own = Measurements(job, until=monotonic() + START_S)
+            while left and not (row := own.at(left[0])).is_cut:
+                del left[0]
+                yield [row]
+            if not left:
+                self.name = "sequential"
         while left:
             before = len(left)
             try:
