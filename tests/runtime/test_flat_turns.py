@@ -14,7 +14,6 @@ from noetic_nb.items import assistant_message, input_message
 from noetic_nb.runs import Recorder
 from noetic_nb.runs._requests.model_calls import Calls
 from noetic_nb.testing import SeededIds, drive_loop
-from tests.matrix import matrix
 
 PACKAGE = str(Path(nn.__file__).parent)
 EARLY, LATE = 150, 1_500
@@ -94,8 +93,15 @@ def look(what: str) -> str:
     return f"{what} is there"
 
 
-def steered(turns: int, is_read: bool) -> tuple[nn.AgentHarness, nn.RuleBook]:
-    """Return an agent with rules about its whole thread, after some turns with a call each."""
+def calls(turns: int) -> dict[str, Any]:
+    """Return what a layer with rules keeps of a thread with so many earlier calls."""
+    old = [{"name": "look", "status": "ok", "callId": f"c{n}", "executionId": "e", "args": {"what": "it"}, "output": "x"}
+           for n in range(turns)]  # fmt: skip
+    return {"ledger": [], "pendingAsync": [], "calls": old}
+
+
+def steered(turns: int, is_read: bool) -> nn.AgentHarness:
+    """Return an agent with rules about its whole thread, which has had some turns with a call each."""
     rules = nn.RuleBook()
     if is_read:
         rules.at_most(10 * LATE, "look")
@@ -110,25 +116,23 @@ def steered(turns: int, is_read: bool) -> tuple[nn.AgentHarness, nn.RuleBook]:
         step=nn.react(model="m", tools=[look]),
         memory=[nn.steering(rules, scope="thread"), nn.history_window(10)],
     )
-    harness = nn.AgentHarness(config, model=nn.ScriptedModel(answer), ids=SeededIds())
-
-    async def talk() -> None:
-        for _ in range(turns):
-            await harness.execute("And now?")
-
-    drive_loop(talk())
-    return harness, rules
+    storage = nn.InMemoryStorage()
+    drive_loop(storage.set("layers/steering/default/state", calls(turns)))
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(answer), ids=SeededIds(), storage=storage)
+    harness.seed("default", conversation(turns))
+    drive_loop(harness.execute("First."))  # one-time set-up
+    return harness
 
 
-@matrix("is_read", [True, False], keep=1)
+@pytest.mark.parametrize("is_read", [True, False])
 def test_steering_of_a_thread_costs_what_is_new(is_read: bool) -> None:
     """A turn does not read earlier calls if no rule needs them."""
 
     def turn_after(turns: int) -> int:
-        harness, _ = steered(turns, is_read)
+        harness = steered(turns, is_read)
         return operations(lambda: drive_loop(harness.execute("And now?")))
 
-    # The ledger is full in both; a rule about a thread's calls visits at most a thousand of them.
+    # A rule about a thread's calls visits at most a thousand of them.
     early, late = turn_after(EARLY), turn_after(FULL)
     assert late < (early + 30 * 1_000 if is_read else 1.05 * early)
 
