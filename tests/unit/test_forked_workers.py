@@ -91,19 +91,15 @@ def test_workers_are_as_new(tmp_path: Path, start: str) -> None:
     assert all(file.with_suffix(".ended").exists() for file in workers)
 
 
-def test_a_worker_that_crashed_is_reported_and_replaced(tmp_path: Path) -> None:
-    said = run(tmp_path, conftest=LEADER, test_them=TESTS, test_crash=CRASH)
-
-    assert re.search(r"^1 failed, 12 passed in", said, re.MULTILINE), said
-    assert re.search(r"worker 'gw\d' crashed while running 'test_crash.py::test_crash'", said)
-
-
-@pytest.mark.skipif(not TASKS.exists(), reason="no forks on this system")
-def test_a_worker_that_was_killed_is_reported_also_while_its_child_lives(tmp_path: Path) -> None:
+@matrix("crash", {"with a child": CRASH_OF_A_PARENT, "alone": CRASH}, keep=1)
+def test_a_worker_that_crashed_is_reported_also_while_its_child_lives_and_is_replaced(
+    tmp_path: Path, crash: str
+) -> None:
     try:
-        said = run(tmp_path, conftest=LEADER, test_them=TESTS, test_crash=CRASH_OF_A_PARENT)
+        said = run(tmp_path, conftest=LEADER, test_them=TESTS, test_crash=crash if TASKS.exists() else CRASH)
     finally:
-        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+        for file in tmp_path.glob("child"):
+            os.kill(int(file.read_text()), signal.SIGKILL)
 
     assert re.search(r"^1 failed, 12 passed in", said, re.MULTILINE), said
     assert re.search(r"worker 'gw\d' crashed while running 'test_crash.py::test_crash'", said)
