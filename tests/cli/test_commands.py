@@ -6,6 +6,8 @@ import io
 import json
 import pkgutil
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -34,6 +36,14 @@ KEYS = {
 TALK = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def packaged_runs_are_read_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("agentdojo", "airline"):
+            patch.setattr(datasets, name, cache(getattr(datasets, name)))
+        yield
+
+
 @pytest.mark.parametrize("name", [each.name for each in COMMANDS])
 def test_the_example_of_each_command_runs(command: Command, name: str) -> None:
     own = next(each for each in COMMANDS if each.name == name)
@@ -60,9 +70,9 @@ def test_every_command_is_offered_and_on_its_page() -> None:
 
 def test_runs_of_any_format_are_listed_and_kept(command: Command, folder: Path) -> None:
     (folder / "talk.json").write_text(json.dumps(TALK))
-    answer = command("import", "talk.json", "--data", "telecom", "--output", "kept", "--json")
+    answer = command("import", "talk.json", "--data", "airline", "--output", "kept", "--json")
     assert answer.code == 0
-    assert len(answer.data["saved"]) == len(answer.data["runs"]) == 1 + len(datasets.telecom())
+    assert len(answer.data["saved"]) == len(answer.data["runs"]) == 1 + len(datasets.airline())
     again = [nn.load_run(path) for path in answer.data["saved"]]
     assert [run.run_id for run in again] == [run["run_id"] for run in answer.data["runs"]]
     assert again[0].turns[0].text == "Hello."

@@ -34,7 +34,7 @@ from noetic_nb.regulator import CallBudget
 from noetic_nb.runs import Run
 from noetic_nb.runs._palette import ink_on
 from notebooks.build import is_static_form
-from tests.matrix import matrix
+from tests.matrix import matrix, several
 from tests.plots.decided_runs import decided_run
 from tests.plots.test_table_figures import remembered, tried
 from tests.widgets.hostile_texts import HOSTILE_TEXTS
@@ -229,7 +229,7 @@ def test_a_hostile_name_is_text(text: str) -> None:
         assert not any(ord(letter) < 32 for each in words for letter in each.get_text())
 
 
-@settings(max_examples=10)
+@settings(max_examples=several(5, 100))
 @given(
     st.lists(
         st.tuples(st.integers(0, 9), st.one_of(st.just(float("nan")), st.floats(-1e6, 1e6)), st.sampled_from("ab$")),
@@ -250,19 +250,22 @@ def test_any_table_is_drawn_and_left_as_it_was(rows: list[tuple[int, float, str]
     pandas.testing.assert_frame_equal(frame, copy)
 
 
-@matrix("case", [(name, is_own) for name in sorted(FIGURES) for is_own in (True, False)], keep=2)
-def test_vector_files_have_whole_fonts_and_no_type_3(case: tuple[str, bool]) -> None:
-    name, is_own = case
+FONTS = {"pdf": (b"/Type3", b"/CIDFontType2"), "ps": (b"/FontType 3", b"/FontType 42")}
+
+
+@matrix("case", list(product(sorted(FIGURES), [True, False], FONTS)), keep=2)
+def test_vector_files_have_whole_fonts_and_no_type_3(case: tuple[str, bool, str]) -> None:
+    name, is_own, kind = case
     axes = FIGURES[name]() if is_own else FIGURES[name](ax=fresh())
     whole: Any = axes.get_figure(root=True)
     before = dict(matplotlib.rcParams)
 
-    for kind, forbidden, wanted in (("pdf", b"/Type3", b"/CIDFontType2"), ("ps", b"/FontType 3", b"/FontType 42")):
-        file = io.BytesIO()
-        with matplotlib.rc_context({"pdf.compression": 0}):
-            whole.savefig(file, format=kind)
-        assert forbidden not in file.getvalue()
-        assert wanted in file.getvalue()
+    forbidden, wanted = FONTS[kind]
+    file = io.BytesIO()
+    with matplotlib.rc_context({"pdf.compression": 0}):
+        whole.savefig(file, format=kind)
+    assert forbidden not in file.getvalue()
+    assert wanted in file.getvalue()
     assert dict(matplotlib.rcParams) == before
 
 

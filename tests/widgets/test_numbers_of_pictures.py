@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import pytest
 
@@ -43,6 +44,8 @@ RUNS: list[Callable[[], Run]] = [
     noted_run, lambda: many_turns(40), lambda: datasets.airline_run(26), lambda: datasets.agentdojo("workspace")[0],
     lambda: replay_regulator(datasets.airline_run(26), Regulator.for_user("ann")), lambda: decided_run(40),
 ]  # fmt: skip
+
+made = cache(lambda: [make() for make in RUNS])
 
 Fact = tuple[str, float, float]
 """The place of a number, the drawn number, and the number in the table."""
@@ -147,7 +150,7 @@ def of_transcript(run: Run) -> Iterator[Fact]:
     ids=lambda each: each.__name__,
 )
 def test_numbers_of_pictures_are_those_of_tables(facts_of: Callable[[Run], Iterator[Fact]]) -> None:
-    facts = [(place, drawn, known) for make in RUNS for place, drawn, known in facts_of(make()) if known == known]
+    facts = [(place, drawn, known) for run in made() for place, drawn, known in facts_of(run) if known == known]
     picked = random.Random(38).sample(facts, min(PICKED, len(facts)))
 
     assert len(picked) >= 20
