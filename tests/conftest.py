@@ -38,7 +38,7 @@ os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
 # A shared machine may stall for a second; that is not a property of the code.
 settings.register_profile(
-    "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=several(30, 500)
+    "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=several(20, 500)
 )
 settings.load_profile("suite")
 

@@ -217,7 +217,7 @@ def test_a_score_that_reaches_the_threshold_is_a_run_that_is_stopped(predicate: 
 @pytest.mark.parametrize("predicate", PREDICATES, ids=lambda predicate: predicate.kind)
 def test_a_threshold_taken_from_scores_gives_back_the_predicate_that_stops_the_same_runs(predicate: Any) -> None:
     (detecting,) = detectors_of(predicate)
-    scores = scored(detecting, [*(story() for story in STORIES), *datasets.airline(8)])
+    scores = scored(detecting, [*(story() for story in STORIES), *datasets.airline(4)])
 
     for threshold in {score for _, score in scores if abs(score) < inf}:
         (changed,) = detecting.regulator(threshold).settings.predicates

@@ -75,7 +75,7 @@ CHEATS: dict[str, Callable[[Dialogue], str]] = {
 @pytest.mark.parametrize("cheat", CHEATS)
 @pytest.mark.parametrize("overlap", [0.0, 1.0])
 def test_words_without_owners_do_not_reach_the_upper_rungs(cheat: str, overlap: float) -> None:
-    found = recall_of(lab.made_dialogues(5, overlap=overlap), CHEATS[cheat])
+    found = recall_of(lab.made_dialogues(3, overlap=overlap), CHEATS[cheat])
 
     assert found["value"] >= 0.75  # a date is two words
     assert found["owned"] <= 0.1
@@ -94,7 +94,7 @@ NOTES: dict[str, Callable[[Evidence], str]] = {
 @pytest.mark.parametrize("overlap", [0.0, 0.5, 1.0])
 def test_perfect_notes_reach_every_rung_but_the_first(note: str, overlap: float) -> None:
     found = recall_of(
-        lab.made_dialogues(5, overlap=overlap), lambda one: "\n".join([NOTES[note](part) for part in parts_of(one)])
+        lab.made_dialogues(3, overlap=overlap), lambda one: "\n".join([NOTES[note](part) for part in parts_of(one)])
     )
 
     assert min(found["value"], found["owned"], found["answerable"]) >= 0.95

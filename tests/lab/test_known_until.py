@@ -267,7 +267,7 @@ async def tried(seed: int, tokenizer: str | None) -> list[str]:
     return faults
 
 
-@matrix("agent", AGENTS, keep=5)
+@matrix("agent", AGENTS, keep=3)
 async def test_a_replay_is_what_the_changed_agent_does_as_far_as_it_is_known(agent: tuple[int, str | None]) -> None:
     assert await tried(*agent) == []
 
