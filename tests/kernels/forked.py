@@ -1,7 +1,7 @@
 """Kernels of tests begin as forks of one process that has imported what they import: a second of work saved for each.
 
-`offered` makes every kernel named ``python3`` such a fork, for this process and those it starts; `strangers` is for what a new
-seed of hashes would change; `fresh` is for tests that need the process of a kernel to be new: of what is imported first.
+`offered` makes every kernel named ``python3`` such a fork, for this process and those it starts; `fresh` is for tests that need
+the process of a kernel to be new: of what is imported first, and of what a new seed of hashes would change.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from typing import Final
 LAUNCHER: Final = Path(__file__).with_name("launcher.py")
 FOLDER: Final = "NOETIC_NB_FORKED_KERNELS"
 """The variable that names the folder while forks are offered."""
-STRANGERS: Final = "NOETIC_NB_STRANGE_KERNELS"
-"""The variable that names the folder of a second family, for all processes that run tests."""
 
 
 @contextmanager
-def family(within: Path | None = None, *, is_bare: bool = False) -> Iterator[Path | None]:
-    """Give the folder of kernels that are forks of one process: of its own seed of hashes. Where a process cannot fork, None.
+def offered(*, is_bare: bool = False) -> Iterator[Path | None]:
+    """Offer forks of one process to this process and those it starts; where a process cannot fork, nothing changes.
 
     Nothing is started before the first kernel. A bare process has imported nothing, and is there sooner.
     """
@@ -33,7 +31,7 @@ def family(within: Path | None = None, *, is_bare: bool = False) -> Iterator[Pat
         yield None
         return
     # Not the folder of a test: the path of a socket has at most about a hundred characters.
-    folder = Path(tempfile.mkdtemp(prefix="nn-", dir=within))
+    folder = Path(tempfile.mkdtemp(prefix="nn-"))
     spec = folder / "kernels" / "python3"
     spec.mkdir(parents=True)
     command = [sys.executable, "-I", "-S", str(LAUNCHER), str(folder), "-f", "{connection_file}"]
@@ -43,31 +41,13 @@ def family(within: Path | None = None, *, is_bare: bool = False) -> Iterator[Pat
     (folder / "owner").write_text(str(os.getpid()))
     if is_bare:
         (folder / "bare").touch()
+    os.environ[FOLDER] = str(folder)
     try:
-        yield folder
+        with members_of(folder):
+            yield folder
     finally:
+        del os.environ[FOLDER]
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def offered(*, is_bare: bool = False) -> Iterator[Path | None]:
-    """Offer forks to this process and those it starts; where a process cannot fork, nothing changes."""
-    with family(is_bare=is_bare) as folder, family(folder, is_bare=is_bare) as others:
-        if folder is None or others is None:
-            yield None
-            return
-        os.environ |= {FOLDER: str(folder), STRANGERS: str(others)}
-        try:
-            with members_of(folder):
-                yield folder
-        finally:
-            del os.environ[FOLDER], os.environ[STRANGERS]
-
-
-def strangers() -> AbstractContextManager[None]:
-    """Start kernels within that have another seed of hashes: of the second family, or new processes."""
-    folder = os.environ.get(STRANGERS)
-    return members_of(Path(folder) if folder else None)
 
 
 def paths_of_fresh() -> str:
@@ -80,7 +60,7 @@ def paths_of_fresh() -> str:
 
 @contextmanager
 def members_of(folder: Path | None) -> Iterator[None]:
-    """Start kernels as forks of this family within; without one, as new processes."""
+    """Start kernels as forks of the process of this folder within; without one, as new processes."""
     before = os.environ.get("JUPYTER_PATH")
     paths = [str(folder), *([before] if before else [])]
     os.environ["JUPYTER_PATH"] = paths_of_fresh() if folder is None else os.pathsep.join(paths)

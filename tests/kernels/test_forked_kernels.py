@@ -114,11 +114,12 @@ def test_forks_are_told_apart_from_each_other(kernel: Callable[..., Kernel]) -> 
 
 
 def test_kernels_are_forks_unless_a_test_asks_for_new_processes(kernel: Callable[..., Kernel]) -> None:
-    first, second, new = kernel(), kernel(), kernel(is_fresh=True)
-    parents = [each.value("__import__('os').getppid()") for each in (first, second, new)]
+    asked = "(__import__('os').getppid(), hash('a'))"
+    first, second, new = [each.value(asked) for each in (kernel(), kernel(), kernel(is_fresh=True))]
 
-    assert parents[0] == parents[1] != os.getpid()
-    assert parents[2] == os.getpid()
+    assert first == second
+    assert first[0] != new[0] == os.getpid()
+    assert first[1] != new[1]  # of another seed
 
 
 def test_a_fork_is_interrupted(kernel: Callable[..., Kernel]) -> None:
@@ -134,15 +135,6 @@ def test_a_fork_is_interrupted(kernel: Callable[..., Kernel]) -> None:
 
     assert reply["content"]["ename"] == "KeyboardInterrupt"
     assert begun.value("1 + 1") == 2
-
-
-def test_another_family_has_another_seed_of_hashes(kernel: Callable[..., Kernel]) -> None:
-    here = {kernel().value("hash('a')") for _ in range(2)}
-    with forked.strangers():
-        there = {kernel().value("hash('a')") for _ in range(2)}
-
-    assert len(here) == len(there) == 1
-    assert here != there
 
 
 @pytest.mark.parametrize("ends", ["os._exit(3)", "os.kill(os.getpid(), signal.SIGKILL)"])

@@ -5,7 +5,7 @@
 Started by the first launcher that finds none (launcher.py). It has no threads, no loop and no socket of a kernel, so that a
 fork begins where a new interpreter would after the same imports: with the environment, folder and streams of its launcher,
 random numbers of its own, and with what packages do when a kernel is the first to import them. The seed of the hashes of texts
-alone is that of this process: what tests an order asks for a second one (`forked.strangers`).
+alone is that of this process: what tests an order asks for a new process (`forked.fresh`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from nbconvert import HTMLExporter
 
 from notebooks.build import is_static_form, masked
-from tests.kernels.forked import strangers
+from tests.kernels.forked import fresh
 from tests.matrix import matrix
 from tests.notebooks.legal_order import before, shuffled
 from tests.notebooks.shown import ROOT, first_run, run, shown
@@ -47,10 +47,10 @@ def test_a_notebook_shows_what_is_kept(path: Path) -> None:
 
 
 @pytest.mark.timeout(900)
-@matrix("path", NOTEBOOKS, keep=2, start=7, ids=lambda path: path.stem)
+@matrix("path", NOTEBOOKS, keep=1, start=6, ids=lambda path: path.stem)
 def test_a_notebook_shows_the_same_in_another_order(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # what hangs on the number of processors shows
-    with strangers():  # what hangs on the order of a set shows
+    with fresh():  # what hangs on the order of a set shows
         elsewhere = run(path, shuffled(code(path), SEED))
 
     assert elsewhere == first_run(path)
