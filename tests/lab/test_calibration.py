@@ -21,6 +21,7 @@ from noetic_nb.lab._detection.fitting import area
 from noetic_nb.lab._detection.threshold_search import COUNTS, changes_state
 from noetic_nb.regulator import CallBudget, CostCap, KeywordScorer, Regulator, ScopeDrift, ToolLoop
 from noetic_nb.runs import Run
+from tests.matrix import several
 
 WHERE = Where("t", "e", 1)
 BASELINES = {
@@ -543,9 +544,10 @@ def test_more_tasks_detect_smaller_areas() -> None:
 def test_the_verdict_hardly_depends_on_the_seed() -> None:
     runs = noisy(0.95, tasks=40, seed=4)
 
-    verdicts = [calibrate({"own": score_of}, runs, samples=100, seed=seed, max_stopped_good=0.3) for seed in range(10)]
+    seeds = range(several(5, 50))
+    verdicts = [calibrate({"own": score_of}, runs, samples=100, seed=seed, max_stopped_good=0.3) for seed in seeds]
 
-    assert sum(found.verdict == "on" for found in verdicts) >= 9
+    assert sum(found.verdict == "on" for found in verdicts) >= 0.8 * len(seeds)
 
 
 def test_a_calibration_that_was_saved_without_a_verdict_is_read(tmp_path: Path) -> None:

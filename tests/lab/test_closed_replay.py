@@ -26,6 +26,7 @@ from noetic_nb.runs._requests.recorded_requests import recorded_request
 from noetic_nb.steering import deny
 from noetic_nb.testing import FakeClock
 from tests.lab.random_agents import random_run
+from tests.matrix import matrix
 
 CALLS = (ModelCalled, ToolCalled)
 RAN: list[str] = []
@@ -88,7 +89,7 @@ async def test_with_nothing_changed_the_tape_answers_everything_and_no_tool_runs
     assert RAN == []
 
 
-@pytest.mark.parametrize("seed", range(24))
+@matrix("seed", range(24), keep=8)
 async def test_a_random_agent_lives_the_same_turns_on_its_tape(seed: int) -> None:
     run = await random_run(seed, edits=False)
     again = await closed(run)

@@ -17,6 +17,7 @@ from noetic_nb.lab._rule_scores.rule_candidates import describe_rule
 from noetic_nb.steering import RuleBook, dump_rules, load_rules, parse_rules, save_rules
 from noetic_nb.storage import InMemoryStorage
 from noetic_nb.testing import FakeClock, SeededIds, drive_loop
+from tests.matrix import matrix, sampled
 from tests.steering.steering_helpers import Bench
 
 EVIL = "US133000000121212121212"
@@ -265,18 +266,22 @@ def test_recorded_runs_answer_as_the_agent_did() -> None:
     ]
 
 
-@pytest.mark.parametrize("isolate", [False, True])
-@pytest.mark.parametrize(
-    ("condition", "paid"),
-    [
-        ('origin(tool.args.recipient) != "user"', False),
-        ('origin(tool.args.recipient) == "user"', True),
-        ('origin(tool.args.recipient) == "tool:read_bill"', False),
-        ('origins(tool.args.recipient).exists(o, o.startsWith("tool:"))', False),
-        ("origin([tool.args.recipient]) == 'tool:read_bill'", False),
-        # Including the amount, the tool's own default: a value without an author is trusted least.
-        ("origin(tool.args) == 'model'", False),
-    ],
+CONDITIONS = [
+    ('origin(tool.args.recipient) != "user"', False),
+    ('origin(tool.args.recipient) == "user"', True),
+    ('origin(tool.args.recipient) == "tool:read_bill"', False),
+    ('origins(tool.args.recipient).exists(o, o.startsWith("tool:"))', False),
+    ("origin([tool.args.recipient]) == 'tool:read_bill'", False),
+    # Including the amount, the tool's own default: a value without an author is trusted least.
+    ("origin(tool.args) == 'model'", False),
+]
+
+
+# In a process of its own for some of them: that takes most of a second to start.
+@matrix(
+    ("condition", "paid", "isolate"),
+    [(*each, False) for each in CONDITIONS] + [(*each, True) for each in sampled(CONDITIONS, keep=2, start=1)],
+    keep=8,
 )
 def test_conditions_ask_for_origins(condition: str, paid: bool, isolate: bool) -> None:
     rules = RuleBook()
