@@ -1,5 +1,7 @@
 """The mirror of layer state in storage: written in the background, one write at a time per layer, the latest value wins.
 
+The default store, in memory, never waits, so that it is written at once.
+
 A mirror knows the version that it last read or wrote. If another execution has written since, the write still happens, but
 the conflict is reported with the replaced value, so that nothing is lost unnoticed. A store that keeps versions also
 detects other processes and reports to the diagnostic; for other stores, conflicts within this process are found by
@@ -15,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.memory._hook_timeout import HookTimeout
-from noetic_nb.storage import ScopedStorage
+from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
 STATE_KEY: Final = "state"  # the user key under which a layer's state is stored
 
@@ -51,16 +53,12 @@ class Target:
         self.failure: Exception | None = None
         """Why the last write failed. Kept here rather than by execution, because a child writes where its parent does."""
         self._lock = asyncio.Lock()
-        store = storage.storage
         self._key = storage.prefix + STATE_KEY
+        store = storage.storage
         self._counts = counts_of(store)
         self._seen: Any = self._counts.get(self._key, 0)
-
-    @property
-    def is_versioned(self) -> bool:
+        self.is_versioned = hasattr(store, "get_versioned") and hasattr(store, "compare_and_set")
         """Whether the store keeps versions itself, and so detects other processes, too."""
-        store = self.storage.storage
-        return hasattr(store, "get_versioned") and hasattr(store, "compare_and_set")
 
     async def look(self) -> None:
         """Take the stored version as known."""
@@ -81,7 +79,7 @@ class Target:
             return found.value
         # Before the value is read, so that a write in between is detected as a conflict.
         self._seen = self._counts.get(self._key, 0)
-        return await self.storage.get(STATE_KEY)
+        return await self.storage.storage.get(self._key)
 
     async def write(self, value: Any) -> NoeticError | None:
         """Write a state; None deletes it. Returns the conflict, if any."""
@@ -95,12 +93,11 @@ class Target:
         return conflict
 
     async def _counted(self, value: Any) -> NoeticError | None:
-        found = self._counts.get(self._key, 0)
-        conflict = None
-        if found != self._seen:
-            conflict = self._conflict(await self.storage.get(STATE_KEY), value)
-        await (self.storage.delete(STATE_KEY) if value is None else self.storage.set(STATE_KEY, value))
-        self._seen = self._counts[self._key] = self._counts.get(self._key, 0) + 1
+        store, key, conflict = self.storage.storage, self._key, None
+        if self._counts.get(key, 0) != self._seen:
+            conflict = self._conflict(await store.get(key), value)
+        await (store.delete(key) if value is None else store.set(key, value))
+        self._seen = self._counts[key] = self._counts.get(key, 0) + 1
         return conflict
 
     async def _compared(self, value: Any) -> NoeticError | None:
@@ -166,9 +163,11 @@ class Mirror:
         return tuple([target for targets in self.by_execution.values() for target in targets.values()])
 
     def write(self, key: _Key, target: Target, kept: Any) -> None:
-        """Write a copy of a state, which is never modified, to its target, soon."""
+        """Write a copy of a state, which is never modified, to its target: soon, or at once if that cannot wait."""
         self.pending[key] = kept, target
-        if key not in self.writing:
+        if type(target.storage.storage) is InMemoryStorage:
+            next(self._write(key).__await__(), None)
+        elif key not in self.writing:
             try:
                 asyncio.get_running_loop()
             except RuntimeError:
