@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided
 from noetic_nb.memory._execution_context import ExecutionContext
-from noetic_nb.memory._hook_timeout import is_cancelled
+from noetic_nb.memory._hook_timeout import HookTimeout, is_cancelled
 from noetic_nb.memory._hooks.hook_results import UNSET, field_of
 from noetic_nb.memory._hooks.hook_runner import HookRunner
 from noetic_nb.memory._layer import MemoryLayer
@@ -242,7 +242,8 @@ async def decide(
             history = history.now()
         params = make(states.get(execution_id, layer.id), history, so_far)
         asked = _Asked(runner, layer, point, params, ctx, layer.on_steering_error or default_on_error)
-        decision = await (asked.decision() if runner.order.runs(layer, execution_id) else asked.not_begun())
+        idle = runner.order.idle_reason(layer, execution_id)
+        decision = await (asked.decision() if idle is None else asked.not_begun(idle))
         if decision is None or decision is ALLOW:
             continue
         decisions.append(decision)
@@ -252,7 +253,7 @@ async def decide(
     return most_restrictive(decisions) if decisions else ALLOW
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Asked:
     """One layer that decides whether a call may be made or a response accepted."""
 
@@ -290,14 +291,12 @@ class _Asked:
             if error.code == "MISSING_CALL_MODEL":
                 raise error  # nothing was evaluated, so nothing is recorded
             policy = "raise"
-        return await self.failed(
-            error, "timeout" if outcome.status == "timeout" else "error", policy, outcome.duration_ms
-        )
+        reason = "timeout" if isinstance(error, HookTimeout) else "error"
+        return await self.failed(error, reason, policy, outcome.duration_ms)
 
-    async def not_begun(self) -> SteeringDecision | None:
+    async def not_begun(self, idle: Literal["disabled", "uninitialised"]) -> SteeringDecision | None:
         """Return the decision for a layer that takes no part."""
         runner, layer, ctx = self.runner, self.layer, self.ctx
-        idle: Any = runner.order.idle_reason(layer, ctx.execution_id)
         # A layer that only observes may be inactive; for one that enforces, its rules would be off unnoticed.
         if not layer.enforces:
             runner.traces.skipped(layer, self.point, ctx)

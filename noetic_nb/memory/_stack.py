@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
@@ -17,7 +17,7 @@ from noetic_nb.memory._hooks import lifecycle
 from noetic_nb.memory._hooks.hook_results import RerenderRequest
 from noetic_nb.memory._hooks.hook_runner import NO_SOURCES, HookRunner
 from noetic_nb.memory._hooks.item_hooks import AppendResult, append_items, project_items, rerender
-from noetic_nb.memory._hooks.recall import RecallEntry, Recaller, RecallMode
+from noetic_nb.memory._hooks.recall import RECALL_MODES, RecallEntry, Recaller, RecallMode
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory._state.state_store import LayerStateStore
 from noetic_nb.memory._steering_decision import SteeringDecision, Stop
@@ -126,7 +126,7 @@ class LayerStack:
 
     def runs(self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None) -> bool:
         """Tell whether a layer takes part in an execution: initialised if necessary, and not disabled."""
-        return self._runner.order.runs(layer, execution_id, layer_id)
+        return self._runner.order.idle_reason(layer, execution_id, layer_id) is None
 
     def init(self, ctx: ExecutionContext) -> Coroutine[Any, Any, None]:
         """Begin an execution: load every layer's state, then mirror later writes.
@@ -172,8 +172,8 @@ class LayerStack:
         tuple of RecallEntry
             ``(layer_id, items, token_count)`` in slot order; each within its budget by our own count.
         """
-        if mode not in get_args(RecallMode):
-            hint = f"Use one of {', '.join(get_args(RecallMode))}."
+        if mode not in RECALL_MODES:
+            hint = f"Use one of {', '.join(RECALL_MODES)}."
             raise NoeticConfigError("INVALID_OPTION", "There is no such mode.", given=mode, hint=hint)
         return self._recaller.recall(
             ctx, query=query, log=_view(log), budgets=budgets, mode=mode, with_empty=with_empty
@@ -360,7 +360,7 @@ class LayerStack:
             return
         sent = frozenset(sent_item_ids)
         for layer in layers:
-            if layer.hooks.delivered is not None and self._runner.order.runs(layer, ctx.execution_id):
+            if layer.hooks.delivered is not None and self.runs(layer, ctx.execution_id):
                 layer.hooks.delivered(ctx, sent)
 
     def forget_recalled(self, layer_id: str, scope_key: str) -> None:

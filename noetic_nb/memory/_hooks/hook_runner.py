@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeVar
 
@@ -149,19 +149,18 @@ class LayerOrder:
     ) -> Iterator[MemoryLayer]:
         """Yield the layers whose hook should run, each checked at its turn; record the others as skipped."""
         for layer in self._with[hook]:
-            if self.runs(layer, ctx.execution_id, sources.get(layer.id) if sources else None):
+            if self.idle_reason(layer, ctx.execution_id, sources.get(layer.id) if sources else None) is None:
                 yield layer
             else:
                 self._traces.skipped(layer, hook, ctx)
 
-    def runs(self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None) -> bool:
-        """Tell whether a layer takes part: not disabled, and initialised if it has an ``init``; a state of None counts."""
-        return self.idle_reason(layer, execution_id, layer_id) is None
-
     def idle_reason(
         self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None
     ) -> Literal["disabled", "uninitialised"] | None:
-        """Return why a layer, known by `layer_id` in this execution, does not take part, or None if it does."""
+        """Return why a layer, known by `layer_id` in this execution, does not take part, or None if it does.
+
+        A layer with an ``init`` takes part once it has a state, which may be None.
+        """
         state, layer_id = self._state, layer_id or layer.id
         if state.is_disabled(execution_id, layer_id):
             return "disabled"
@@ -178,11 +177,11 @@ class LayerOrder:
         return self._shared
 
 
-@dataclass(slots=True)
 class Outcome:
+    """How a hook call ended."""
+
     value: Any = None
     error: BaseException | None = None
-    status: Literal["ok", "error", "timeout"] = "ok"
     duration_ms: float = 0.0
 
 
@@ -261,9 +260,13 @@ class HookRunner:
 
         token = None if notes is None else CURRENT_NOTES.set(notes)
         try:
-            value, waiting = self._begun(layer, hook, params)
-            if waiting is not None:
-                value = await waiting
+            limit = layer.timeout_ms(hook)
+            try:
+                value = begun(getattr(layer.hooks, hook)(params), limit)
+            except GeneratorExit as exc:  # raised by the hook: its coroutine is not being closed
+                raise RuntimeError(f"GeneratorExit from a hook: {exc}") from exc
+            if type(value) is Unfinished:
+                value = await value.finish(layer.id, hook, limit)
             # Inside the `try`: an unreadable result is an error of the hook that returned it.
             outcome.value = value if read is None else read(value)
             if value is not None:
@@ -275,7 +278,10 @@ class HookRunner:
                 if warning is not None:
                     self.state.report(ctx.execution_id, layer.id, hook, warning)
         except Exception as exc:
-            self._fail(outcome, exc, layer, hook, ctx)
+            outcome.error = exc
+            # The enforcement points raise a wrong set-up themselves; elsewhere it would be lost.
+            if hook not in ENFORCING or not isinstance(exc, NoeticConfigError):
+                self.state.report(ctx.execution_id, layer.id, hook, exc)
         finally:
             if token is not None:
                 # Always, so that later code in this task cannot write into the notes of this hook.
@@ -288,21 +294,3 @@ class HookRunner:
         elif notes is not None and outcome.error is not None:
             self.traces.failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
         return outcome
-
-    def _begun(self, layer: MemoryLayer, hook: Any, params: Any) -> tuple[Any, Awaitable[Any] | None]:
-        """Call a hook until it waits; returns its result, or an awaitable of it."""
-        limit = layer.timeout_ms(hook)
-        try:
-            value = begun(getattr(layer.hooks, hook)(params), limit)
-        except GeneratorExit as exc:  # raised by the hook: its coroutine is not being closed
-            raise RuntimeError(f"GeneratorExit from a hook: {exc}") from exc
-        if isinstance(value, Unfinished):
-            return None, value.finish(layer.id, hook, limit)
-        return value, None
-
-    def _fail(self, outcome: Outcome, error: Exception, layer: MemoryLayer, hook: str, ctx: ExecutionContext) -> None:
-        outcome.error = error
-        outcome.status = "timeout" if isinstance(error, HookTimeout) else "error"
-        # The enforcement points raise a wrong set-up themselves; elsewhere it would be lost.
-        if hook not in ENFORCING or not isinstance(error, NoeticConfigError):
-            self.state.report(ctx.execution_id, layer.id, hook, error)

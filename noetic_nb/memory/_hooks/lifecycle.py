@@ -17,7 +17,7 @@ from noetic_nb.memory._hooks.hook_results import UNSET, field_of
 from noetic_nb.memory._hooks.hook_runner import NO_SOURCES, HookRunner
 from noetic_nb.memory._hooks.recall import EventualRecalls
 from noetic_nb.memory._layer import MemoryLayer
-from noetic_nb.memory._state.state_copy import StateNotCopied, deep_copy
+from noetic_nb.memory._state.state_copy import StateNotCopied
 from noetic_nb.memory._state.write_behind import Target
 from noetic_nb.memory.params import (
     CompleteParams,
@@ -39,6 +39,7 @@ ChildState: TypeAlias = tuple[str, Any, tuple[Item, ...]]
 REFUSES_CHILD: Final = frozenset({"REGULATOR_OF_ANOTHER"})
 """Codes of ``on_spawn`` errors that prevent the child from running."""
 _READ_INIT: Final = partial(field_of, name="state", hook="init")
+_READ_STORE: Final = partial(field_of, name="state", hook="store")
 _READ_COMPLETE: Final = partial(field_of, name="state", hook="on_complete")
 
 
@@ -310,15 +311,13 @@ async def store_response(runner: HookRunner, ctx: ExecutionContext, response: An
     answer = as_response(response)
 
     async def one(layer: MemoryLayer) -> Any:
-        state = states.get(execution_id, layer.id)
         try:
-            state = deep_copy(state)
-        except Exception as exc:  # the layer's fault, not the turn's
-            error = StateNotCopied(layer.id, "store", state, exc)
+            state = states.copy_of(execution_id, layer.id, "store")
+        except StateNotCopied as error:  # the layer's fault, not the turn's
             states.report(execution_id, layer.id, "store", error)
             return UNSET
         params = StoreParams(answer.items, view, answer, ctx, state)
-        outcome = await runner.run(layer, "store", params, ctx, read=partial(field_of, name="state", hook="store"))
+        outcome = await runner.run(layer, "store", params, ctx, read=_READ_STORE)
         return outcome.value if outcome.error is None else UNSET
 
     # Written after all have ended, in layer order: their speed must not affect the stored data.

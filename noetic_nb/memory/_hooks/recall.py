@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, input_message
@@ -117,7 +117,7 @@ class EventualRecalls(Generic[Offer]):
                 return
             layer, params = last
             execution_id = params.ctx.execution_id
-            if not self._runner.order.runs(layer, execution_id):
+            if self._runner.order.idle_reason(layer, execution_id) is not None:
                 return
             # Read again, because the state may have been written while the refresh waited.
             state = self._runner.state.get(execution_id, layer.id)
@@ -145,6 +145,7 @@ class EventualRecalls(Generic[Offer]):
 
 
 RecallMode: TypeAlias = Literal["all", "cached", "atomic", "eventual"]
+RECALL_MODES: Final = get_args(RecallMode)
 
 # A layer that miscounts its own tokens by more than this is reported; smaller differences are rounding.
 COUNT_TOLERANCE: Final = 0.10
@@ -249,7 +250,7 @@ class Recaller:
             layers = [layer for layer in layers if (layer.id in cached) is (mode == "eventual")]
         for layer in layers:
             layer_id = layer.id
-            if not runner.order.runs(layer, execution_id):
+            if runner.order.idle_reason(layer, execution_id) is not None:
                 runner.traces.skipped(layer, "recall", ctx)
                 continue
             params = RecallParams(log, query, ctx, runner.state.get(execution_id, layer_id), budgets.get(layer_id, inf))
@@ -268,9 +269,9 @@ class Recaller:
 
         read = partial(self._read, layer, params)
         outcome = await self._runner.run(layer, "recall", params, params.ctx, read=read, measure=measure)
-        return None if outcome.error is not None else self._take(layer, params, outcome.value, again)
-
-    def _take(self, layer: MemoryLayer, params: RecallParams, recalled: _Recalled, again: bool) -> RecallEntry | None:
+        if outcome.error is not None:
+            return None
+        recalled: _Recalled = outcome.value
         for note in recalled.notes:
             self._runner.state.report(params.ctx.execution_id, layer.id, "recall", note)
         # Outside a re-render, a request is meaningless: recall is already running.
