@@ -73,13 +73,15 @@ class Keeper:
     async def begin(self, engine: Engine, ctx: RunningExecution, first: int | None = None) -> None:
         """Read the source texts of an execution's layers; a resumed execution began at `first` of its log."""
         found: dict[str, KeptTexts] = {}
-        has_rules = "before_tool_call" in engine.stack.hooks
+        read: dict[_Place, KeptTexts] = {}
+        ids, has_rules = engine.hook_context(ctx), "before_tool_call" in engine.stack.hooks
         for layer in engine.remembering:
-            place = _place(layer, engine.hook_context(ctx))
-            is_known = place in self._scopes and not has_rules
-            known = self._scopes.setdefault(place, _Scope())
-            texts = known.texts if is_known or await self._load(engine, ctx, layer, place) else _unknown()
-            found[layer.id] = texts.of_others() if layer.foreign else texts
+            place = _place(layer, ids)
+            if place not in read:
+                is_known = place in self._scopes and not has_rules
+                known = self._scopes.setdefault(place, _Scope())
+                read[place] = known.texts if is_known or await self._load(engine, ctx, layer, place) else _unknown()
+            found[layer.id] = read[place].of_others() if layer.foreign else read[place]
         ctx.kept = KeptBy(found, self._start(ctx) if first is None else first)
 
     def _start(self, ctx: RunningExecution) -> int:
