@@ -337,7 +337,7 @@ class ItemLog:
         """
         parse = self._registry.parse
         # What holds no items is none: parsing it says so.
-        parsed = tuple([parse(item) for item in (items if isinstance(items, Iterable) else (items,))])
+        parsed = tuple([parse(item) for item in (items if hasattr(items, "__iter__") else (items,))])
         if not parsed:
             return parsed
         if own_call_ids:

@@ -41,8 +41,9 @@ def checked_spend(response: ModelResponse) -> ModelResponse:
     if not isinstance(usage, Usage):  # unknown counts as nothing
         usage = usage_from({} if usage is None else usage)
         response = response._replace(usage=usage)
-    counted = usage._replace(input_tokens=0) if type(usage.input_tokens) is int else usage
-    if not all(map(_is_amount, counted[:2])) or not all(count is None or _is_amount(count) for count in usage[2:]):
+    counts = [0 if type(usage.input_tokens) is int else usage.input_tokens, usage.output_tokens]
+    counts += [count for count in usage[2:] if count is not None]
+    if not all(map(_is_amount, counts)):
         raise ValueError(f"usage must be counts of at least 0, not {usage!r:.200}")
     # No limit is ever reached by a sum with NaN in it.
     if response.cost is not None and not _is_amount(response.cost):

@@ -105,7 +105,7 @@ def _copied(value: Any, memo: _Memo) -> Any:
     memo[id(value)] = made
     if kind is dict:
         for key, inner in value.items():
-            made[_copied(key, memo)] = _copied(inner, memo)
+            made[key if type(key) in FLAT else _copied(key, memo)] = _copied(inner, memo)
     else:
-        made += [_copied(inner, memo) for inner in value]
+        made += [inner if type(inner) in FLAT else _copied(inner, memo) for inner in value]
     return made

@@ -44,13 +44,15 @@ def size_of(state: Any) -> int:
             continue
         else:
             seen.add(id(value))
-            if len(value) > _MOST_VALUES:  # separate: the values left out resemble those inside it, not the container
+            beyond = len(value) - _MOST_VALUES
+            if beyond > 0:  # separate: the values left out resemble those inside it, not the container
                 large += getsizeof(value)
+                left_out += beyond * (2 if isinstance(value, dict) else 1)
             else:
                 size += getsizeof(value)
-            for inside in (value, value.values()) if isinstance(value, dict) else (value,):
-                waiting += islice(inside, _MOST_VALUES)
-                left_out += max(0, len(inside) - _MOST_VALUES)
+            waiting += islice(value, _MOST_VALUES)
+            if isinstance(value, dict):
+                waiting += islice(value.values(), _MOST_VALUES)
         looked_at += 1
     return large + size * (looked_at + len(waiting) + left_out) // looked_at
 
