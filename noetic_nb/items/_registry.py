@@ -107,9 +107,9 @@ class ItemRegistry:
         NoeticError
             ``item_schema_mismatch`` if the registry is strict, the type unknown and no schema accepts it.
         """
+        if type(value) is Item and is_checked(value):
+            return value
         item = parse_shape(value)
-        if is_checked(item):
-            return item
         self._check_type(item)
         return newly_checked(item) if self.checks else item
 

@@ -48,6 +48,8 @@ class Usage(NamedTuple):
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:  # type: ignore[override]
+        if self is NO_USAGE:  # most sums have one part
+            return other
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,

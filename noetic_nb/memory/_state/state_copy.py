@@ -83,7 +83,7 @@ def is_same(state: Any, other: Any) -> bool:
 def snapshot_of(state: Any) -> Any:
     """Return a copy of a state for all readers, by its ``snapshot()`` if it has one."""
     own = None if type(state) is dict else getattr(type(state), "snapshot", None)
-    return deep_copy(state) if own is None else own(state)
+    return _copied(state, {}) if own is None else own(state)
 
 
 def frozen_state(state: Any) -> Any:

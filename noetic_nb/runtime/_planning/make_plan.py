@@ -100,9 +100,9 @@ def plan_turn(
     head_tokens = sum([item_tokens(item, tokenizer) for item in head])
     left = policy.view_budget(system + tool_tokens) - head_tokens
     offers = _Offers(budgets, tokenizer)
-    # The latest user message is always sent, so the layers share the rest.
-    must = must_send(history, tokenizer)
-    left = must + offers.take(recalled, left - must)
+    if recalled:  # the latest user message is always sent, so the layers share the rest
+        must = must_send(history, tokenizer)
+        left = must + offers.take(recalled, left - must)
     tail = project_tail(history, left, window=window, tokenizer=tokenizer)
     chosen = _sent(history, tail)
     sent = chosen
@@ -176,7 +176,7 @@ def _with_question(projected: Sequence[Item], view: Sequence[Item]) -> Sequence[
 
 def _sent(history: Sequence[Item], tail: ProjectedHistory) -> Sequence[Item]:
     if not tail.dropped and tail.forced is None:
-        return history[tail.start :]
+        return history[tail.start :] if tail.start else history
     return [history[position] for position in tail.positions()]
 
 
