@@ -33,9 +33,11 @@ def leaves_loop() -> bool:
 
 
 async def let_loop_run() -> None:
-    """Yield to the loop twice after work that may have blocked it: once for the stop signal, once for the cell."""
-    for _ in range(3):
-        await asyncio.sleep(0)
+    """Let the loop run twice after work that may have blocked it: once for the stop signal, once for the cell."""
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+    loop.call_soon(loop.call_soon, _settle, done, None)  # wakes the caller once, not after each run
+    await done
 
 
 async def beside_loop(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -160,6 +162,6 @@ def _report(done: asyncio.Future[Any], function: Callable[..., Any], args: tuple
         del error
 
 
-def _settle(done: asyncio.Future[Any], outcome: tuple[Any, BaseException | None]) -> None:
+def _settle(done: asyncio.Future[Any], outcome: tuple[Any, BaseException | None] | None) -> None:
     if not done.done():  # otherwise its caller was cancelled
         done.set_result(outcome)
