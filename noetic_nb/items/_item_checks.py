@@ -122,9 +122,10 @@ def _text_part(role: str, text: str) -> Item:
 
 def _check_frame(item: Item) -> None:
     kind = item["type"]
-    if item.get("status") not in (None, *STATUSES):
+    status = item.get("status")
+    if status is not None and status not in STATUSES:
         hint = f"Statuses are {', '.join(STATUSES)}."
-        raise MalformedItem(kind, "there is no such status.", given=item["status"], hint=hint)
+        raise MalformedItem(kind, "there is no such status.", given=status, hint=hint)
     if item.get("id") is not None and not isinstance(item["id"], str):
         raise MalformedItem(kind, "an id is text.", given=item["id"])
 

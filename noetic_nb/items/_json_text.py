@@ -66,13 +66,6 @@ def number_text(value: float) -> str:
     return f"{sign}0.{'0' * (-int(exponent) - 1)}{digits.replace('.', '')}"
 
 
-def _may_have_float(text: str) -> bool:
-    # A quick check that rules out most texts.
-    if "." in text and _POINT.search(text):
-        return True
-    return ("e-" in text or "e+" in text) and _EXPONENT.search(text) is not None
-
-
 def _has_float(value: Any) -> bool:
     if type(value) is float:
         return True
@@ -126,7 +119,9 @@ def _is_whole(text: str) -> bool:
 def compact_json(value: Any) -> str:
     """Return JSON data as ``JSON.stringify`` writes it; raises `ValueError` or `TypeError` for other data."""
     text = _ENCODE(value)
-    if _may_have_float(text) and _has_float(value):
+    # A quick look rules out most texts.
+    point = "." in text and _POINT.search(text)
+    if (point or (("e-" in text or "e+" in text) and _EXPONENT.search(text))) and _has_float(value):
         text = _written(value)
     if not (text.isascii() or _is_whole(text)):
         text = _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)

@@ -115,8 +115,6 @@ class ItemRegistry:
 
     def parse_answer(self, value: object) -> Item:
         """Parse an item of a model's response: see `answer_item`."""
-        if type(value) is Item and is_checked(value) and value.get("role") in (None, "assistant"):
-            return value
         item = parse_shape(value)
         self._check_type(item)
         return answer_item(item)
