@@ -442,7 +442,7 @@ a, b: The mean over the pairs, for the first and the second list.
 difference: The mean of b minus a.
 low, high: The 95 % interval of the difference, over tasks.
 n: The number of pairs with the metric on both sides.
-p: The p-value of the sign test over tasks.
+p: The p-value of the sign test over tasks; over injections if that is larger.
 """,
     ),
     "Plans": Table(

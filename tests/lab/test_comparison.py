@@ -186,6 +186,35 @@ def test_the_sign_test_is_that_of_scipy_over_tasks(better: int) -> None:
     assert "sign test p" in repr(nn.compare(a, b))
 
 
+@pytest.mark.parametrize(("tasks", "injections", "groups"), [(9, 3, 3), (3, 9, 3), (9, 1, 9), (1, 9, 9)])
+def test_the_sign_test_counts_the_fewer_of_crossed_tasks_and_injections(
+    tasks: int, injections: int, groups: int
+) -> None:
+    before, after = (
+        [
+            Run(
+                f"{task}-{injection}-{outcome}", meta={"task_id": task, "injection_task": injection, "outcome": outcome}
+            )
+            for task in range(tasks)
+            for injection in range(injections)
+        ]
+        for outcome in (False, True)
+    )
+
+    row = nn.compare(before, after).to_frame().set_index("metric").loc["outcome"]
+
+    assert row.p == pytest.approx(2 * 0.5**groups)
+
+
+def test_the_interval_of_a_difference_of_shares_ends_at_one() -> None:
+    before = [Run(f"before-{task}", meta={"task_id": task, "outcome": False}) for task in range(4)]
+    after = [Run(f"after-{task}", meta={"task_id": task, "outcome": task > 0}) for task in range(4)]
+
+    row = nn.compare(before, after).to_frame().set_index("metric").loc["outcome"]
+
+    assert row.high == 1
+
+
 def test_one_pair_of_many_that_differs_is_no_difference() -> None:
     before = [Run(f"before-{task}", meta={"task_id": task, "outcome": task > 9}) for task in range(20)]
     after = [Run(f"after-{task}", meta={"task_id": task, "outcome": task > 8}) for task in range(20)]

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 class Difference(NamedTuple):
     """One metric: the mean of both sides, the mean of ``b - a`` with its 95 % interval over tasks, and the pairs.
 
-    ``p`` is the sign test's: the probability of so many tasks leaning one way if neither side is better. With few
-    tasks, rely on it rather than the interval. The means of known parts are None if all runs are known to their ends.
+    ``p`` is the sign test's: the probability of so many tasks leaning one way if neither side is better. If user tasks
+    are crossed with injections, it is the larger of the two. With few tasks, rely on it rather than the interval. The
+    means of known parts are None if all runs are known to their ends.
     """
 
     metric: str
@@ -194,24 +195,36 @@ def _difference(name: str, sides: Sequence[tuple[float, float]], clusters: Seque
         return Difference(name, nan, nan, nan, nan, nan, 0)
     gaps = [other - one for one, other in sides]
     low, high = student_interval(gaps, clusters)
-    if len(set(gaps)) == 1 and all(value in (0, 1) for side in sides for value in side):
+    values = {value for side in sides for value in side}
+    if len(set(gaps)) == 1 and values <= {0, 1}:
         # All pairs agree: use an upper bound of the share of pairs that would differ.
         beyond = counted([0] * n, clusters).high
-        low, high = max(gaps[0] - beyond, -1.0), min(gaps[0] + beyond, 1.0)
+        low, high = gaps[0] - beyond, gaps[0] + beyond
+    if all(0 <= value <= 1 for value in values):
+        low, high = max(low, -1.0), min(high, 1.0)  # unknown ends stay NaN
     a, b = sum([one for one, _ in sides]) / n, sum([other for _, other in sides]) / n
     return Difference(name, a, b, sum(gaps) / n, low, high, n, _sign_test(gaps, clusters))
 
 
 def _sign_test(gaps: Sequence[float], clusters: Sequence[Cluster | None]) -> float:
-    """Return the two-sided p-value of the sign test over tasks; tasks without a difference do not count."""
-    if None in clusters:
+    """Return the two-sided p-value of the sign test over tasks; tasks without a difference do not count.
+
+    If tasks are crossed with injections, it is the larger p-value of the tests over either.
+    """
+    known = [cluster for cluster in clusters if cluster is not None]
+    if len(known) < len(clusters):
         return nan
-    sums: defaultdict[Cluster | None, float] = defaultdict(float)
-    for gap, cluster in zip(gaps, clusters, strict=True):
-        sums[cluster] += gap
-    leans = [gap > 0 for gap in sums.values() if gap]
-    rarer = min(sum(leans), len(leans) - sum(leans))
-    return min(1.0, float(sum([comb(len(leans), k) for k in range(rarer + 1)])) / 2.0 ** (len(leans) - 1))
+    ways = [[cluster.task for cluster in known], [cluster.injection for cluster in known]]
+    usable = [way for way in ways if None not in way and len(set(way)) > 1] or ways[:1]
+    found = []
+    for way in usable:
+        sums: defaultdict[Hashable, float] = defaultdict(float)
+        for gap, group in zip(gaps, way, strict=True):
+            sums[group] += gap
+        leans = [gap > 0 for gap in sums.values() if gap]
+        rarer = min(sum(leans), len(leans) - sum(leans))
+        found.append(float(sum([comb(len(leans), k) for k in range(rarer + 1)])) / 2.0 ** (len(leans) - 1))
+    return min(1.0, max(found))
 
 
 def _all_succeed(sides: Sequence[tuple[float, float]], clusters: Sequence[Cluster | None]) -> list[Difference]:
