@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from noetic_nb.lab._detection.calibration import CHANCE
 from noetic_nb.lab._detection.fitting import Fitting, Scored
 from noetic_nb.lab._statistics.intervals import Cluster, counted, mean_interval
-from noetic_nb.lab._sweeping.sweeps import corrected_quantile
+from noetic_nb.lab._sweeping.sweeps import widening_of
 
 DESIGNS: Final = (
     (16, 9, 0.78, 0.0),
@@ -91,8 +91,8 @@ def selected(sets: int, *, corrected: bool, shared: float = 0.0, seed: int = 0) 
         values[:, same] = (rng.random(40) < true)[same]
         rows = values.tolist()
         best = max(rows, key=sum)
-        quantile = corrected_quantile(rows, clusters, draw) if corrected else None
-        low, high = mean_interval(best, clusters, quantile=quantile)
+        widening = widening_of(rows, clusters, draw) if corrected else 1.0
+        low, high = mean_interval(best, clusters, widening=widening)
         held += low <= true <= high
     return held / sets
 

@@ -109,7 +109,7 @@ def test_a_mean_has_the_interval_of_its_tasks(values: list[float]) -> None:
     clusters: list[Cluster | None] = [Cluster(at // 2) for at in range(6)]
     low, high = mean_interval(values, clusters)
     assert low < sum(values) / 6 < high
-    wide = mean_interval(values, clusters, quantile=2 * student(2))
+    wide = mean_interval(values, clusters, widening=2)
     assert wide[0] <= low
     assert wide[1] >= high
     assert all(map(isnan, mean_interval(values, [*clusters[:5], None])))

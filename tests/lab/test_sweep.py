@@ -111,6 +111,16 @@ def test_a_grade_between_turns_stops_the_next_turn_as_alone() -> None:
     assert first_stop(alone) is not None
 
 
+def test_few_clusters_widen_the_corrected_interval_as_they_widen_the_other() -> None:
+    # One task has most of the runs, so that the effective number of tasks is far below their number.
+    runs = [*_airline()[:1] * 30, *_airline()[1:12]]
+
+    frame = sweep({"call_budget.total": [3, 99]}, runs, metrics={"stopped": stopped}, regulator=ANN, n_jobs=1)
+
+    assert (frame["low_corrected"] <= frame["low"]).all()
+    assert (frame["high_corrected"] >= frame["high"]).all()
+
+
 def test_a_row_is_the_mean_over_runs_with_the_interval_over_tasks() -> None:
     runs = _airline()
     frame = sweep(SPACE, runs, metrics={"stopped": stopped}, regulator=ANN, n_jobs=1, seed=3)

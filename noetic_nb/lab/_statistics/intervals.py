@@ -210,8 +210,8 @@ def spread_of(residuals: Sequence[float], clusters: Sequence[Cluster]) -> Spread
     )
 
 
-def counted(hits: Sequence[bool | int], clusters: Sequence[Cluster | None], *, quantile: float | None = None) -> Count:
-    """Count hits, with the interval of their share; `quantile` replaces that of Student's t, to correct for a selection."""
+def counted(hits: Sequence[bool | int], clusters: Sequence[Cluster | None], *, widening: float = 1.0) -> Count:
+    """Count hits, with the interval of their share; `widening` is a factor of its quantile, to correct for a selection."""
     n, of = sum(hits), len(hits)
     if not of:
         return Count(0, 0, nan, nan, nan, 0)
@@ -223,7 +223,7 @@ def counted(hits: Sequence[bool | int], clusters: Sequence[Cluster | None], *, q
     if spread.clusters < 2:
         return Count(n, of, rate, nan, nan, 1)
     effect = max(1.0, spread.variance / (rate * (1 - rate) * of * of / (of - 1))) if 0 < n < of else spread.size
-    z, trials = student(spread.clusters - 1) if quantile is None else quantile, of / effect
+    z, trials = widening * student(spread.clusters - 1), of / effect
     scale = 1 + z * z / trials
     middle = (rate + z * z / (2 * trials)) / scale
     half = z * sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials)) / scale
@@ -233,17 +233,17 @@ def counted(hits: Sequence[bool | int], clusters: Sequence[Cluster | None], *, q
 
 
 def mean_interval(
-    values: Sequence[float], clusters: Sequence[Cluster | None], *, quantile: float | None = None
+    values: Sequence[float], clusters: Sequence[Cluster | None], *, widening: float = 1.0
 ) -> tuple[float, float]:
     """Return the 95 % interval of a mean (a share for values of 0 and 1); NaN for one task, or unknown ones."""
     if all(value in (0, 1) for value in values):
-        count = counted([int(value) for value in values], clusters, quantile=quantile)
+        count = counted([int(value) for value in values], clusters, widening=widening)
         return count.low, count.high
-    return student_interval(values, clusters, quantile=quantile)
+    return student_interval(values, clusters, widening=widening)
 
 
 def student_interval(
-    values: Sequence[float], clusters: Sequence[Cluster | None], *, quantile: float | None = None
+    values: Sequence[float], clusters: Sequence[Cluster | None], *, widening: float = 1.0
 ) -> tuple[float, float]:
     """Return the 95 % interval of a mean of values of any size and sign, such as differences."""
     known = [cluster for cluster in clusters if cluster is not None]
@@ -253,7 +253,7 @@ def student_interval(
     spread = spread_of([value - mean for value in values], known)
     if spread.clusters < 2:
         return nan, nan
-    half = (student(spread.clusters - 1) if quantile is None else quantile) * sqrt(spread.variance) / len(values)
+    half = widening * student(spread.clusters - 1) * sqrt(spread.variance) / len(values)
     return mean - half, mean + half
 
 

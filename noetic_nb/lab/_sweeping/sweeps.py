@@ -109,10 +109,8 @@ SAMPLES: Final = 1_000
 """Draws for the correction for the number of configurations."""
 
 
-def corrected_quantile(
-    values: Sequence[Sequence[float | None]], clusters: Sequence[Cluster | None], seed: int
-) -> float:
-    """Return the quantile for simultaneous intervals of all configurations, which replaces that of Student's t.
+def widening_of(values: Sequence[Sequence[float | None]], clusters: Sequence[Cluster | None], seed: int) -> float:
+    """Return the factor, at least 1, by which the intervals of all configurations widen to hold simultaneously.
 
     Clusters get random weights. In each draw, the mean with the largest deviation in its own standard errors counts
     (maxT [1]_). Configurations that stop the same runs deviate together, so many of them widen the intervals little.
@@ -124,9 +122,8 @@ def corrected_quantile(
         [cluster.task for cluster in known],
         [cluster.injection for cluster in known if cluster.injection is not None],
     ]
-    of = min(len(set(some)) for some in labels if len(some) == len(clusters)) if len(known) == len(clusters) else 0
-    if of < 2:
-        return nan
+    if len(known) < len(clusters):
+        return 1.0  # there are no intervals
     numbers = numpy.array([[nan if value is None else value for value in row] for row in values])
     counts = numpy.maximum((~numpy.isnan(numbers)).sum(axis=1, keepdims=True), 1)
     residuals = numpy.nan_to_num(numbers - numpy.nansum(numbers, axis=1, keepdims=True) / counts)
@@ -139,11 +136,10 @@ def corrected_quantile(
     errors = numpy.sqrt((totals**2).sum(axis=1))
     kept = errors > 1e-12
     if not kept.any():
-        return student(of - 1)
+        return 1.0
     weights = numpy.random.default_rng(seed).standard_normal((totals.shape[1], SAMPLES))
     strays = numpy.abs(totals[kept] @ weights / errors[kept, None]).max(axis=0)
-    # With few clusters the normal distribution is too narrow, by as much as Student's t is wider.
-    return float(numpy.quantile(strays, CONFIDENCE)) * student(of - 1) / student(100_000)
+    return max(1.0, float(numpy.quantile(strays, CONFIDENCE)) / student(100_000))
 
 
 def ends_of(metric: str, *, is_only: bool, corrected: bool = False) -> tuple[str, str]:
@@ -157,9 +153,8 @@ def table(job: Job, rows: Mapping[int, Measured], clusters: Sequence[Cluster | N
     import pandas
 
     is_only = len(job.metrics) == 1
-    quantiles = {
-        metric: corrected_quantile([row.values[metric] for row in rows.values()], clusters, seed)
-        for metric in job.metrics
+    widenings = {
+        metric: widening_of([row.values[metric] for row in rows.values()], clusters, seed) for metric in job.metrics
     }
     partly = any(row.partly for row in rows.values())
     ends = {metric: ends_of(metric, is_only=is_only) for metric in job.metrics}
@@ -182,7 +177,7 @@ def table(job: Job, rows: Mapping[int, Measured], clusters: Sequence[Cluster | N
             some = [pair for pair in zip(row.values[metric], clusters, strict=True) if pair[0] is not None]
             known, of_known = [value for value, _ in some if value is not None], [cluster for _, cluster in some]
             cells += [_mean(known), *mean_interval(known, of_known)]
-            last += mean_interval(known, of_known, quantile=quantiles[metric])
+            last += mean_interval(known, of_known, widening=widenings[metric])
             counts.append(len(known))
         failed = {at for at, _, _ in row.failures}
         whole = [all(values[at] is not None for values in row.values.values()) for at in range(len(job.runs))]
