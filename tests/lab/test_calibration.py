@@ -541,6 +541,7 @@ def test_more_tasks_detect_smaller_areas() -> None:
     assert (many - 0.5) / (few - 0.5) == pytest.approx(1 / 4, abs=0.12)
 
 
+@pytest.mark.matrix
 def test_the_verdict_hardly_depends_on_the_seed() -> None:
     runs = noisy(0.95, tasks=40, seed=4)
 

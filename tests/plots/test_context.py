@@ -24,6 +24,7 @@ from noetic_nb.runs._requests.item_lives import sent_changes
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import sent_positions
 from noetic_nb.widgets import TokenAllocation
+from tests.matrix import several
 from tests.widgets.scenes import demo_run, hostile_run, layer, long_run, many_layers_run, planned_run, turn
 
 SCENES: list[Any] = [demo_run, planned_run, hostile_run, many_layers_run, long_run]
@@ -61,9 +62,10 @@ def random_run(rng: random.Random) -> Run:
     return run
 
 
+@pytest.mark.matrix
 def test_every_column_stacks_the_tokens_of_its_request_in_random_runs() -> None:
     rng = random.Random(3)
-    for run in [make() for make in SCENES] + [random_run(rng) for _ in range(60)]:
+    for run in [make() for make in SCENES] + [random_run(rng) for _ in range(several(15, 300))]:
         views = run.select(ViewAssembled)
         stacked = columns(scene_of(run))
         assert [sum([m.points[3] - m.points[1] for m in stacked.get(at, [])]) for at in range(len(views))] == [
@@ -169,7 +171,9 @@ def test_items_leave_for_the_budget_and_for_the_window() -> None:
     assert [(mark.points, mark.text) for mark in lane] == [([1.5, "budget"], "1"), ([1.5, "window"], "1")]
 
 
-@pytest.mark.parametrize("run", [datasets.airline_run(26), datasets.agentdojo("banking")[0]], ids=["tau", "agentdojo"])
+@pytest.mark.parametrize(
+    "run", [datasets.airline_run(26), datasets.agentdojo("banking", 1)[0]], ids=["tau", "agentdojo"]
+)
 def test_parts_of_imported_runs_are_estimated_and_add_up_to_the_call(run: Run) -> None:
     with TokenAllocation(run) as view:
         frame, html, text = view.to_frame(), view.to_html(), view.to_text()
@@ -378,9 +382,10 @@ def test_the_parts_of_a_log_that_went_on_another_way_are_those_of_its_items() ->
         assert found["user"] == min(size, view.history)
 
 
+@pytest.mark.matrix
 def test_calls_behind_the_point_of_a_replay_are_marked_and_said_to_be_of_the_old_way() -> None:
     rng = random.Random(11)
-    for _ in range(40):
+    for _ in range(several(12, 200)):
         events = [event for number in range(1, 13) for event in turn(number, thread=rng.choice(["t1", "t2"]))]
         seq = rng.randrange(len(events))
         run = Run(meta={"replay": {"known_until": {events[seq].where.thread_id: {"turn": 1, "seq": seq}}}})

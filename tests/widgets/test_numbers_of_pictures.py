@@ -41,7 +41,7 @@ def noted_run() -> Run:
 
 RUNS: list[Callable[[], Run]] = [
     demo_run, watched_run, two_threads_run, many_layers_run, memory_run, branches_run, out_of_time_run,
-    noted_run, lambda: many_turns(40), lambda: datasets.airline_run(26), lambda: datasets.agentdojo("workspace")[0],
+    noted_run, lambda: many_turns(40), lambda: datasets.airline_run(26), lambda: datasets.agentdojo("workspace", 1)[0],
     lambda: replay_regulator(datasets.airline_run(26), Regulator.for_user("ann")), lambda: decided_run(40),
 ]  # fmt: skip
 

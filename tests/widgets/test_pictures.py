@@ -58,7 +58,8 @@ def test_a_picture_has_the_width_and_the_ground_that_were_asked_for(view_type: A
         pixels = imread(io.BytesIO(picture))
         assert pixels.shape[1] == 1_000
         assert pixels[2, -3, :3] == pytest.approx([ground] * 3)
-        assert len(np.unique(pixels.reshape(-1, pixels.shape[2])[::7], axis=0)) > 20
+        colours = (255 * pixels.reshape(-1, 4)[::7]).astype(int) @ (256 ** np.arange(4))
+        assert len(np.unique(colours)) > 20
 
 
 def test_the_bars_of_the_page_the_picture_and_the_figure_are_the_spans_of_the_table() -> None:

@@ -116,4 +116,4 @@ def untimed_run() -> Run:
     """Return an imported conversation whose messages have an order but no times."""
     from noetic_nb.lab import datasets
 
-    return datasets.agentdojo("workspace")[0]
+    return datasets.agentdojo("workspace", 1)[0]
