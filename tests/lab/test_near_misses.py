@@ -20,6 +20,7 @@ from noetic_nb.items import input_message, item_text
 from noetic_nb.runs._requests.recorded_requests import recorded_request
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.testing import FakeClock
+from tests.matrix import several
 
 WORDS = [
     "tent",
@@ -101,7 +102,7 @@ def admits(request: RecordedRequest, row: Any, less: str | None = None) -> bool:
     return any(item_text(item).startswith(row.text[:40]) for _, item in plan.layer_items)
 
 
-@settings(max_examples=12)
+@settings(max_examples=several(6, 120))
 @given(
     seed=st.integers(0, 10**6),
     total=st.integers(60, 700),
@@ -148,7 +149,7 @@ def recalled_with(layer: nn.MemoryLayer, texts: Sequence[str], row: Any, less: s
     return any(f"\n{row.text}\n" in text for text in told)
 
 
-@settings(max_examples=12)
+@settings(max_examples=several(6, 120))
 @given(
     seed=st.integers(0, 10**6),
     top_k=st.integers(1, 6),

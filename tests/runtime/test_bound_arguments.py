@@ -28,6 +28,7 @@ from noetic_nb.lab._recorded_calls import calls_of
 from noetic_nb.memory import MemoryHooks, MemoryLayer, Slot, layer_fn
 from noetic_nb.memory.params import PastCall
 from noetic_nb.steps import step
+from tests.matrix import several
 from tests.runtime.factories import make_harness, outputs, record_events
 
 
@@ -584,7 +585,7 @@ def form_of(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=15)
+@settings(max_examples=several(8, 150))
 @given(data=st.data())
 def test_what_a_rule_sees_is_what_the_tool_gets(case: str, data: st.DataObject) -> None:
     annotation, raws = CASES[case]
