@@ -17,7 +17,7 @@ from noetic_nb.widgets._compare.compare_reading import row_data
 from noetic_nb.widgets.base._text_diff import parts_text
 from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
-from tests.widgets.rows import words
+from tests.widgets.rows import texts, words
 from tests.widgets.scenes import demo_run, planned_run
 from tests.widgets.views import watching
 
@@ -86,10 +86,17 @@ def test_a_page_gets_the_rows_of_the_static_form() -> None:
     assert words(same["rows"]) == "1nothing differs"
 
 
+def totals_of(view: Compare) -> dict[str, list[str]]:
+    (sums,) = view.snapshot["totals"]
+    assert sums["html"] in view.to_html()
+    rows = [texts({"html": row}) for row in sums["html"].split("<tr>")[2:]]
+    return {name: found for name, *found in rows}
+
+
 def test_sums_say_what_is_not_known() -> None:
     b = Run(events=[*said(1, "x"), *said(2, "x", cost=None)])
     with Compare(made("x", "x", "x"), b) as view:
-        totals = {name: cells for name, *cells in view.snapshot["totals"]}
+        totals = totals_of(view)
 
     assert totals["turns"] == ["3", "2", "−1"]
     assert totals["tokens in"] == ["300", "200", "−100"]
@@ -102,7 +109,7 @@ def test_sums_and_costs_are_those_of_the_table_of_turns_for_turns_without_an_end
     for where in (open_turn, child):
         run.append(ModelCalled(where, 2.0, 0, "m", "agent", 1.0, "ok", (), 40, 4, cost=0.02))
     with Compare(run, run) as view:
-        totals = {name: cells[0] for name, *cells in view.snapshot["totals"]}
+        totals = {name: cells[0] for name, cells in totals_of(view).items()}
         costs = [mark.points[3] for mark in view.reading.scene().marks if mark.series == "a-cost"]  # type: ignore[attr-defined]
         table = view.to_frame()
 
@@ -195,13 +202,14 @@ def test_lists_are_compared_in_pairs_with_intervals() -> None:
     b = [made(*["x"] * (n + 1)) for n in range(1, 9)]
     with Compare(a, b, by="run") as view:
         frame = view.to_frame()
-        rows = {row["cells"][0]: row for row in view.snapshot["rows"]}
+        rows = {texts({"html": row})[0] for row in view.snapshot["table"].split("<tr>")[2:]}
 
         assert frame.equals(nn.compare(a, b, by="run").to_frame())
         means = {mark.text.partition(":")[0]: mark for mark in view.reading.scene().marks if mark.key}
         assert (means["turns"].series, means["denied"].series) == ("clear", "open")
         assert sum(means["turns"].points[::2]) / 2 == pytest.approx(1, abs=0.02)  # all differ by the same amount
         assert set(means) == set(rows) == set(frame["metric"])
+        assert view.snapshot["table"] in view.to_html()
         assert "; it may be none" in view.to_text()
         assert all(f"<title>{mark.text}</title>" in view.to_html() for mark in means.values())
 

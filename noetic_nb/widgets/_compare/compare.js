@@ -7,26 +7,23 @@ export default () => {
   const store = storeOf((data, message) => {
     if (message.type !== "grown" || message.news <= data.news) return true;
     if (message.news > data.news + 1) return false;
-    data.news = message.news;
-    data.totals = message.totals;
+    Object.assign(data, message);
     return true;
   });
 
   function renderPaired({ model, el }) {
     const { root, isEmpty } = frameIn(el, "Compare");
     isEmpty({ empty: "" }, false);
-    const title = root.appendChild(make("p", { class: "nn-sub" }));
+    root.append(make("p", { class: "nn-sub" }, store.data.title));
     const plot = root.appendChild(make("div", { class: "nn-grid", role: "group", "aria-label": "Mean differences" }));
     const picture = sceneIn(plot, { series: store.data.series, pad: 0, axis: "b − a" });
     root.append(readout(plot, "A row for each metric, on a scale of its own, with its interval; zero is in the middle."));
-    const body = tableIn(root, "Differences", store.data.heads, { kind: "nn-table nn-paired" });
+    root.append(written(store.data.table));
     let pointed = "";
     barKeys(plot, ({ bar }) => (pointed = bar.key));
     const draw = (data) => {
-      setText(title, data.title);
       picture.draw(sceneOf(data.scene));
       oneStop(plot, ({ bar }) => bar.key === pointed, plot.contains(document.activeElement));
-      patch(body, data.rows, () => namedRow(data.heads.length - 1), (row, { cells }) => cells.forEach((text, at) => setText(row.children[at], text)));
     };
     return store.show({ model, el, root, draw });
   }
@@ -38,7 +35,7 @@ export default () => {
     const plot = body.appendChild(make("div", { class: "nn-grid", role: "group", "aria-label": "Pairs of turns as a picture" }));
     const picture = sceneIn(plot, { series: store.data.series, pad: store.data.pad, axis: "turn" });
     const line = body.appendChild(readout(plot, "Each bar of differences leads to its pairs of turns."));
-    const sums = tableIn(body, "What both runs come to", ["", ...store.data.names, "Difference"], { kind: "nn-table nn-totals" });
+    const sums = body.appendChild(make("div"));
     const bar = body.appendChild(make("div", { class: "nn-toolbar" }));
     const only = tickIn(bar, "only what differs", () => again());
     only.checked = true;
@@ -120,7 +117,7 @@ export default () => {
       look();
     });
     function draw(data) {
-      if (isEmpty(data, data.totals.every(([, a, b]) => a === "0" && b === "0"))) return;
+      if (isEmpty(data, !data.hasAny)) return;
       if (news !== data.news) lookSoon(news < 0 ? 0 : 300);
       if (known !== store.selection) {
         known = store.selection;
@@ -128,7 +125,7 @@ export default () => {
         const here = page?.pairs.some((pair) => pair.go?.turn === turn && (id ?? pair.go.thread_id) === pair.go.thread_id);
         if (turn !== null && turn !== undefined && !here) refetch({ turn, thread: id ?? null });
       }
-      patch(sums, data.totals, () => namedRow(3), (row, texts) => texts.forEach((text, at) => setText(row.children[at], text)));
+      patchRows(sums, data.totals);
       plot.hidden = legend.hidden = line.hidden = !scene?.panels.length;
       if (!plot.hidden) {
         const hadFocus = plot.contains(document.activeElement);

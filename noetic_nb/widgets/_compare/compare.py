@@ -37,11 +37,12 @@ class PairedReading(Reading):
             f"; {alone:,} run{' has' if alone == 1 else 's have'} no counterpart" if alone else ""
         )
         self.rows = [_row(each) for each in found.rows]
+        cells = ([escape(cell) for cell in row["cells"]] for row in self.rows)
+        self._table = table("nn-paired", HEADS, cells, caption="Differences")
         self.snapshot = {
             "paired": True,
             "title": self.title,
-            "heads": list(HEADS),
-            "rows": self.rows,
+            "table": self._table,
             "scene": self.scene().data(),
             "series": series_data(INTERVALS),
         }
@@ -56,11 +57,8 @@ class PairedReading(Reading):
 
     def to_html(self) -> str:
         scene = self.scene()
-        cells = ([escape(cell) for cell in row["cells"]] for row in self.rows)
-        return (
-            f'{heading(TITLE)}<p class="nn-sub">{escape(self.title)}</p>{legend_html(scene)}{to_html(scene)}'
-            f"{table('nn-paired', HEADS, cells)}"
-        )
+        head = f'{heading(TITLE)}<p class="nn-sub">{escape(self.title)}</p>'
+        return f"{head}{legend_html(scene)}{to_html(scene)}{self._table}"
 
     def to_text(self) -> str:
         rows = [f"  {row['cells'][0]}: {row['said']}" for row in self.rows]

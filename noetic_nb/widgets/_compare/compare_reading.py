@@ -244,12 +244,22 @@ class CompareReading(Reading):
         self.snapshot = {
             "names": self.names,
             "empty": EMPTY,
-            "totals": total_rows(*self.sides),
             "page": PAGE,
             "news": 0,
             "series": series_data(SERIES),
             "pad": PAD_PX,
         }
+        self._total()
+
+    def _total(self) -> dict[str, Any]:
+        """Put the totals into the snapshot, and return them."""
+        totals = {"hasAny": self.has_any, "totals": [keyed("totals", self._totals_html())]}
+        self.snapshot |= totals
+        return totals
+
+    def _totals_html(self) -> str:
+        rows = ([escape(cell) for cell in row] for row in total_rows(*self.sides))
+        return table("nn-totals", ("", *self.names, "Difference"), rows, caption="What both runs come to")
 
     @property
     def has_any(self) -> bool:
@@ -266,13 +276,12 @@ class CompareReading(Reading):
         self.turns.grown()
         if not self.is_followed:
             return None
-        self.snapshot["totals"] = total_rows(*self.sides)
         self.snapshot["news"] += 1
-        return {"type": "grown", "news": self.snapshot["news"], "totals": self.snapshot["totals"]}
+        return {"type": "grown", "news": self.snapshot["news"], **self._total()}
 
     def begin(self) -> None:
         super().begin()
-        self.snapshot["totals"] = total_rows(*self.sides)
+        self._total()
 
     def answer(self, request: dict[str, Any]) -> Any:
         """Answer ``{what: "picture", start}`` and ``{what: "pairs", start, only, kind, turn, thread}``.
@@ -354,11 +363,6 @@ class CompareReading(Reading):
         head = heading(TITLE)
         if not self.has_any:
             return f'{head}<p class="nn-empty">{escape(self.snapshot["empty"])}</p>'
-        sums = table(
-            "nn-totals",
-            ("", *self.names, "Difference"),
-            ([escape(cell) for cell in row] for row in self.snapshot["totals"]),
-        )
         found = self._first()
         pairs = table(
             "nn-compared",
@@ -367,13 +371,13 @@ class CompareReading(Reading):
         )
         scene = self.scene()
         picture = f"{legend_html(scene)}{to_html(scene)}" if scene.panels else ""
-        return f'{head}{picture}{sums}<p class="nn-sub">{escape(self._said)}</p>{pairs if found else ""}'
+        return f'{head}{picture}{self._totals_html()}<p class="nn-sub">{escape(self._said)}</p>{pairs if found else ""}'
 
     def to_text(self) -> str:
         if not self.has_any:
             return f"Compare. {self.snapshot['empty']}"
         lines = [f"Compare. {', '.join(self.names)}. {self._said}"]
-        lines += [f"  {name}: {a} | {b}{f' ({more})' if more else ''}" for name, a, b, more in self.snapshot["totals"]]
+        lines += [f"  {name}: {a} | {b}{f' ({more})' if more else ''}" for name, a, b, more in total_rows(*self.sides)]
         for pair in self._first():
             lines.append(f"Turn {pair['turn']}")
             lines += [f"  {row['what']}: {parts_text(row['a'])} | {parts_text(row['b'])}" for row in pair["rows"]]
