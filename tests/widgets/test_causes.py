@@ -93,7 +93,7 @@ def test_a_stop_is_explained_from_its_turn() -> None:
     found = next(event for event in demo_run().events if isinstance(event, RegulatorDecided) and event.stops)
     run, stop = Run(events=[found]), 0
     with Workbench(run, panels=[]) as bench:
-        at = next(row["at"] for row in bench.reading.parts["talk"] if "stopped by the regulator" in row["held"])
+        at = next(row["key"] for row in bench.reading.parts["talk"] if "stopped by the regulator: why?" in row["html"])
         bench._answer({"do": "choose", "at": at, "why": True})
         assert bench.selection.decision == bench.reading.parts["cause"] == stop
         assert cause(bench)["head"].startswith("circuit break")

@@ -35,6 +35,7 @@ from noetic_nb.widgets.base._host import page_traits
 from noetic_nb.widgets.base._page_thread import PAGES
 from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
+from tests.widgets.rows import part, words
 from tests.widgets.scenes import decisions, demo_run, turn
 from tests.widgets.test_hostile_texts import INVISIBLE, wire
 from tests.widgets.views import comms, watching
@@ -358,6 +359,14 @@ def test_a_deny_names_the_item_that_each_argument_came_from() -> None:
         assert cause["rules"] == [["no_pay", True]]
 
 
+def replies(bench: Workbench) -> list[str]:
+    return [part(row, "nn-reply") for row in bench.reading.parts["talk"]]
+
+
+def threads(rows: list[dict[str, Any]]) -> list[str]:
+    return [part(row, "nn-turn-thread").removeprefix("of ") for row in rows]
+
+
 def test_guides_and_denials_of_a_turn_are_counted_apart() -> None:
     run = Run("r1", events=[TurnStarted(WHERE, 0.0, "u1", 0, 1, "Refund all")])
     kinds = [("guide", True), ("deny", True), ("guide", True), ("deny", False), ("guide", False), ("allow", True)]
@@ -370,8 +379,9 @@ def test_guides_and_denials_of_a_turn_are_counted_apart() -> None:
         )
     with Workbench(run, panels=[]) as bench:
         [row] = bench.reading.snapshot["parts"]["talk"]
-        assert row["held"] == ["1 denied", "1 would have been denied", "2 guided", "1 would have been guided"]
-        assert ", ".join(row["held"]) in bench.to_html()
+        held = "1 denied, 1 would have been denied, 2 guided, 1 would have been guided"
+        assert part(row, "nn-turn-marks") == f"{held}: why?"
+        assert f'<p class="nn-turn-marks">{held}</p>' in bench.to_html()
         assert bench.reading.talk.fields(0, decision=True)["decision"] == 2
 
 
@@ -411,7 +421,7 @@ def test_the_static_conversation_names_threads_and_marks_and_what_has_no_end() -
     with Workbench(run) as bench:
         text, html = bench.to_text(), bench.to_html()
 
-    for form in (text, html):
+    for form in (text, words(html)):
         assert "6 of t1" in form
         assert "2 denied" in form
         assert "whole conversation graded 1.00" in form
@@ -450,16 +460,17 @@ async def test_a_page_talks_to_a_harness_and_a_second_workbench_shows_the_same_r
     agent = harness()
     with Workbench(agent) as bench:
         assert ask(bench, {"do": "say", "text": "Hi"}) == {"data": None}
-        await until(lambda: bench.reading.parts["talk"] and bench.reading.parts["talk"][0]["reply"])
+        await until(lambda: replies(bench) == ["Hello!"])
 
         (row,) = bench.reading.parts["talk"]
-        assert (row["said"], row["reply"], row["state"]) == ("Hi", "Hello!", "")
+        assert (part(row, "nn-said"), part(row, "nn-reply")) == ("Hi", "Hello!")
+        assert "data-state" not in row["html"]
         assert (bench.reading.parts["busy"], bench.reading.parts["canGrade"]) == (False, True)
         assert "tokens" in bench.reading.parts["progress"]
     with Workbench(agent) as again:
         assert again.run is bench.run
         assert (await again.say("And?")).text == "Again!"
-        assert [row["reply"] for row in again.reading.parts["talk"]] == ["Hello!", "Again!"]
+        assert replies(again) == ["Hello!", "Again!"]
     assert len(agent.sinks) == 1
 
 
@@ -481,12 +492,9 @@ async def test_what_is_said_while_a_turn_runs_waits_and_stop_cancels_the_turn() 
         assert bench.reading.parts["busy"]
 
         ask(bench, {"do": "stop"})
-        await until(lambda: len(bench.reading.parts["talk"]) == 2 and bench.reading.parts["talk"][1]["reply"])
+        await until(lambda: replies(bench) == ["no answer: cancelled", "Second."])
 
-        assert [row["state"] or row["reply"] for row in bench.reading.parts["talk"]] == [
-            "no answer: cancelled",
-            "Second.",
-        ]
+        assert ['data-state="none"' in row["html"] for row in bench.reading.parts["talk"]] == [True, False]
         assert bench.reading.parts["chat"]["waiting"] == []
         assert not bench.reading.parts["busy"]
         assert await bench.stop() is False
@@ -502,7 +510,7 @@ async def test_grades_and_corrections_reach_the_regulator() -> None:
         saw = [event.event for event in bench.run.events if type(event).__name__ == "RegulatorSaw"]
         assert [event["quality"] for event in saw if event["kind"] == "quality_feedback"][-1] == 0.0
         assert [event["correction_message"] for event in saw if event["kind"] == "user_correction"] == ["Say my name."]
-        assert bench.reading.parts["talk"][0]["marks"] == ["grade 0.00"]
+        assert part(bench.reading.parts["talk"][0], "nn-turn-marks") == "grade 0.00"
 
 
 async def test_where_no_layer_takes_feedback_the_workbench_says_so() -> None:
@@ -520,7 +528,7 @@ async def test_what_goes_wrong_in_a_turn_is_shown() -> None:
     with Workbench(harness(answers=[])) as bench:
         ask(bench, {"do": "say", "text": "Hi"})
         await until(lambda: bench.reading.parts["chat"]["notice"][0] == "bad")
-        assert bench.reading.parts["talk"][0]["state"].startswith("no answer")
+        assert replies(bench)[0].startswith("no answer")
 
 
 async def test_a_recording_has_no_chat_and_says_so() -> None:
@@ -558,7 +566,7 @@ async def test_a_question_is_asked_and_answered_inside(answer: str, status: str)
         assert question["why"] == ["Asked by the rule ask.", "amount: written by the user."]
         assert ask(bench, {"do": "answer", "id": 99, "answer": "once", "reason": ""}) == {"data": False}
 
-        ask(bench, {"do": "answer", "id": question["id"], "answer": answer, "reason": "once"})
+        ask(bench, {"do": "answer", "id": question["key"], "answer": answer, "reason": "once"})
         await until(lambda: not bench.reading.parts["busy"] and bench.reading.parts["canGrade"])
 
         (called,) = bench.run.select(ToolCalled)
@@ -607,7 +615,7 @@ def test_a_page_chooses_a_thread_and_everything_shows_only_that(sent: list[dict[
         (message,) = [each for each in sent if each.get("type") == "panels"]
         assert [(panel, content["type"]) for panel, content in message["news"]] == [("", "all")]
         parts = message["news"][0][1]["snapshot"]["parts"]
-        assert ([row["thread"] for row in parts["talk"]], parts["thread"]) == (["bob", "bob"], 1)
+        assert (threads(parts["talk"]), parts["hasThreads"], parts["thread"]) == (["bob", "bob"], False, 1)
         assert set(bench.to_frame()["thread_id"]) == {"bob"}
         # The data of open panels is sent along; rules apply to all threads, and the draft is kept.
         panels = message["news"][0][1]["snapshot"]["panels"]
@@ -624,7 +632,7 @@ def test_a_page_chooses_a_thread_and_everything_shows_only_that(sent: list[dict[
 
         ask(bench, {"do": "thread", "at": -1})
         assert bench.thread_id is None
-        assert [row["thread"] for row in bench.reading.parts["talk"]] == ["ann", "bob", "bob"]
+        assert threads(bench.reading.parts["talk"]) == ["ann", "bob", "bob"]
 
 
 def test_what_happens_in_other_threads_is_not_shown_and_new_ones_are_offered(sent: list[dict[str, Any]]) -> None:
@@ -638,7 +646,7 @@ def test_what_happens_in_other_threads_is_not_shown_and_new_ones_are_offered(sen
 
         news = [each for message in sent for each in message.get("news", ())]
         assert news == [("", {"type": "parts", "newThread": [2, "eve"], "threadCount": 3, "thread": 0})]
-        assert [row["thread"] for row in bench.reading.parts["talk"]] == ["ann"]
+        assert threads(bench.reading.parts["talk"]) == ["ann"]
 
 
 def test_a_choice_of_another_thread_ends_with_the_thread_that_it_is_in() -> None:
@@ -689,9 +697,9 @@ async def test_a_page_talks_in_the_thread_that_it_chose() -> None:
         assert (await bench.say("I am Bob.")).text == "To bob."
 
         assert bench.run.threads == ("ann", "bob")
-        assert [row["reply"] for row in bench.reading.parts["talk"]] == ["To bob."]
+        assert replies(bench) == ["To bob."]
         bench.thread_id = None
-        assert [row["reply"] for row in bench.reading.parts["talk"]] == ["To ann.", "To bob."]
+        assert replies(bench) == ["To ann.", "To bob."]
 
 
 async def test_what_waits_in_a_thread_waits_there_when_another_is_shown() -> None:

@@ -67,7 +67,7 @@ class Questions:
     def data(self) -> list[dict[str, Any]]:
         """Return the open questions for a page."""
         return [
-            {"id": asked.number, "asked": asked.asked, "call": asked.call, "why": list(asked.why)}
+            {"key": asked.number, "asked": asked.asked, "call": asked.call, "why": list(asked.why)}
             for asked in self._open.values()
         ]
 

@@ -20,8 +20,9 @@ from noetic_nb.events import (
 from noetic_nb.markup import escape
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
-from noetic_nb.widgets.base._table import table
+from noetic_nb.widgets.base._table import keyed
 
+NO_TURN: Final = "No turn yet. Messages and answers appear here."
 # A page starts with the newest rows, and requests this many others at a time.
 ROWS: Final = 20
 # Longest reply shown here; the transcript has the whole reply.
@@ -58,10 +59,13 @@ class Talk:
     --------
     >>> from noetic_nb.events import Where
     >>> talk, where = Talk(), Where("t1", "e1", 1)
-    >>> talk.data(talk.take(TurnStarted(where, 0.0, "u", 0, 1, "Hi"), 0))["said"]
-    'Hi'
-    >>> talk.data(talk.take(TurnCompleted(where, 1.0, "u", "success", 5.0, "Hello!", 5, 2, None, 1, 0), 1))["reply"]
-    'Hello!'
+    >>> [talk.take(TurnStarted(where, 0.0, "u", 0, 1, "Hi"), 0)]
+    [0]
+    >>> [talk.take(TurnCompleted(where, 1.0, "u", "success", 5.0, "Hello!", 5, 2, None, 1, 0), 1)]
+    [0]
+    >>> print(talk.to_text())
+    1. Hi
+       Hello!
     """
 
     reads: ClassVar = frozenset(
@@ -73,6 +77,7 @@ class Talk:
         self._moment = moment
         self._rows: list[_Row] = []
         self._by: dict[tuple[str, int], _Row] = {}
+        self._threads: set[str] = set()
         self.is_live = True
         """Whether the run is being recorded."""
 
@@ -97,6 +102,7 @@ class Talk:
             row = self._by[where.thread_id, where.turn] = _Row(len(self._rows), where)
             row.said = event.query if isinstance(event, TurnStarted) else ""
             self._rows.append(row)
+            self._threads.add(where.thread_id)
         if row is None or begins:
             return row
         match event:
@@ -115,19 +121,32 @@ class Talk:
                 return None
         return row
 
-    def data(self, at: int) -> dict[str, Any]:
+    @property
+    def has_threads(self) -> bool:
+        """Whether the turns are of several threads, so that each needs the name of its own."""
+        return len(self._threads) > 1
+
+    def row(self, at: int, *, is_live: bool = True) -> dict[str, Any]:
+        """Return a turn as an entry of a list; a page gets buttons that choose it, and its first denial, guide or stop."""
         row = self._rows[at]
-        where = row.where
-        return {
-            "at": row.at,
-            "turn": where.turn,
-            "thread": plain(where.thread_id),
-            "said": plain(row.said, TEXT_LENGTH),
-            "reply": "" if row.done is None else plain(row.done.text, REPLY_LENGTH),
-            "state": _state(row, self.is_live),
-            "held": _held(row),
-            "marks": _marks(row),
-        }
+        reply, held, marks = _reply(row), ", ".join(_held(row)), " · ".join(_marks(row))
+        said = plain(row.said, TEXT_LENGTH) or "(nothing said)"
+        thread = f'<span class="nn-turn-thread">of {escape(plain(row.where.thread_id))}</span>'
+        state = "" if reply else ' data-state="none"'
+        texts = (
+            f'class="nn-turn-number">{row.where.turn} {thread}',
+            f'class="nn-said">{escape(said)}',
+            f'class="nn-reply"{state}>{escape(reply or _state(row, self.is_live))}',
+        )
+        if is_live:
+            inside = "".join([f"<span {text}</span>" for text in texts])
+            turn = f'<button type="button" class="nn-turn">{inside}</button>'
+            held = held and f'<button type="button" class="nn-why-button">{held}: why?</button>'
+        else:
+            turn = f'<div class="nn-turn">{"".join([f"<div {text}</div>" for text in texts])}</div>'
+        more = " ".join([part for part in (held, escape(marks)) if part])
+        marked = f'<p class="nn-turn-marks">{more}</p>' if more else ""
+        return keyed(row.at, f"<li>{turn}{marked}</li>")
 
     def fields(self, at: int, *, decision: bool = False) -> dict[str, Any]:
         """Return the fields of a `Selection` for a row, or with `decision` for its first denial, else its first guide or stop."""
@@ -151,38 +170,34 @@ class Talk:
         last = (row for row in reversed(self._rows) if row.where.thread_id == thread_id)
         return any(row.done is not None for row in last)
 
-    def newest(self, before: int | None = None) -> list[dict[str, Any]]:
-        """Return the rows before an index, or the last rows, oldest first."""
+    def newest(self, before: int | None = None, *, is_live: bool = True) -> list[dict[str, Any]]:
+        """Return the entries before an index, or the last ones, oldest first."""
         stop = len(self._rows) if before is None else max(0, min(before, len(self._rows)))
-        return [self.data(at) for at in range(max(0, stop - ROWS), stop)]
+        return [self.row(at, is_live=is_live) for at in range(max(0, stop - ROWS), stop)]
 
     def to_html(self) -> str:
         """Return the newest turns as HTML without scripts."""
-        rows = self.newest()
+        rows = self.newest(is_live=False)
         if not rows:
-            return '<p class="nn-empty">No turn yet. Messages and answers appear here.</p>'
-        cells = ([name, row["said"], row["reply"] or row["state"], marks] for name, marks, row in _named(rows))
-        columns = [(name, "nn-text") for name in ("Turn", "Said", "Answered", "Marks")]
+            return f'<p class="nn-empty">{NO_TURN}</p>'
         note = f'<p class="nn-note">The newest {len(rows)} of {len(self):,} turns.</p>' if len(self) > len(rows) else ""
-        return table("", columns, ([escape(cell) for cell in row] for row in cells)) + note
+        kind = f"nn-turns{' nn-several' if self.has_threads else ''}"
+        return f'<ol class="{kind}">{"".join([row["html"] for row in rows])}</ol>{note}'
 
     def to_text(self) -> str:
         """Return the newest turns as plain text."""
-        rows = self.newest()
         lines = []
-        for name, marks, row in _named(rows):
-            lines.append(f"{name}. {row['said']}\n   {row['reply'] or row['state']}{f' [{marks}]' if marks else ''}")
+        for row in self._rows[-ROWS:]:
+            thread = f" of {plain(row.where.thread_id)}" if self.has_threads else ""
+            marks = ", ".join([*_held(row), *_marks(row)])
+            answer = _reply(row) or _state(row, self.is_live)
+            lines.append(f"{row.where.turn}{thread}. {plain(row.said, TEXT_LENGTH)}")
+            lines.append(f"   {answer}{f' [{marks}]' if marks else ''}")
         return "\n".join(lines) or "No turn yet."
 
 
-def _named(rows: list[dict[str, Any]]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return the names of turns, with their threads if there are several, and their marks."""
-    several = len({row["thread"] for row in rows}) > 1
-    found = []
-    for row in rows:
-        name = f"{row['turn']} of {row['thread']}" if several else f"{row['turn']}"
-        found.append((name, ", ".join([*row["held"], *row["marks"]]), row))
-    return found
+def _reply(row: _Row) -> str:
+    return "" if row.done is None else plain(row.done.text, REPLY_LENGTH)
 
 
 def _state(row: _Row, is_live: bool) -> str:

@@ -45,9 +45,9 @@ export default () => {
       if (newThread && !data.parts.threads.some(([at]) => at === newThread[0])) data.parts.threads.push(newThread);
       if (!row) return;
       const rows = data.parts.talk;
-      const at = rows.findIndex((other) => other.at === row.at);
+      const at = rows.findIndex((other) => other.key === row.key);
       if (at >= 0) rows[at] = row;
-      else if (!rows.length || row.at > rows[rows.length - 1].at) rows.push(row);
+      else if (!rows.length || row.key > rows.at(-1).key) rows.push(row);
     }
   }
 

@@ -44,11 +44,11 @@ function thumb(down) {
 }
 
 /** The conversation: one row per turn, a click selects it; below it, if there is an agent, a field for messages. */
-function talkPart(parent, { get, failed }) {
+function talkPart(parent, { get, failed, redraw }) {
   const box = parent.appendChild(make("section", { class: "nn-talk", "aria-label": "Conversation" }));
   const earlier = button(box, "Earlier turns", () => askEarlier(), { class: "nn-earlier" });
   const list = box.appendChild(make("ol", { class: "nn-turns", tabindex: 0, "aria-label": "Turns" }));
-  const empty = box.appendChild(make("p", { class: "nn-empty" }, "No turn yet. Messages and answers appear here."));
+  const empty = box.appendChild(make("p", { class: "nn-empty" }));
   const none = box.appendChild(make("p", { class: "nn-note" }));
   const chat = box.appendChild(make("form", { class: "nn-chat" }));
   const waiting = chat.appendChild(make("ul", { class: "nn-waiting", "aria-label": "Waiting for the next turn" }));
@@ -70,6 +70,7 @@ function talkPart(parent, { get, failed }) {
   put(fixText, { placeholder: "What was wrong with the last reply?" });
 
   let before = []; // requested rows older than those of the snapshot
+  let rows = [];
   let follows = true;
   let isLaidOut = false; // scrolling earlier would lay out the page twice
   const act = (request) => get(request).catch(failed);
@@ -114,57 +115,32 @@ function talkPart(parent, { get, failed }) {
   }).observe(list);
   list.addEventListener("scroll", () => (follows = list.scrollTop + list.clientHeight > list.scrollHeight - 24));
   const askEarlier = async () => {
-    const first = before[0]?.at ?? Number(list.dataset.first);
     try {
       const of = shown;
-      const rows = await get({ what: "talk", before: first });
+      const older = await get({ what: "talk", before: rows[0].key });
       if (of !== shown) return;
-      before = [...rows, ...before];
+      before = [...older, ...before];
       follows = false;
     } catch (error) {
       failed(error);
     }
     redraw();
   };
-  let redraw = () => {};
-
-  function create() {
-    const item = make("li");
-    const open = item.appendChild(make("button", { type: "button", class: "nn-turn" }));
-    open.append(make("span", { class: "nn-turn-number" }), make("span", { class: "nn-said" }), make("span", { class: "nn-reply" }));
-    open.addEventListener("click", () => act({ do: "choose", at: item.row.at, why: false }));
-    const marks = item.appendChild(make("p", { class: "nn-turn-marks" }));
-    const why = button(marks, "", () => act({ do: "choose", at: item.row.at, why: true }), { class: "nn-why-button" });
-    marks.append(make("span"));
-    why.hidden = true;
-    return item;
-  }
-
-  function update(item, turn, chosen, several) {
-    item.row = turn;
-    const [open, marks] = item.children;
-    put(open, { "aria-pressed": chosen === turn.at });
-    setText(open.children[0], several ? `${turn.turn} · ${turn.thread}` : `${turn.turn}`);
-    setText(open.children[1], turn.said || "(nothing said)");
-    setText(open.children[2], turn.reply || turn.state);
-    put(open.children[2], { "data-state": turn.reply ? null : "none" });
-    marks.hidden = turn.held.length + turn.marks.length === 0;
-    marks.children[0].hidden = turn.held.length === 0;
-    setText(marks.children[0], `${turn.held.join(", ")}: why?`);
-    setText(marks.children[1], turn.marks.join(" · "));
-  }
+  list.addEventListener("click", (event) => {
+    const pressed = event.target.closest("button");
+    if (pressed) act({ do: "choose", at: pressed.closest("li").row.key, why: pressed.matches(".nn-why-button") });
+  });
 
   let shown = null;
   return function draw(parts) {
     if (shown !== parts.shown) [shown, before, follows] = [parts.shown, [], true]; // another thread
-    redraw = () => draw(parts);
-    const rows = [...before.filter((row) => row.at < (parts.talk[0]?.at ?? Infinity)), ...parts.talk];
-    const several = new Set(rows.map((row) => row.thread)).size > 1;
-    put(list, { "data-first": rows[0]?.at ?? 0 });
-    patch(list, rows, create, (item, turn) => update(item, turn, parts.chosen, several));
+    rows = [...before.filter((row) => row.key < (parts.talk[0]?.key ?? Infinity)), ...parts.talk];
+    list.classList.toggle("nn-several", parts.hasThreads);
+    patchRows(list, rows, (item, row) => put(item.firstElementChild, { "aria-pressed": parts.chosen === row.key }));
     empty.hidden = rows.length > 0;
+    setText(empty, parts.empty);
     list.hidden = rows.length === 0;
-    earlier.hidden = !rows.length || rows[0].at === 0;
+    earlier.hidden = !rows.length || rows[0].key === 0;
     if (follows && isLaidOut) list.scrollTop = list.scrollHeight;
     const about = parts.chat;
     none.hidden = about !== null;
@@ -191,12 +167,7 @@ function questionsPart(parent, { get, failed }) {
   const box = parent.appendChild(make("div", { class: "nn-questions", role: "alert" }));
   return function draw(questions) {
     // Match by number: an answer must never go to another question.
-    for (const form of [...box.children]) if (!questions.some((each) => each.id === form.question)) form.remove();
-    for (const each of questions) {
-      if ([...box.children].some((form) => form.question === each.id)) continue;
-      const form = box.appendChild(questionForm(each, (answer, reason) => get({ do: "answer", id: each.id, answer, reason }).catch(failed)));
-      form.question = each.id;
-    }
+    keyed(box, questions, (each) => questionForm(each, (answer, reason) => get({ do: "answer", id: each.key, answer, reason }).catch(failed)), () => {});
     box.hidden = questions.length === 0;
   };
 }

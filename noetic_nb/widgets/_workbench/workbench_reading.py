@@ -24,7 +24,7 @@ from noetic_nb.markup import dollars, escape, heading
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets._workbench.chat import NO_HARNESS, Conversation, Questions
-from noetic_nb.widgets._workbench.conversation_view import Talk
+from noetic_nb.widgets._workbench.conversation_view import NO_TURN, Talk
 from noetic_nb.widgets._workbench.explain_decision import Causes, cause_parts, without_parts
 from noetic_nb.widgets._workbench.panels import PANELS, Subject
 from noetic_nb.widgets.base._feed import Place, Reading
@@ -242,8 +242,10 @@ class WorkbenchReading(Reading):
                 "titles": _titles(subject),
                 "chat": None,
                 "whyNoChat": NO_HARNESS,
+                "empty": NO_TURN,
                 "questions": [],
                 "talk": [],
+                "hasThreads": False,
                 "turns": 0,
                 "threads": [],
                 "threadCount": 0,
@@ -284,20 +286,26 @@ class WorkbenchReading(Reading):
         self._look()
         news: dict[str, Any] = {}
         if at is not None:
-            rows, row = self.parts["talk"], self.talk.data(at)
-            known = [place for place, other in enumerate(rows) if other["at"] == at]
+            rows, row = self.parts["talk"], self.talk.row(at)
+            known = [place for place, other in enumerate(rows) if other["key"] == at]
             if known:
                 rows[known[0]] = row
-            elif not rows or at > rows[-1]["at"]:
+            elif not rows or at > rows[-1]["key"]:
                 rows.append(row)
                 del rows[:-_MOST_ROWS]
             self.parts["turns"] = len(self.talk)
             news |= {"row": row, "turns": len(self.talk)}
         if isinstance(event, TurnCompleted):
             self._has_reply = self._has_reply or event.where.thread_id == self._chat_thread
-        for name, value in (("progress", self.progress.text), ("busy", self.is_busy), ("canGrade", self._has_reply)):
-            if self.parts[name] != value:
-                self.parts[name] = news[name] = value
+        now = {
+            "progress": self.progress.text,
+            "busy": self.is_busy,
+            "canGrade": self._has_reply,
+            "hasThreads": self.talk.has_threads,
+        }
+        changed = {name: value for name, value in now.items() if value != self.parts[name]}
+        self.parts.update(changed)
+        news |= changed
         return news or None
 
     def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
@@ -342,6 +350,7 @@ class WorkbenchReading(Reading):
             busy=self.is_busy,
             canGrade=self._has_reply,
             talk=self.talk.newest(),
+            hasThreads=self.talk.has_threads,
             turns=len(self.talk),
             chosen=self.talk.chosen(self.snapshot["selection"]),
             cause=self.causes.seq_of(self.snapshot["selection"]),
