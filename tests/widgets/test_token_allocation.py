@@ -386,7 +386,9 @@ def test_what_was_billed_and_not_planned_is_a_part_of_its_own(reported: int, row
     with TokenAllocation(billed_run(reported)) as view:
         call = view.snapshot["calls"][0]
 
-        assert [line[3] for line in call["rows"] if line[0] == "unexplained"] == row
+        assert [words for key, _, words in call["rows"] if key == "unexplained"] == row
+        (table,) = view.reading.answer({"what": "table", "at": 0})
+        assert table["html"] in view.reading.to_html()
         assert [bar[2] for bar in call["bars"][0] if bar[0] == "unexplained"] == [
             cell for cell in row if cell[0] != "−"
         ]

@@ -53,7 +53,7 @@ export default () => {
     const legend = detail.appendChild(make("ul", { class: "nn-legend", "aria-label": "Tokens by part" }));
     const counted = detail.appendChild(make("p", { class: "nn-note nn-counted" }));
     const note = detail.appendChild(make("p", { class: "nn-note" }));
-    const out = detail.appendChild(store.fold("out", make("details"), () => drawFolds()));
+    const out = detail.appendChild(store.fold("out", make("details")));
     const outHead = out.appendChild(make("summary"));
     const outList = out.appendChild(make("ul", { class: "nn-list" }));
 
@@ -69,9 +69,7 @@ export default () => {
     const callOf = (at) => store.data.calls[at - store.data.first] ?? fetched.get(at);
     const whatIf = whatIfIn(detail, { tell, shown, drawPicture, choose });
     store.fold("what-if", whatIf.fold);
-    const behind = detail.appendChild(store.fold("table", make("details"), () => drawFolds()));
-    behind.append(make("summary", {}, "Table"));
-    let rows = null;
+    const tableSoon = store.table(model, detail, () => ({ what: "table", at: shown() }));
 
     async function fetchCall(at) {
       fetched.set(at, await tell({ what: "call", at }));
@@ -335,23 +333,12 @@ export default () => {
       counted.hidden = !call.counted;
       // Moving sliders draw the picture themselves. During a drag of a handle the bars stay, because fitting labels measures them.
       if (drawn !== call || (opened !== picked && !root.classList.contains("nn-other"))) drawPicture(null);
+      if (drawn !== call) tableSoon();
       [drawn, opened] = [call, picked];
       whatIf.look();
       out.hidden = call.out.length === 0;
       setText(outHead, call.dropped);
-      drawFolds();
-    }
-
-    /** Draw folded parts, if they are open. */
-    function drawFolds() {
-      const call = drawn;
-      if (!call) return;
-      if (out.open) patch(outList, call.out, () => make("li"), setText);
-      if (!behind.open) return;
-      rows ??= tableIn(behind, "Table", store.data.columns);
-      patch(rows, call.rows, () => namedRow(store.data.columns.length - 1), (line, row) => {
-        [row[1], ...row.slice(3)].forEach((text, column) => setText(line.children[column], text));
-      });
+      patch(outList, call.out, () => make("li"), setText);
     }
 
     const hide = store.show({ model, el, root, draw, traits: ["position", "follow"] });

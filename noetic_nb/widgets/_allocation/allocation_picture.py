@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from noetic_nb.markup import escape
-from noetic_nb.plots._scene.scene import Scene
 from noetic_nb.plots._scene.svg import swatch, to_html
 from noetic_nb.runs._plain_text import REASONS, count, plain
 from noetic_nb.runs._requests.model_calls import CallShare, LayerShare, LeftOut, Part
@@ -171,7 +170,7 @@ def call_data(
         "limit": limit_of(call, order),
         "lanes": list(names),
         "ticks": [list(tick) for tick in ticks(call.scale(order))],
-        "rows": [[f"{key_of(row.part)}", row.part.label, row.words, *row.cells] for row in rows(call, order, caching)],
+        "rows": [[f"{key_of(row.part)}", row.part.label, row.words] for row in rows(call, order, caching)],
         "caching": caching.line,
         "dropped": dropped_text(call),
         "out": left_out,
@@ -186,7 +185,9 @@ def _bars(call: CallShare, order: dict[str, int], caching: CallCaching) -> list[
     ]
 
 
-def _table(call: CallShare, order: dict[str, int], caching: CallCaching, scene: Scene) -> str:
+def call_table(call: CallShare, order: dict[str, int], caching: CallCaching) -> str:
+    """Return the table behind the bars as HTML."""
+    scene = call_scene(call, order, caching)
     body = (
         [
             f'<span class="nn-cell">{swatch(scene, f"{key_of(row.part)}")}<span>{escape(row.part.label)}</span></span>',
@@ -211,11 +212,11 @@ def _counted(call: CallShare) -> str:
 
 def call_html(call: CallShare, order: dict[str, int], caching: CallCaching) -> str:
     """Return one call as HTML without scripts."""
-    scene = call_scene(call, order, caching)
+    picture = to_html(call_scene(call, order, caching))
     return (
-        f'<p class="nn-sub">{escape(call.title)}: {escape(call.headline)}</p>{to_html(scene)}'
+        f'<p class="nn-sub">{escape(call.title)}: {escape(call.headline)}</p>{picture}'
         f'<p class="nn-caching">{escape(caching.line)}</p>{_counted(call)}<p class="nn-note">{NOTE}</p>'
-        f"{_table(call, order, caching, scene)}{_left_out(call)}"
+        f"{call_table(call, order, caching)}{_left_out(call)}"
     )
 
 

@@ -21,7 +21,7 @@ from noetic_nb.runs._requests.model_calls import NO_PLANS, Calls
 from noetic_nb.runs._requests.prefix_reuse import CacheReader, PrefixReuse
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
-from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, call_html, call_text
+from noetic_nb.widgets._allocation.allocation_picture import EMPTY, NOTE, call_data, call_html, call_table, call_text
 from noetic_nb.widgets._allocation.call_bars import (
     CALL,
     CALL_PX,
@@ -42,7 +42,7 @@ from noetic_nb.widgets._allocation.call_changes import (
 from noetic_nb.widgets._transcript.call_content import ShownRows
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._selection import EVERYTHING, Moment
-from noetic_nb.widgets.base._table import table
+from noetic_nb.widgets.base._table import keyed, table
 
 # Calls sent initially: a page requests older ones, a page without a kernel only has these.
 CALLS_KEPT: Final = 100
@@ -98,7 +98,6 @@ class AllocationReading(Reading):
             "layer": series_data(dict(zip(("layer", "yielded"), looks_of("$"), strict=True))),
             "layers": [],
             "call": {"key": CALL, "height": CALL_PX},
-            "columns": list(COLUMNS),
             "first": 0,
             "calls": [],
             "plain": 0,  # requests of a run without plans
@@ -212,7 +211,7 @@ class AllocationReading(Reading):
         return None
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer a page: some calls over time, ribbons of items, a call, its items or a text of them, or other budgets."""
+        """Answer a page: calls over time, ribbons of items, a call, its table, items or one of their texts, or other budgets."""
         what = request.get("what")
         if what in ("picture", "ribbons", "drag", "known_until"):
             part = range(self._whole(request, "first"), self._whole(request, "last") + 1)
@@ -221,13 +220,15 @@ class AllocationReading(Reading):
             if what != "ribbons":
                 return self._dragged(part, request)
             return self.ribbons(self._whole(request, "at"), part, request.get("parts"), request.get("item")).data()
-        if what in ("call", "items", "text", "settings", "what_if"):
+        if what in ("call", "table", "items", "text", "settings", "what_if"):
             at = self._whole(request, "at")
             recorded = self.requests()[at]
             if what == "call" and self.snapshot["plain"]:
                 return {"thread": sendable(recorded.where.thread_id), "place": recorded.place, "plain": self._plain(at)}
             if what == "call":
                 return self._drawn_call(at)
+            if what == "table":
+                return [keyed("table", call_table(self.calls.all[at], self.calls.order, self.caching(at)))]
             if what == "items":
                 unfolded = [key for key in request.get("open") or () if isinstance(key, int)]
                 return rows_data(self._shown_rows(at, request), unfolded)

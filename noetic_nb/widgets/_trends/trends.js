@@ -23,7 +23,6 @@ export default () => {
   });
   // Dragged values by thread and threshold, with their results: shared by all of the model's views in this browser.
   const moved = new Map();
-  const TABLE_MS = 300;
   const REST_MS = 250; // longer than between two keys or answers during a drag
   const NOTHING = { values: new Map(), answer: null, conditions: [], over: new Map() };
 
@@ -63,9 +62,7 @@ export default () => {
     // The list opens or closes with its length, until the user chooses.
     decidedHead.addEventListener("click", () => store.open.set("decided", !decided.open));
     decided.addEventListener("toggle", store.changed);
-    const behind = body.appendChild(store.fold("table", make("details"), () => tableSoon(0)));
-    behind.append(make("summary", {}, "Table"));
-    const table = behind.appendChild(make("div"));
+    const tableSoon = store.table(model, body, () => request("table"));
     inside.hidden = outcome.hidden = true;
 
     let at = -1; // the shown thread
@@ -285,7 +282,7 @@ export default () => {
       legendIn(legend, series, thread.legend);
 
       const [first, last] = reach();
-      if (tabled !== thread || !thread.marks) tableSoon(TABLE_MS);
+      if (tabled !== thread || !thread.marks) tableSoon();
       tabled = thread;
       if (!thread.marks) {
         thread.marks = marksOf(series, thread.turns.map(({ marks }) => marks), thread.whole);
@@ -365,11 +362,8 @@ export default () => {
       const { turn } = event.target.closest("[data-turn]")?.dataset ?? {};
       if (turn) store.select(model, { thread_id: wholeNow().id, turn: Number(turn) });
     });
-    const fetchTable = newest(ask, (found) => found.fault || patchRows(table, found));
-    const tableSoon = soon(() => behind.open && at >= 0 && fetchTable(request("table")));
 
-    const hide = store.show({ model, root, draw, traits: ["thread_at"] });
-    return hide;
+    return store.show({ model, root, draw, traits: ["thread_at"] });
   }
 
   return { initialize: store.initialize, render: store.guard(render) };

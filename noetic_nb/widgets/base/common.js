@@ -119,13 +119,6 @@ function callSteps(parent, { step, follow, kind = "nn-bar-controls" }) {
   return { back, draw };
 }
 
-/** Create a row with a name and `count` cells. */
-function namedRow(count) {
-  const row = make("tr");
-  row.append(make("th", { scope: "row" }), ...Array.from({ length: count }, () => make("td")));
-  return row;
-}
-
 /** Create a coloured square for a legend. */
 function swatchOf(attributes) {
   const swatch = make("svg", { class: "nn-swatch", width: 12, height: 12, "aria-hidden": "true" });
@@ -133,6 +126,7 @@ function swatchOf(attributes) {
   return swatch;
 }
 
+const TABLE_MS = 300;
 const PICTURES = new Set(["picture", "window"]);
 
 /** Apply the kernel's description of changes to data; returns the new data. */
@@ -339,6 +333,15 @@ function storeOf(take) {
       if (details.open) fill();
     });
     return details;
+  };
+  /** Create the fold of a table that the kernel writes while it is open; returns a function that asks for it again. */
+  store.table = (model, parent, request) => {
+    const put = store.asker(model, (rows) => patchRows(place, rows));
+    const fold = parent.appendChild(store.fold("table", make("details"), () => put(request())));
+    fold.append(make("summary", {}, "Table"));
+    const place = fold.appendChild(make("div"));
+    const later = soon(() => fold.open && put(request()));
+    return () => later(TABLE_MS);
   };
   return store;
 }
