@@ -282,6 +282,26 @@ def test_where_there_are_no_threads_events_are_read_as_they_come(monkeypatch: py
             assert reading.snapshot["taken"] == count
 
 
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_events_are_read_without_pauses_if_others_wait(is_quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[float] = []
+    done = threading.Event()
+
+    class Noted(Readings):
+        def _slice(self, until: float) -> bool:
+            shares.append(until - thread_time())
+            return super()._slice(until)
+
+    def read_some(until: float) -> bool:
+        done.set()
+        return True
+
+    monkeypatch.setattr(readings, "_others_wait", lambda: is_quiet)
+    Noted(idle_s=0.0).wake(SimpleNamespace(is_awake=False, read_some=read_some, catch_up=done.set))
+    assert done.wait(LONG_S)
+    assert (shares[0] > readings.QUIET_S / 2) is is_quiet
+
+
 def test_a_reading_gives_way_after_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(10_000))
     monkeypatch.setattr(readings.time, "thread_time", lambda: next(now))

@@ -25,8 +25,6 @@ from noetic_nb.widgets.base._display import running_shell
 
 log = safe_logger(__name__)
 
-# Events in quick succession are read together; a delay of this length is not visible.
-GATHER_S: Final = 0.03
 # While others keep the processor busy: read for this much of the thread's own time, then pause up to ten times until they wait.
 SLICE_S: Final = 0.002
 PAUSE_S: Final = 0.018
@@ -98,8 +96,7 @@ class Readings:
                 if not self._stale and not self._changed.wait_for(lambda: self._stale, self._idle_s):
                     self._thread = None
                     return
-            time.sleep(GATHER_S)
-            is_quiet = False
+            is_quiet = _others_wait()  # meanwhile events in quick succession come together
             while not self._slice(thread_time() + (QUIET_S if is_quiet else SLICE_S)):
                 is_quiet = any(_others_wait() for _ in range(10))
 
