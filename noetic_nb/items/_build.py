@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items._frozen import MAPPINGS, FrozenDict
-from noetic_nb.items._item import Item
+from noetic_nb.items._item import Item, content_count, remember_content
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.tokens import UNITS_PER_TOKEN, Tokenizer, estimate_tokens, most_that_fit, utf16_units
 
@@ -166,6 +166,15 @@ def item_text(item: Mapping[str, Any]) -> str:
 
 def content_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens) -> int:
     """Count the tokens of an item's text without the surrounding JSON, because a layer only controls the text."""
+    if type(item) is not Item:
+        return _count_content(item, tokenizer)
+    known = content_count(item, tokenizer)
+    if known is None:
+        remember_content(item, (tokenizer, known := _count_content(item, tokenizer)))
+    return known
+
+
+def _count_content(item: Mapping[str, Any], tokenizer: Tokenizer) -> int:
     count = getattr(tokenizer, "count_content", None)
     if count is not None:
         counted: int = count(item)

@@ -43,7 +43,7 @@ class Item(FrozenDict):
     ('c1', 'c1', None)
     """
 
-    __slots__ = ("_checked", "_counted", "_tally", "_tokens")
+    __slots__ = ("_checked", "_content", "_counted", "_tally", "_tokens")
 
     def __repr__(self) -> str:
         return f"Item({dict.__repr__(self)})"
@@ -66,6 +66,8 @@ remember_tokens: Final = Item._tokens.__set__  # type: ignore[attr-defined]
 _known_tokens: Final = Item._tokens.__get__  # type: ignore[attr-defined]
 _remember_counted: Final = Item._counted.__set__  # type: ignore[attr-defined]
 _known_counted: Final = Item._counted.__get__  # type: ignore[attr-defined]
+remember_content: Final = Item._content.__set__  # type: ignore[attr-defined]
+_known_content: Final = Item._content.__get__  # type: ignore[attr-defined]
 remember_tally: Final = Item._tally.__set__  # type: ignore[attr-defined]
 _known_tally: Final = Item._tally.__get__  # type: ignore[attr-defined]
 
@@ -82,6 +84,12 @@ def tally_of(item: Item, counter: Tokenizer) -> tuple[Tokenizer, str, int] | Non
     """Return the tally cached by `remember_tally`: counter, kind and tokens of the text; None for another counter."""
     known: tuple[Tokenizer, str, int] | None = _kept(_known_tally, item)
     return known if known is not None and known[0] is counter else None
+
+
+def content_count(item: Item, counter: Tokenizer) -> int | None:
+    """Return the tokens of an item's text cached by `remember_content`; None for another counter."""
+    known: tuple[Tokenizer, int] | None = _kept(_known_content, item)
+    return known[1] if known is not None and known[0] is counter else None
 
 
 def is_base_type(kind: str) -> bool:

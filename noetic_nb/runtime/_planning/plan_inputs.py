@@ -155,7 +155,7 @@ class PlanInputs:
             changed["window_size"] = window
         elif overflow == "truncate":
             changed["window_size"] = None  # it has no meaning there
-        return ProjectionPolicy(**{**self.policy.model_dump(), **changed}) if changed else self.policy
+        return _changed(self.policy, tuple(changed.items())) if changed else self.policy
 
     def _held(self, entry: RecallEntry, split: BudgetPlan) -> RecallEntry:
         """Limit an offer to a layer's allocation if that differs from the recorded one."""
@@ -193,6 +193,11 @@ def _as_tokens(given: object, field: str) -> float | None:
 
 
 # A search, or a handle that is dragged, plans some hundred calls with the same numbers.
+@lru_cache(maxsize=256)
+def _changed(policy: ProjectionPolicy, values: tuple[tuple[str, Any], ...]) -> ProjectionPolicy:
+    return ProjectionPolicy(**{**policy.model_dump(), **dict(values)})
+
+
 @lru_cache(maxsize=256)
 def _split(
     limits: _Limits, suffixes: tuple[str, ...], total: float, reserve: float, system: float
