@@ -7,7 +7,6 @@ export default () => {
     return true;
   });
   const PX_A_BIN = 4;
-  const LISTS = { problems: "✕ did not go well", held: "⊘ held back" };
 
   function render({ model, el }) {
     const { root, body, isEmpty } = frameIn(el, "Run timeline", "nn-tl");
@@ -232,30 +231,14 @@ export default () => {
     });
     search.addEventListener("input", changedFilter);
     chips.addEventListener("click", (event) => {
-      const name = event.target.closest("button")?.dataset.kind;
-      if (name === undefined) return;
-      if (name in LISTS) only = only === name ? "" : name;
-      else if (!kinds.delete(name)) kinds.add(name);
+      const chip = event.target.closest("button");
+      if (!chip) return;
+      const { kind, only: list } = chip.dataset;
+      if (list) only = only === list ? "" : list;
+      else if (!kinds.delete(kind)) kinds.add(kind);
       changedFilter();
       store.changed();
     });
-
-    function drawChips(data, window_) {
-      const known = data.kinds.map(([name, label, colour], at) => [name, label, colour, window_.counts[at]]).filter((entry) => entry[3] > 0);
-      for (const [name, , count] of window_.lists) known.push([name, LISTS[name], null, count]);
-      patch(chips, known, chipNode, (chip, [name, label, colour, amount]) => {
-        put(chip, { "data-kind": name, "aria-pressed": String(only === name || kinds.has(name)) });
-        const [swatch, text] = chip.children;
-        swatch.toggleAttribute("hidden", colour === null);
-        put(swatch.firstElementChild, { fill: colour ?? "none" });
-        setText(text, `${label} ${amount.toLocaleString("en")}`);
-      });
-    }
-    function chipNode() {
-      const chip = make("button", { type: "button", class: "nn-chip" });
-      chip.append(swatchOf({ width: 12, height: 12 }), make("span"));
-      return chip;
-    }
 
     function drawPicture(window_, chosen) {
       window_.drawn ??= sceneOf(window_.scene);
@@ -268,11 +251,6 @@ export default () => {
         if (more) put(node, { "aria-label": `${node.bar.text} Enter zooms in.` });
       }
       oneStop(plot, (node) => atOf(node)[0] === focused, hadFocus);
-    }
-
-    function drawPauses(window_) {
-      paused.hidden = window_.pauses.length === 0;
-      setText(paused, window_.pauses.length ? `Drawn shorter, at the thick lines: ${window_.pauses.join(", ")}.` : "");
     }
 
     function drawTable() {
@@ -313,39 +291,24 @@ export default () => {
       note.hidden = !data.note;
       setText(note, data.note);
       setText(head, window_.head);
-      drawChips(data, window_);
+      patchRows(chips, window_.chips, (chip, { key }) => put(chip, { "aria-pressed": String(only === key || kinds.has(key)) }));
       hooks.disabled = kinds.size > 0 || search.value !== "";
-      drawPauses(window_);
+      paused.hidden = !window_.paused;
+      setText(paused, window_.paused);
       drawPicture(window_, data.chosen);
       whole.disabled = range === null;
       out.disabled = range === null;
       left.disabled = range === null || range[0] <= 0;
       right.disabled = range === null || range[1] >= window_.end;
       before.hidden = after.hidden = !window_.lists.length;
-      const total = window_.total.toLocaleString("en");
-      setText(status, window_.matched === window_.total ? `${total} spans` : `${window_.matched.toLocaleString("en")} of ${total} spans`);
+      setText(status, window_.said);
       pager.draw(window_.first, window_.first + window_.shown, window_.rows);
       trouble.hidden = data.listed; // they are in the table
-      patch(trouble, window_.lists, listNode, ({ children: [label, list] }, [, text, , lines]) => {
-        setText(label, text);
-        patch(list, lines, problemNode, (entry, [at, line]) => {
-          put(entry.firstElementChild, { "data-at": at, "aria-pressed": String(at === detail?.at) });
-          setText(entry.firstElementChild, line);
-        });
-      });
+      patchRows(trouble, window_.lists);
+      for (const line of trouble.querySelectorAll("button")) put(line, { "aria-pressed": String(Number(line.dataset.at) === detail?.at) });
       about.hidden = detail === null;
       patchRows(about, detail?.parts ?? []);
       drawTable();
-    }
-    function listNode() {
-      const part = make("div");
-      part.append(make("p", { class: "nn-tl-label" }), make("ul", { class: "nn-list nn-tl-problems" }));
-      return part;
-    }
-    function problemNode() {
-      const entry = make("li");
-      entry.append(make("button", { type: "button", class: "nn-tl-problem" }));
-      return entry;
     }
 
     const hide = store.show({ model, el, root, draw, traits: ["scale"] });

@@ -27,6 +27,7 @@ NO_CLOCK: Final = "This recording has no clock times: what is shown is the order
 LISTED: Final = 8
 LISTS: Final = {"problems": "Did not go well", "held": "Held back by rules, people or the regulator"}
 """The titles of a timeline's lists."""
+_CHIPS: Final = {"problems": "✕ did not go well", "held": "⊘ held back"}
 # Share of a turn below which a part is not worth looking at.
 _LEAST_SHARE: Final = 0.01
 # Most layers, rules or tools to name in a part.
@@ -44,6 +45,38 @@ def listed(timeline: Timeline) -> list[list[Any]]:
         if numbers:
             found.append([name, head, len(numbers), [[at, _listed_line(timeline.spans[at])] for at in last]])
     return found
+
+
+def listed_html(head: str, lines: Sequence[Sequence[Any]], *, is_live: bool = False) -> str:
+    """Return one of `listed` as HTML; in a page, each line is a button that shows its span."""
+    texts = [(at, escape(line)) for at, line in lines]
+    if is_live:
+        kind = 'type="button" class="nn-tl-problem"'
+        texts = [(at, f'<button {kind} data-at="{at}">{text}</button>') for at, text in texts]
+    entries = "".join([f"<li>{text}</li>" for _, text in texts])
+    return f'<div><p class="nn-tl-label">{escape(head)}</p><ul class="nn-list nn-tl-problems">{entries}</ul></div>'
+
+
+def _swatch(colour: str) -> str:
+    look = 'class="nn-swatch" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true"'
+    return f'<svg {look}><path d="M0,0H12V12H0Z" fill="{colour}"/></svg>'
+
+
+def _chips(timeline: Timeline) -> list[dict[str, Any]]:
+    """Return the buttons of a page that show only spans of a kind, or of a list."""
+    found = [
+        ("kind", kind, _swatch(SPAN_COLOURS[kind]), KIND_NAMES[kind], timeline.counts[kind])
+        for kind in KINDS
+        if timeline.counts[kind]
+    ]
+    found += [("only", name, "", _CHIPS[name], number) for name, _, number, _ in listed(timeline)]
+    return [
+        keyed(
+            name,
+            f'<button type="button" class="nn-chip" data-{what}="{name}">{look}<span>{label} {number:,}</span></button>',
+        )
+        for what, name, look, label, number in found
+    ]
 
 
 def _listed_line(span: Span) -> str:
@@ -146,12 +179,8 @@ def _time_html(time: Sequence[Sequence[Any]]) -> dict[str, str]:
     for colour, percent, text, named in time:
         bars += f'<path d="M{left:.4g},0h{percent}V1H{left:.4g}Z" fill="{colour}"/>'
         left += percent
-        swatch = f'<path d="M0,0H12V12H0Z" fill="{colour}"/>'
         more = f'<span class="nn-tl-named">{escape(named)}</span>' if named else ""
-        entries += (
-            f'<li><svg class="nn-swatch" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">{swatch}</svg>'
-            f"<span>{escape(text)}</span>{more}</li>"
-        )
+        entries += f"<li>{_swatch(colour)}<span>{escape(text)}</span>{more}</li>"
     look = f'class="nn-tl-time" viewBox="0 0 {left:.4g} 1" preserveAspectRatio="none" aria-hidden="true"'
     return {
         "label": '<p class="nn-tl-label">Where its time went</p>',
@@ -176,10 +205,7 @@ def static_html(timeline: Timeline, window: Window, empty: str, *, by_time: bool
         notes.append(NO_CLOCK)
     if window.pauses:
         notes.append(f"Shortened: {_pauses(window)}.")
-    lists = ""
-    for _, head, _, lines in listed(timeline):
-        entries = "".join([f"<li>{escape(line)}</li>" for _, line in lines])
-        lists += f'<p>{escape(head)}:</p><ul class="nn-list">{entries}</ul>'
+    lists = "".join([listed_html(head, lines) for _, head, _, lines in listed(timeline)])
     said = "".join([f'<p class="nn-note">{escape(note)}</p>' for note in notes])
     return f'{title}<p class="nn-sub">{escape(headline(timeline))}</p>{legend_html(scene)}{to_html(scene)}{lists}{said}'
 
@@ -264,7 +290,6 @@ class TimelineReading(Reading):
             "empty": EMPTY,
             "note": "" if is_timed else NO_CLOCK,
             "timed": is_timed,
-            "kinds": [[kind, KIND_NAMES[kind], SPAN_COLOURS[kind]] for kind in KINDS],
             "series": series_data(SERIES),
             "columns": list(COLUMNS),
             "total": 0,
@@ -345,6 +370,9 @@ class TimelineReading(Reading):
         return self._wire(window, by_time=by_time)
 
     def _wire(self, window: Window, *, by_time: bool = True) -> dict[str, Any]:
+        total = len(self.timeline.spans)
+        matched = "" if window.matched == total else f"{window.matched:,} of "
+        pauses = ", ".join([text for _, text in window.pauses])
         return {
             "from": window.start,
             "to": window.stop,
@@ -353,12 +381,13 @@ class TimelineReading(Reading):
             "first": window.first,
             "shown": len(window.lanes),
             "rows": window.total,
-            "pauses": [text for _, text in window.pauses],
-            "matched": window.matched,
-            "total": len(self.timeline.spans),
-            "head": headline(self.timeline) if self.timeline.spans else "",
-            "counts": [self.timeline.counts[kind] for kind in KINDS],
-            "lists": listed(self.timeline),
+            "paused": f"Drawn shorter, at the thick lines: {pauses}." if pauses else "",
+            "said": f"{matched}{total:,} spans",
+            "head": headline(self.timeline) if total else "",
+            "chips": _chips(self.timeline),
+            "lists": [
+                keyed(name, listed_html(head, lines, is_live=True)) for name, head, _, lines in listed(self.timeline)
+            ],
         }
 
     def _span(self, span: Span, request: dict[str, Any]) -> dict[str, Any]:
