@@ -229,7 +229,9 @@ def test_each_version_can_be_compared_and_restored() -> None:
     rules.when("tool.args.amount > 5", id="large", tools="pay")
     rules.disable("large")
     with RuleEditor(rules) as editor:
-        assert [row["version"] for row in editor.snapshot["versions"]["own"]] == [3, 2, 1]
+        assert [row["version"] for row in editor.snapshot["versions"]["rows"]] == [3, 2, 1]
+        assert editor.snapshot["versions"]["head"] == "Versions: 3 versions of large"
+        assert [row["html"].count(">Restore<") for row in editor.snapshot["versions"]["rows"]] == [0, 1, 1]
         found = editor.reading.answer({"do": "compare", "rule_id": "large", "version": 1})
         changed = [[mark, text.strip()] for mark, text in found["lines"] if mark != " "]
         assert ["-", '"when": "tool.args.amount > 1000",'] in changed
@@ -259,13 +261,14 @@ def test_a_rule_that_was_removed_can_be_brought_back() -> None:
     rules = RuleBook([*limit(), {"id": "other", "applies_to": "before_tool_call", "when": "true"}])
     with RuleEditor(rules) as editor:
         editor.remove()
-        removed = editor.snapshot["versions"]["removed"]
-        assert [(row["id"], row["version"]) for row in removed] == [("large", 1)]
+        removed = [row for row in editor.snapshot["versions"]["rows"] if "Bring back" in row["html"]]
+        assert [(row["rule_id"], row["version"]) for row in removed] == [("large", 1)]
+        assert editor.snapshot["versions"]["head"].endswith(" of other, 1 removed rule")
 
         editor.restore(1, "large")
 
         assert [rule.id for rule in rules] == ["other", "large"]
-        assert editor.snapshot["versions"]["removed"] == []
+        assert "Bring back" not in str(editor.snapshot["versions"]["rows"])
 
 
 def test_a_diff_shows_what_is_dangerous_and_no_credential() -> None:

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.markup import escape
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steering._predicates.sequence_rules import sequence_rule
 from noetic_nb.steering._rules.file_schema import rule_data, rule_text
 from noetic_nb.steering._rules.rule import DEFAULT_JUDGE_MODEL, SequenceRule
 from noetic_nb.widgets._rules.rule_fields import FORMS, as_count, as_names, as_text, fields_of, names_text
+from noetic_nb.widgets.base._table import keyed
 
 # Older changes are in `rulebook.changes`; a complete list would grow with every pause in typing.
 VERSIONS_SHOWN: Final = 50
@@ -37,9 +39,9 @@ def version_rows(rulebook: RuleBook, rule_id: str) -> list[dict[str, Any]]:
     words = {"add": "added", "replace": "edited", "remove": "removed", "enable": "switched on", "undo": "taken back"}
     words["disable"] = "switched off"
     own = [change for change in rulebook.changes if change.rule_id == rule_id and change.change != "move"]
-    rows = [{"version": each.version, "words": words[each.change], "gone": each.new is None} for each in reversed(own)]
+    rows = [{"version": each.version, "words": words[each.change]} for each in reversed(own)]
     if own and own[0].old is not None:
-        rows.append({"version": 0, "words": "as it began", "gone": False})
+        rows.append({"version": 0, "words": "as it began"})
     return rows[:VERSIONS_SHOWN]
 
 
@@ -51,6 +53,33 @@ def removed_rules(rulebook: RuleBook) -> list[dict[str, Any]]:
         if change.rule_id not in present:
             found.setdefault(change.rule_id, change.version)
     return [{"id": name, "label": plain(name), "version": found[name]} for name in list(found)[:VERSIONS_SHOWN]]
+
+
+def versions_data(rulebook: RuleBook, rule_id: str | None) -> dict[str, Any]:
+    """Return the versions of one rule, and the removed rules, as a list of a page with its title."""
+    own = [] if rule_id is None else version_rows(rulebook, rule_id)
+    removed = removed_rules(rulebook)
+    versions = f"{len(own)} version{'' if len(own) == 1 else 's'}"
+    gone = f", {len(removed)} removed rule{'' if len(removed) == 1 else 's'}" if removed else ""
+    label = "no rule" if rule_id is None else plain(rule_id)
+    rows = [
+        _version_row(
+            f"version {row['version']}", f"{row['words']}{' · in force' * (at == 0)}", rule_id, row["version"], at
+        )
+        for at, row in enumerate(own)
+    ]
+    rows += [
+        _version_row(row["label"], f"removed in version {row['version']}", row["id"], row["version"]) for row in removed
+    ]
+    return {"head": f"Versions: {versions} of {label}{gone}", "rows": rows}
+
+
+def _version_row(name: str, words: str, rule_id: str | None, version: int, at: int | None = None) -> dict[str, Any]:
+    """Return one entry; `at` is the place among the versions of a rule, of which the first is in force."""
+    acts = {"restore": "Bring back"} if at is None else {"compare": "Compare", **({"restore": "Restore"} if at else {})}
+    buttons = "".join([f'<button type="button" data-do="{act}">{label}</button>' for act, label in acts.items()])
+    html = f"<li>{buttons}<span>{escape(name)} · {escape(words)}</span></li>"
+    return keyed(f"{version} {rule_id}", html, rule_id=rule_id, version=version)
 
 
 def rule_at(rulebook: RuleBook, rule_id: str, version: int) -> SteeringRule:

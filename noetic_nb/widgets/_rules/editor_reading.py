@@ -23,12 +23,11 @@ from noetic_nb.widgets._rules.draft import (
     book_code,
     draft_of,
     new_rule,
-    removed_rules,
     rule_at,
     rule_code,
     rule_of,
     text_diff,
-    version_rows,
+    versions_data,
     whole_text,
 )
 from noetic_nb.widgets._rules.draft_trial import NOT_EDITED, DraftTrial, check_draft, sample_calls, trial_parts
@@ -448,8 +447,7 @@ class EditorReading(Reading):
         self._put("can_undo", self.rulebook.can_undo)
 
     def _put_versions(self) -> None:
-        own = [] if self.chosen is None else version_rows(self.rulebook, self.chosen)
-        self._put("versions", {"own": own, "removed": removed_rules(self.rulebook)})
+        self._put("versions", versions_data(self.rulebook, self.chosen))
 
     def _free_name(self) -> str:
         number = 1

@@ -91,7 +91,7 @@ export default () => {
     const words = notice.appendChild(make("span"));
     const undo = button(notice, "Undo", () => ask({ do: "undo" }));
     const trial = trialPart(columns, (place) => store.select(model, place));
-    const versions = versionsPart(root, { ask, chosen });
+    const versions = versionsPart(root, ask);
     const keeping = keepingPart(root, { ask, chosen });
 
     function draw(data) {
@@ -237,46 +237,26 @@ export default () => {
   }
 
   /** The versions of the rule with their differences, and the removed rules. */
-  function versionsPart(root, { ask, chosen }) {
+  function versionsPart(root, ask) {
     const part = root.appendChild(store.fold("versions", make("details", { class: "nn-versions" })));
     const summary = part.appendChild(make("summary"));
     const list = part.appendChild(make("ul", { class: "nn-version-list" }));
-    const gone = part.appendChild(make("ul", { class: "nn-version-list" }));
     const title = part.appendChild(make("p", { class: "nn-note", role: "status" }));
     const diff = part.appendChild(make("div", { class: "nn-scroll nn-tall nn-diff-text", tabindex: 0, role: "region", "aria-label": "What differs" }));
-    const item = (act) => () => {
-      const line = make("li");
-      line.append(make("button", { type: "button" }), make("span"));
-      if (act) line.insertBefore(make("button", { type: "button" }, "Compare"), line.firstChild).addEventListener("click", () => act(line.nnRow));
-      line.lastChild.previousSibling.addEventListener("click", () => ask({ do: "restore", ...line.nnRow }));
-      return line;
-    };
-    const compare = async (row) => {
-      const found = await ask({ do: "compare", ...row });
-      if (found === null) return;
-      view.diff = found;
-      view.diffOf = `${row.rule_id} ${store.data.version}`;
+    list.addEventListener("click", async ({ target }) => {
+      const act = target.closest("button")?.dataset.do;
+      if (!act) return;
+      const { rule_id, version } = target.closest("li").row;
+      const found = await ask({ do: act, rule_id, version });
+      if (act !== "compare" || found === null) return;
+      Object.assign(view, { diff: found, diffOf: `${rule_id} ${store.data.version}` });
       store.changed();
-    };
+    });
     return (versions, draft) => {
-      const own = draft === null ? [] : versions.own;
-      part.hidden = own.length === 0 && versions.removed.length === 0;
-      const count = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
-      const removed = versions.removed.length ? `, ${count(versions.removed.length, "removed rule")}` : "";
-      setText(summary, `Versions: ${count(own.length, "version")} of ${draft?.label ?? "no rule"}${removed}`);
-      patch(list, own, item(compare), (line, row, at) => {
-        line.nnRow = { rule_id: chosen(), version: row.version };
-        const [, restore, text] = line.children;
-        setText(restore, "Restore");
-        restore.disabled = at === 0;
-        setText(text, `version ${row.version} · ${row.words}${at === 0 ? " · in force" : ""}`);
-      });
-      patch(gone, versions.removed, item(null), (line, row) => {
-        line.nnRow = { rule_id: row.id, version: row.version };
-        setText(line.firstChild, "Bring back");
-        setText(line.lastChild, `${row.label} · removed in version ${row.version}`);
-      });
-      const shown = draft !== null && view.diffOf === `${draft.rule_id} ${store.data.version}` ? view.diff : null;
+      part.hidden = versions.rows.length === 0;
+      setText(summary, versions.head);
+      patchRows(list, versions.rows);
+      const shown = view.diffOf === `${draft?.rule_id} ${store.data.version}` ? view.diff : null;
       diff.hidden = title.hidden = shown === null;
       setText(title, shown?.title ?? "");
       patch(diff, shown?.lines ?? [], () => make("div"), (line, [kind, text]) => {
