@@ -132,12 +132,13 @@ def test_a_page_learns_what_would_be_left_out_and_what_would_come_back(planned: 
 
     assert [row[1:] for row in settings["layers"]] == [["notes", 20, 60], ["policy", 0.0, 120]]
     assert (settings["total"], settings["reserve"]) == (900, 150)
-    assert any("She would rather not" in words for _, words, _, _ in more["returned"]["items"])
-    assert more["dropped"]["items"] == []
-    assert less["dropped"]["head"].startswith(
-        f"{len(less['dropped']['items']) + less['dropped']['more']} items would be left out"
+    (returned,), (dropped,) = more["changes"], less["changes"]
+    assert (returned["key"], dropped["key"]) == ("returned", "dropped")
+    assert "She would rather not" in part(returned, "nn-list nn-items")
+    listed = dropped["html"].count("<li>") + int(
+        "0" + part(dropped, "nn-note").removeprefix("and ").removesuffix(" more")
     )
-    assert less["returned"]["head"] == ""
+    assert part(dropped, "nn-change").startswith(f"{listed} items would be left out")
     assert json.loads(json.dumps([settings, more, less], allow_nan=False)) == [settings, more, less]
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ViewAssembled
 from noetic_nb.items import Item, item_text
+from noetic_nb.markup import escape
 from noetic_nb.plots._trends.trends_marks import steps_of
 from noetic_nb.runs._plain_text import count, plain, plain_line
 from noetic_nb.runs._requests.context_parts import HISTORY, REST, ContextParts, compactions_before, replaced_in
@@ -22,6 +23,7 @@ from noetic_nb.widgets._allocation.allocation_picture import call_data
 from noetic_nb.widgets._transcript.call_content import ShownRows
 from noetic_nb.widgets._transcript.request_rows import DiffRow, RequestRow, request_rows
 from noetic_nb.widgets._transcript.transcript_picture import entry_row
+from noetic_nb.widgets.base._table import keyed
 
 # Enough to recognise an item.
 WORDS_LENGTH: Final = 64
@@ -147,31 +149,38 @@ def what_if_data(request: RecordedRequest, calls: Calls, share: CallShare, asked
     data = call_data(planned, calls.order, names=("Would be sent", "Would be planned"))
     return {
         "picture": data,
-        "dropped": _changes("would be left out", difference.dropped),
-        "returned": _changes(
-            "would be sent again" if difference.returned else "would be sent as well", difference.returned
-        ),
+        "changes": [
+            *_changes("dropped", "would be left out", difference.dropped),
+            *_changes("returned", "would be sent again", difference.returned),
+        ]
+        or [keyed("same", '<p class="nn-change">The same items would be sent.</p>')],
     }
 
 
-def _changes(what: str, changes: Sequence[ItemChange]) -> dict[str, Any]:
+def _changes(name: str, what: str, changes: Sequence[ItemChange]) -> list[dict[str, Any]]:
+    """Return the items that another plan adds or leaves out, as a part of a page; none without items."""
+    if not changes:
+        return []
     items = f"{len(changes)} item{'' if len(changes) == 1 else 's'}"
-    head = f"{items} {what}, {count(sum([change.tokens for change in changes]))} tokens" if changes else ""
+    head = f"{items} {what}, {count(sum([change.tokens for change in changes]))} tokens"
     # For history, the newest items matter most.
     shown = [*[c for c in changes if c.origin != "history"], *[c for c in changes if c.origin == "history"][::-1]]
-    return {
-        "head": head,
-        "items": [
-            [
-                "history" if change.origin == "history" else plain(change.origin.replace("layer:", "", 1)),
-                words_of(change.item),
-                count(change.tokens),
-                change.position if change.origin == "history" else None,
-            ]
-            for change in shown[:CHANGES_SHOWN]
-        ],
-        "more": max(0, len(changes) - CHANGES_SHOWN),
-    }
+    rows = "".join([_change_html(change) for change in shown[:CHANGES_SHOWN]])
+    more = len(changes) - CHANGES_SHOWN
+    note = f'<p class="nn-note">and {more} more</p>' if more > 0 else ""
+    html = f'<p class="nn-change">{head}</p><ul class="nn-list nn-items">{rows}</ul>{note}'
+    return [keyed(name, f'<div class="nn-{name}">{html}</div>')]
+
+
+def _change_html(change: ItemChange) -> str:
+    """Return an item as a list entry; one of the log is a button that selects it."""
+    is_history = change.origin == "history"
+    origin = "history" if is_history else plain(change.origin.replace("layer:", "", 1))
+    words = f'<span class="nn-words">{escape(origin)} · {escape(words_of(change.item))}</span>'
+    inside = f'{words}<span class="nn-number">{count(change.tokens)}</span>'
+    if is_history:
+        return f'<li><button type="button" class="nn-item" data-item="{change.position}">{inside}</button></li>'
+    return f'<li><div class="nn-item">{inside}</div></li>'
 
 
 def handles_of(request: RecordedRequest, calls: Calls) -> dict[str, Any]:

@@ -1,21 +1,4 @@
 // Sliders that plan a call again.
-/** An item: its first words, its tokens, and why it is absent; one of the log can be chosen. */
-function itemEntry() {
-  const entry = make("li");
-  const button = entry.appendChild(make("button", { type: "button", class: "nn-item" }));
-  button.append(make("span", { class: "nn-words" }), make("span", { class: "nn-why" }), make("span", { class: "nn-number" }));
-  return entry;
-}
-
-function drawItem(entry, [words, tokens, position, why]) {
-  const button = entry.firstElementChild;
-  setText(button.children[0], words);
-  setText(button.children[1], why);
-  setText(button.children[2], tokens);
-  button.disabled = position === null;
-  put(button, { "data-item": position, class: why ? "nn-item nn-absent" : "nn-item" });
-}
-
 /** Let Enter and space use what is no button. */
 function usedByKey(node, use) {
   node.addEventListener("keydown", (event) => {
@@ -38,11 +21,7 @@ function whatIfIn(parent, { tell, shown, drawPicture, choose }) {
   const reset = bar.appendChild(make("button", { type: "button" }, "Reset"));
   const sum = bar.appendChild(make("span", { class: "nn-number", role: "status" }));
   const wrong = fold.appendChild(make("p", { class: "nn-fault", role: "alert" }));
-  const lists = ["dropped", "returned"].map((name) => {
-    const box = fold.appendChild(make("div", { class: `nn-${name}` }));
-    box.append(make("p", { class: "nn-change" }), make("ul", { class: "nn-list nn-items" }), make("p", { class: "nn-note" }));
-    return [name, box];
-  });
+  const changes = fold.appendChild(make("div"));
   let state = null; // of the sliders' call
   let awaited = null; // the call whose settings were requested
 
@@ -79,14 +58,7 @@ function whatIfIn(parent, { tell, shown, drawPicture, choose }) {
   function show(answer) {
     drawPicture(answer && answer.picture);
     setText(sum, answer ? `What if: ${answer.picture.head}` : "Move a slider: the call is planned again, and the layers are not asked again.");
-    for (const [name, box] of lists) {
-      const change = answer?.[name] ?? { head: answer && name === "dropped" && !answer.returned.head ? "The same items would be sent." : "", items: [], more: 0 };
-      const [head, list, more] = box.children;
-      setText(head, change.head);
-      patch(list, change.items, itemEntry, (entry, [part, text, tokens, position]) => drawItem(entry, [`${part} · ${text}`, tokens, position, ""]));
-      setText(more, change.more ? `and ${change.more} more` : "");
-      box.hidden = !change.head;
-    }
+    patchRows(changes, answer?.changes ?? []);
   }
 
   const ask = newest(tell, (answer, request) => {
@@ -118,7 +90,7 @@ function whatIfIn(parent, { tell, shown, drawPicture, choose }) {
     setText(wrong, "");
     draw();
   });
-  for (const [, box] of lists) box.addEventListener("click", (event) => choose(event));
+  changes.addEventListener("click", choose);
 
   async function look() {
     const at = shown();
