@@ -82,12 +82,7 @@ export default () => {
       const call = callOf(at);
       if (call.fault === undefined) store.select(model, { thread_id: call.thread, turn: call.turn, call: call.place, item, decision: null });
     }
-    function show(at, follows) {
-      model.set("position", at);
-      model.set("follow", follows);
-      model.save_changes();
-      store.changed();
-    }
+    const show = (position, follow) => store.set(model, { position, follow });
     function go(to) {
       const at = Math.max(0, Math.min(to, count() - 1));
       show(at, false);
@@ -330,7 +325,6 @@ export default () => {
       if (call.plain) return setText(sub, call.plain.replaceAll("\n", " · "));
       setText(sub, `${call.title}: ${call.head}`);
       setText(counted, call.counted);
-      counted.hidden = !call.counted;
       // Moving sliders draw the picture themselves. During a drag of a handle the bars stay, because fitting labels measures them.
       if (drawn !== call || (opened !== picked && !root.classList.contains("nn-other"))) drawPicture(null);
       if (drawn !== call) tableSoon();

@@ -131,10 +131,7 @@ export default () => {
     });
     const tellOnly = () => {
       const only = chosen.chips.size === 1 ? [...chosen.chips][0] : "";
-      if (model.get("only") !== only) {
-        model.set("only", only);
-        model.save_changes();
-      }
+      if (model.get("only") !== only) store.set(model, { only });
     };
     let only = "";
     const followOnly = () => {
@@ -212,7 +209,6 @@ export default () => {
     const refetchSoon = soon(refetch);
     function draw(data) {
       followOnly();
-      note.hidden = !data.note;
       setText(note, data.note);
       if (isEmpty(data, data.total === 0)) return;
       if (shownTotal !== data.total && shownTotal >= 0 && page !== null) refetchSoon(GROWN_MS);

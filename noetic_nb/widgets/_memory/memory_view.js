@@ -100,11 +100,7 @@ export default () => {
       if (at < 0) return;
       refetch(turn);
     };
-    const choose = (place) => {
-      model.set("position", place);
-      model.save_changes();
-      store.changed();
-    };
+    const choose = (position) => store.set(model, { position });
     const focusRow = (row) => {
       if (focused === row.key) return;
       focused = row.key;

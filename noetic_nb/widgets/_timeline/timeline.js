@@ -15,14 +15,14 @@ export default () => {
 
     const chips = body.appendChild(make("div", { class: "nn-toolbar", role: "group", "aria-label": "Show only" }));
     const tools = body.appendChild(make("div", { class: "nn-toolbar" }));
-    const button = (text, label) => tools.appendChild(make("button", { type: "button", "aria-label": label, title: label }, text));
-    const out = button("−", "Zoom out");
-    const into = button("+", "Zoom in");
-    const left = button("◂", "Earlier");
-    const right = button("▸", "Later");
-    const whole = button("Whole run", "Whole run");
-    const before = button("◂ problem", "Previous problem");
-    const after = button("problem ▸", "Next problem");
+    const tool = (text, label, act) => button(tools, text, act, { "aria-label": label, title: label });
+    const out = tool("−", "Zoom out", () => zoom(2));
+    tool("+", "Zoom in", () => zoom(0.5));
+    const left = tool("◂", "Earlier", () => pan(-0.5));
+    const right = tool("▸", "Later", () => pan(0.5));
+    const whole = tool("Whole run", "Whole run", () => all());
+    const before = tool("◂ problem", "Previous problem", () => toProblem(true));
+    const after = tool("problem ▸", "Next problem", () => toProblem(false));
     const scale = tools.appendChild(make("label", {}, "By"));
     const scales = scale.appendChild(make("select", { "aria-label": "Width" }));
     offer(scales, ["time", "order"].map((name) => [name, name]));
@@ -112,11 +112,6 @@ export default () => {
       refetch();
       store.changed();
     };
-    out.addEventListener("click", () => zoom(2));
-    into.addEventListener("click", () => zoom(0.5));
-    left.addEventListener("click", () => pan(-0.5));
-    right.addEventListener("click", () => pan(0.5));
-    whole.addEventListener("click", all);
     const endDrag = dragRange(plot, box, part);
     const placesOf = ({ bar }) => [bar.left, bar.right].map((place) => place + now().from);
     const middleOf = (node) => {
@@ -196,8 +191,6 @@ export default () => {
       return view(left - wide * 0.15, left + wide * 1.15);
     };
     const toProblem = (back) => look({ what: "problem", at: focused ?? (back ? store.data.total : -1), back }, true);
-    before.addEventListener("click", () => toProblem(true));
-    after.addEventListener("click", () => toProblem(false));
     plot.addEventListener("click", (event) => {
       const bar = event.target.closest(".nn-box");
       if (bar) use(bar);
@@ -222,12 +215,9 @@ export default () => {
 
     // Filters
     scales.addEventListener("change", () => {
-      model.set("scale", scales.value);
-      model.save_changes();
-      range = null;
-      detail = null;
+      range = detail = null;
+      store.set(model, { scale: scales.value });
       refetch();
-      store.changed();
     });
     search.addEventListener("input", changedFilter);
     chips.addEventListener("click", (event) => {
@@ -288,12 +278,10 @@ export default () => {
       if (!window_) return;
       scale.hidden = !data.timed;
       scales.value = model.get("scale");
-      note.hidden = !data.note;
       setText(note, data.note);
       setText(head, window_.head);
       patchRows(chips, window_.chips, (chip, { key }) => put(chip, { "aria-pressed": String(only === key || kinds.has(key)) }));
       hooks.disabled = kinds.size > 0 || search.value !== "";
-      paused.hidden = !window_.paused;
       setText(paused, window_.paused);
       drawPicture(window_, data.chosen);
       whole.disabled = range === null;

@@ -19,12 +19,7 @@ export default () => {
     const { root, body, isEmpty } = frameIn(el, "Transcript", "nn-transcript");
     const steps = callSteps(body, {
       step: (by) => go(shown() + by),
-      follow: (follows) => {
-        if (!follows) return go(shown());
-        model.set("follow", true);
-        model.save_changes();
-        store.changed();
-      },
+      follow: (follow) => (follow ? store.set(model, { follow }) : go(shown())),
     });
     const slider = make("input", { type: "range", min: 0, "aria-label": "Model call" });
     steps.back.after(slider);
@@ -101,11 +96,7 @@ export default () => {
       }
       return model.get("follow") || data.at < 0 || data.at > last() ? last() : data.at;
     };
-    const leave = () => {
-      if (!model.get("follow")) return;
-      model.set("follow", false);
-      model.save_changes();
-    };
+    const leave = () => model.get("follow") && store.set(model, { follow: false });
     const go = (to) => {
       const at = Math.max(0, Math.min(to, last()));
       leave();
@@ -119,10 +110,7 @@ export default () => {
     };
     const compare = () => {
       const at = Math.max(1, Math.min(Number(number.value) || 1, last() + 1)) - 1;
-      const value = choice.value === "call" ? store.data.calls[at][0] : choice.value || null;
-      model.set("compare_with", value);
-      model.save_changes();
-      store.changed();
+      store.set(model, { compare_with: choice.value === "call" ? store.data.calls[at][0] : choice.value || null });
     };
 
     // The request for a call; an item is searched for only once, on the page that has it.
@@ -308,9 +296,7 @@ export default () => {
       labels.draw(data.labels, call, store.changed);
       setText(sub, `${call.title}: ${call.headline}`);
       setText(settings, call.settings);
-      settings.hidden = call.settings === "";
       setText(unknown, call.unknown);
-      unknown.hidden = call.unknown === "";
       setText(difference, call.difference && ` ${call.difference}`);
       pages.bar.hidden = call.total <= call.page;
       setText(pages.text, `${(call.first + 1).toLocaleString("en")} to ${Math.min(call.first + call.page, call.total).toLocaleString("en")} of ${call.total.toLocaleString("en")}`);

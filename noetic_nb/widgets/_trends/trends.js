@@ -77,11 +77,7 @@ export default () => {
     const reach = () => (part && !part.chart ? [part.first, part.last + 1] : [0, Math.max(1, threadNow()?.turns?.length ?? 1)]);
     const request = (what, more = {}) => ({ what, thread: at, part: part?.chart ? [part.first, part.last] : null, ...more });
 
-    select.addEventListener("change", () => {
-      model.set("thread_at", Number(select.value));
-      model.save_changes();
-      store.changed();
-    });
+    select.addEventListener("change", () => store.set(model, { thread_at: Number(select.value) }));
 
     // Decisions with other thresholds: only the newest question is sent, and conditions are requested after its answer.
     const thresholdsOf = (values) => {
@@ -305,7 +301,6 @@ export default () => {
       const columns = thread.size > 1 ? `Each column is ${thread.size} turns: the least and the greatest of their values.` : "";
       const decisions = thread.turns.flatMap(({ marks }) => marks.map((mark) => mark[2])).filter((text) => typeof text === "string");
       setText(note, [columns, decisions.length ? "" : "No decision to warn, change or stop.", thread.note, whole.doubt].filter(Boolean).join(" "));
-      note.hidden = !note.textContent;
       decided.hidden = decisions.length === 0;
       decided.open = store.open.get("decided") ?? decisions.length <= listed;
       setText(decidedHead, `Decisions: ${decisions.length}`);

@@ -121,9 +121,7 @@ export default () => {
     const open = () => model.get("panels") ?? [];
     const choose = (name) => {
       const now = open();
-      model.set("panels", now.includes(name) ? now.filter((other) => other !== name) : [...now, name]);
-      model.save_changes();
-      store.changed();
+      store.set(model, { panels: now.includes(name) ? now.filter((other) => other !== name) : [...now, name] });
     };
     const sizeOf = (name) => (model.get("sizes") ?? {})[name] ?? store.data.sizes[name];
     const resize = (name, columns, height) => {

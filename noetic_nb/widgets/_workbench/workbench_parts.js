@@ -143,7 +143,6 @@ function talkPart(parent, { get, failed, redraw }) {
     earlier.hidden = !rows.length || rows[0].key === 0;
     if (follows && isLaidOut) list.scrollTop = list.scrollHeight;
     const about = parts.chat;
-    none.hidden = about !== null;
     setText(none, about === null ? parts.whyNoChat : "");
     chat.hidden = about === null;
     if (about === null) return;
@@ -155,7 +154,6 @@ function talkPart(parent, { get, failed, redraw }) {
     fix.disabled = !parts.canGrade || about.deaf !== "";
     fixSend.disabled = fix.disabled;
     setText(deaf, about.deaf);
-    deaf.hidden = !about.deaf;
     const [mood, words] = about.notice;
     put(notice, { "data-mood": mood });
     setText(notice, words);

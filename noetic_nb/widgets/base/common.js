@@ -233,6 +233,12 @@ function storeOf(take) {
     store.refusal = error.message;
     store.changed();
   };
+  /** Set synced traits of a model, and draw. */
+  store.set = (model, values) => {
+    for (const [name, value] of Object.entries(values)) model.set(name, value);
+    model.save_changes();
+    store.changed();
+  };
   /** Select a call, turn, item or decision in every view that shares the selection. */
   store.select = (model, fields) => {
     store.selection = store.data.selection = fields;
