@@ -14,12 +14,7 @@ export default () => {
     data.lines.splice(0, data.lines.length - data.page);
     data.total = message.total;
     data.count = message.count;
-    for (const [kind, name] of message.names) {
-      const names = namesOf(data, kind);
-      const known = names.find((pair) => pair[0] === name);
-      if (known) known[1] += 1;
-      else names.push([name, 1]);
-    }
+    for (const [kind, at, pair] of message.facets) data.facets[kind][1][at] = pair;
     return true;
   });
 

@@ -268,15 +268,19 @@ class LedgerReading(Reading):
         else:
             data["lines"].append(sent)
             del data["lines"][:-PAGE]
-        names = [list(key) for key in entry.facets()]
         data["total"], data["count"] = len(self.index.entries), len(lines)
-        counts = {(kind, name): pair for kind, pairs in data["facets"] for pair in pairs for name in pair[:1]}
-        for kind, name in names:
-            if (pair := counts.get((kind, name))) is not None:
-                pair[1] += 1
-            elif len(pairs := data["facets"][FACETS.index(kind)][1]) < NAMES_SENT:
-                pairs.append([name, 1])
-        return {"type": "line", "total": data["total"], "count": data["count"], "line": sent, "names": names}
+        facets = [self._count(FACETS.index(kind), name) for kind, name in entry.facets()]
+        facets = [found for found in facets if found is not None]
+        return {"type": "line", "total": data["total"], "count": data["count"], "line": sent, "facets": facets}
+
+    def _count(self, kind: int, name: str) -> list[Any] | None:
+        """Count a name in the snapshot; returns its places there and its new count, None for a name beyond the listed ones."""
+        pairs = self.snapshot["facets"][kind][1]
+        at = next((at for at, pair in enumerate(pairs) if pair[0] == name), len(pairs))
+        if at == NAMES_SENT:
+            return None
+        pairs[at : at + 1] = [[name, 1 + (pairs[at][1] if at < len(pairs) else 0)]]
+        return [kind, at, pairs[at]]
 
     def _join_call(self, entry: Entry, tool: str, execution: _Execution) -> None:
         """Find the call in the log that a decision is about: the first open call, with that name if there is one."""
