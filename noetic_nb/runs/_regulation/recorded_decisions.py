@@ -6,9 +6,9 @@ decision. Only predicates use thresholds, so a changed threshold needs no second
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import LayerStateChanged, ModelCalled, RegulatorDecided, RegulatorSaw, RunEvent, TurnStarted
@@ -30,8 +30,7 @@ from noetic_nb.runs._regulation.recorded_regulator import (
 from noetic_nb.runs._regulation.regulator_signals import BETWEEN_TURNS
 
 
-@dataclass(frozen=True, slots=True)
-class Redecided:
+class Redecided(NamedTuple):
     """The new and the recorded decision at one moment."""
 
     recorded: RegulatorDecided
@@ -230,13 +229,9 @@ class DecisionTape:
     def _redecided(self, answers: list[list[list[decisions.Decision | None]]]) -> list[Redecided]:
         held: set[str] = set()
         found: list[Redecided] = []
+        decided = [_first_of(of_rule) for of_rule in answers]
         for moment in self._moments:
-            decision: decisions.Decision = decisions.CONTINUE
-            for of_predicate in answers[moment.rule]:
-                answer = of_predicate[moment.place]
-                if answer is not None:
-                    decision = answer
-                    break
+            decision = decided[moment.rule][moment.place] or decisions.CONTINUE
             recorded = moment.recorded
             thread_id = recorded.where.thread_id
             if moment.begins_task:
@@ -320,6 +315,14 @@ class DecisionTape:
             if was[0] == decisions.CircuitBreak.kind:
                 held[thread_id] = was
         return same, total
+
+
+def _first_of(answers: Sequence[list[decisions.Decision | None]]) -> list[decisions.Decision | None]:
+    """Return the answer of the first predicate that has one, for each reading."""
+    *others, found = answers or [[]]
+    for own in reversed(others):
+        found = [answer or later for answer, later in zip(own, found, strict=True)]
+    return found
 
 
 def _kind_of(decision: Mapping[str, Any]) -> tuple[Any, Any]:

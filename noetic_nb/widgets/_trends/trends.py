@@ -219,10 +219,9 @@ class TrendsReading(Reading):
             decided += [(kinds.get(name, "other"), name, turns) for name, turns in now.warned.items()]
             for kind, name, turns in decided:
                 series = f"would-{kind}" if f"would-{kind}" in SERIES else "would-other"
+                lane = lane_of(name)
                 columns = {chart.column_of(turn): turn for turn in reversed(turns)}
-                over += [
-                    Mark(series, [at + 0.5, lane_of(name)], f"Turn {turn}: {name}") for at, turn in columns.items()
-                ]
+                over += [Mark(series, [at + 0.5, lane], f"Turn {turn}: {name}") for at, turn in columns.items()]
         return {
             "text": sentence(now, was),
             "over": [list(mark[:3]) for mark in over[:MARKS_ANSWERED]],
