@@ -382,6 +382,8 @@ function ownerOf(key) {
 function legendEntry() {
   const entry = make("li");
   const button = entry.appendChild(make("button", { type: "button", class: "nn-part" }));
-  button.append(swatchOf({ x: 0.5, y: 0.5, width: 11, height: 11 }), make("span", { class: "nn-name" }), make("span", { class: "nn-number" }));
+  const swatch = button.appendChild(make("svg", { class: "nn-swatch", width: 12, height: 12, "aria-hidden": "true" }));
+  swatch.append(make("rect", { x: 0.5, y: 0.5, width: 11, height: 11 }));
+  button.append(make("span", { class: "nn-name" }), make("span", { class: "nn-number" }));
   return entry;
 }

@@ -230,20 +230,18 @@ function dragIn(parent, { tell, now, span, panel, layer, leave, changed }) {
       box.addEventListener("pointerup", () => setTimeout(changed)); // the scale may grow after the drag
     }
     for (const which of ["total", "layer"]) {
-      const isThere = handleOf(keyOf(which)) !== null;
-      if (isThere && !grips.has(which)) {
+      const handle = () => handleOf(keyOf(which));
+      if (handle() && !grips.has(which)) {
         grips.set(which, gripIn(box, {
-          handle: () => handleOf(keyOf(which)),
+          handle,
           at: () => placeOf(keyOf(which)),
           scale: () => scaleOf(which),
-          move: (to) => move(keyOf(which), to),
+          move: (_, to) => move(keyOf(which), to),
           prepare: () => tell({ ...request("drag"), prepare: true }), // the first plan takes longest
         }));
         box.lastElementChild.dataset.of = which;
       }
-      const grip = box.querySelector(`.nn-grip[data-of="${which}"]`);
-      if (grip) grip.hidden = !isThere;
-      if (isThere) grips.get(which)();
+      grips.get(which)?.();
     }
     outcome.hidden = !moved.size;
     const { answer, known } = state;

@@ -72,17 +72,7 @@ export default () => {
     };
 
     const last = () => store.data.calls.length - 1;
-    const placeOf = (number) => {
-      let low = 0;
-      let high = last();
-      while (low <= high) {
-        const middle = (low + high) >> 1;
-        if (store.data.calls[middle][0] === number) return middle;
-        if (store.data.calls[middle][0] < number) low = middle + 1;
-        else high = middle - 1;
-      }
-      return -1;
-    };
+    const placeOf = (number) => store.data.calls.findIndex(([known]) => known === number);
     const shown = () => {
       const data = store.data;
       if (local.known !== store.selection) {

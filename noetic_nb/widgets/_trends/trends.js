@@ -166,23 +166,12 @@ export default () => {
       hits.focus({ preventScroll: true });
     });
     const grips = new Map();
-    function drawGrips(thread) {
-      const handles = new Map(handlesOf(thread).filter(({ panel }) => panel).map((handle) => [handle.panel, handle]));
+    function drawGrips() {
       for (const [key, { box, scale }] of scene.panels) {
-        const handle = handles.get(key);
-        if (handle && !grips.has(box)) {
-          grips.set(box, gripIn(box, {
-            handle: () => handlesOf(threadNow()).find(({ panel }) => panel === key),
-            at: () => placeOf(handlesOf(threadNow()).find(({ panel }) => panel === key)),
-            scale: () => scene.panels.get(key).scale,
-            move: (to) => move(handlesOf(threadNow()).find(({ panel }) => panel === key), to),
-            prepare,
-          }));
-        }
-        const grip = box.querySelector(".nn-grip");
-        if (grip) grip.hidden = !handle;
-        if (handle) grips.get(box)();
-        const value = handle && valueOf(handle);
+        const handle = () => handlesOf(threadNow()).find(({ panel }) => panel === key);
+        if (handle() && !grips.has(box)) grips.set(box, gripIn(box, { handle, at: placeOf, scale: () => scene.panels.get(key).scale, move, prepare }));
+        grips.get(box)?.();
+        const value = handle() && valueOf(handle());
         let line = box.querySelector(".nn-would-line");
         if (value === undefined) line?.remove();
         else {
@@ -288,7 +277,7 @@ export default () => {
         else requestIdleCallback(prepare, { timeout: 2000 });
       }
       scene.draw({ panels: thread.order.map((key) => thread.panels[key]), captions: thread.captions, marks: thread.marks, over: movedNow().over, first, last, ticks: thread.ticks });
-      drawGrips(thread);
+      drawGrips();
       brush(whole.turns.length * whole.size > brushed ? [part?.first ?? 0, part?.last ?? whole.turns.length - 1] : null);
       drawCursor(thread);
 

@@ -119,13 +119,6 @@ function callSteps(parent, { step, follow, kind = "nn-bar-controls" }) {
   return { back, draw };
 }
 
-/** Create a coloured square for a legend. */
-function swatchOf(attributes) {
-  const swatch = make("svg", { class: "nn-swatch", width: 12, height: 12, "aria-hidden": "true" });
-  swatch.append(make("rect", attributes));
-  return swatch;
-}
-
 const TABLE_MS = 300;
 const PICTURES = new Set(["picture", "window"]);
 

@@ -304,8 +304,8 @@ function sliderState(node, handle, at) {
 }
 
 /**
- * Create a grip in the plot of a panel, dragged by pointer or keys; `handle`, `at` (an index in its values) and `scale` are
- * functions, `move` gets the new index. It shows its value if that differs from the recorded one.
+ * Create a grip in the plot of a panel, dragged by pointer or keys; `handle` (none hides the grip) and `scale` are functions,
+ * `at` returns the index of a handle's value, `move` gets a handle and its new index. It shows a value that was not recorded.
  */
 function gripIn(box, { handle, at, scale, move, prepare }) {
   const grip = box.appendChild(make("div", { class: "nn-grip", tabindex: 0, role: "slider", "aria-orientation": "vertical" }));
@@ -313,10 +313,11 @@ function gripIn(box, { handle, at, scale, move, prepare }) {
   grip.addEventListener("focus", prepare);
   grip.addEventListener("keydown", (event) => {
     const by = STEPS.get(event.key);
-    if (event.key === "Escape") move(handle().at);
-    else if (event.key === "Home") move(0);
-    else if (event.key === "End") move(handle().stops.values.length - 1);
-    else if (by !== undefined) move(at() + by);
+    const now = handle();
+    if (event.key === "Escape") move(now, now.at);
+    else if (event.key === "Home") move(now, 0);
+    else if (event.key === "End") move(now, now.stops.values.length - 1);
+    else if (by !== undefined) move(now, at(now) + by);
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -331,11 +332,14 @@ function gripIn(box, { handle, at, scale, move, prepare }) {
       values.forEach((value, place) => {
         if (Math.abs(value - wanted) < Math.abs(values[nearest] - wanted)) nearest = place;
       });
-      move(nearest);
+      move(handle(), nearest);
     };
   });
   return function draw() {
-    const [now, place] = [handle(), at()];
+    const now = handle();
+    grip.hidden = !now;
+    if (!now) return;
+    const place = at(now);
     grip.style.top = `${scale().y(now.stops.values[place]).toFixed(1)}px`;
     grip.title = `${now.label}: ${now.stops.texts[place]}`;
     setText(printed, place === now.at ? "" : now.stops.texts[place]);
