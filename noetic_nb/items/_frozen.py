@@ -92,17 +92,17 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
         raise ItemValidationError("An item contains a number that is not finite.", given=value, hint="JSON has no NaN.")
     if _depth >= MAX_DEPTH:
         raise ItemValidationError(f"An item is nested more than {MAX_DEPTH} deep.", hint="Is it cyclic?")
-    if isinstance(value, MAPPINGS):
-        frozen = {}
-        for key, inner in value.items():
-            if not isinstance(key, str):
-                raise ItemValidationError("Keys of items are text.", given=key)
-            frozen[key] = inner if type(inner) in PLAIN else freeze(inner, _depth=_depth + 1)
-        return FrozenDict(frozen)
     if isinstance(value, tuple) and hasattr(value, "_asdict"):  # a named tuple: keep its field names
         return freeze(value._asdict(), _depth=_depth)
     if isinstance(value, (list, tuple)):
         return tuple([inner if type(inner) in PLAIN else freeze(inner, _depth=_depth + 1) for inner in value])
+    if isinstance(value, MAPPINGS):
+        for key in value:
+            if not isinstance(key, str):
+                raise ItemValidationError("Keys of items are text.", given=key)
+        return FrozenDict(
+            {key: inner if type(inner) in PLAIN else freeze(inner, _depth=_depth + 1) for key, inner in value.items()}
+        )
     if isinstance(value, str):  # a subclass, such as a string enumeration
         return str(value.value) if hasattr(value, "value") else str(value)
     if isinstance(value, int | float):

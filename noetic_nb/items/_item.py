@@ -12,7 +12,7 @@ from typing import Any, Final
 from noetic_nb._core.cards import Card, with_card
 from noetic_nb._core.names import keys
 from noetic_nb.errors import ItemValidationError
-from noetic_nb.items._frozen import FrozenDict, freeze, thaw
+from noetic_nb.items._frozen import MAPPINGS, FrozenDict, freeze, thaw
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
@@ -110,7 +110,7 @@ def parse_shape(value: object) -> Item:
     """Check that a value is a mapping with a ``type``, and freeze it; raises `ItemValidationError`. The type may be unknown."""
     if type(value) is Item:
         return value
-    if not isinstance(value, Mapping):
+    if not isinstance(value, MAPPINGS):
         raise ItemValidationError("An item is a mapping.", given=value)
     kind = value.get("type")
     if not isinstance(kind, str) or not kind:
@@ -121,7 +121,7 @@ def parse_shape(value: object) -> Item:
         value = _renamed(value, names)
         content = value.get("content")
         if kind == "message" and isinstance(content, list | tuple):
-            parts = [_renamed(part, _PART_FIELDS) if isinstance(part, Mapping) else part for part in content]
+            parts = [_renamed(part, _PART_FIELDS) if isinstance(part, MAPPINGS) else part for part in content]
             value = {**value, "content": parts}
     return Item(freeze(dict(value)))
 
