@@ -106,6 +106,10 @@ _USER_HINT: Final = re.compile(r"-(?<![\w\-]-)(?:u|-user|-proxy-user)[\s\"'=a-z]
 _QUERY_HINT: Final = re.compile(r"=(?:(?<=[?&]key=)|(?<=[?&]sig=)|(?<=[?&]signature=)|(?<=[?&]code=))")
 
 
+def _may_netrc(lower: str) -> bool:
+    return "password" in lower and ("machine" in lower or "default" in lower)
+
+
 def may_place(lower: str) -> bool:
     """Tell whether a lower-case text may hold a secret in one of these places."""
     if "-u" in lower and ":" in lower and _USER_HINT.search(lower):
@@ -117,7 +121,7 @@ def may_place(lower: str) -> bool:
     hinted = [hint for hint in NAME_HINTS if hint in lower]
     if not hinted:
         return False
-    if "password" in lower and ("machine" in lower or "default" in lower):
+    if _may_netrc(lower):
         return True
     if "-" in lower and _OPTION_HINT.search(lower):
         return True
@@ -167,7 +171,7 @@ def placed(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
     yield from _options(text)
     yield from commanded(text)
     yield from said(text)
-    if "?" in text or "&" in text:
+    if _QUERY_HINT.search(lower):
         for match in _QUERY.finditer(text):
             if is_mixed(match["value"]):
                 yield Span(*match.span("value"), match["value"])
@@ -183,7 +187,7 @@ def placed(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
     if "\n" in text:
         yield from _blocks(text)
         yield from _columns(text)
-    if "password" in lower:
+    if _may_netrc(lower):
         for match in _NETRC.finditer(text):
             value = match["value"]
             if ((match["login"] or match["after"]) and not PLACEHOLDER.fullmatch(value)) or _worth(value, "password"):
