@@ -132,7 +132,9 @@ def thaw(value: Any) -> Any:
     >>> thaw(freeze({"content": [{"text": "a"}]}))
     {'content': [{'text': 'a'}]}
     """
-    if isinstance(value, Mapping):
+    if type(value) in FLAT:
+        return value
+    if isinstance(value, MAPPINGS):
         return {key: thaw(inner) for key, inner in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return thaw(value._asdict())
@@ -167,11 +169,11 @@ def frozen_data(value: Any, *, depth: int = 0) -> Any:
     kind = type(value)
     if kind is int and value.bit_length() > MOST_BITS:
         return _described(value, f"a number of {value.bit_length()} bits")
-    if value is None or kind in (str, int, bool, float):
+    if kind in FLAT:
         return value
     if depth >= MAX_DEPTH:
         return FrozenDict({"$unserializable": kind.__name__, "text": f"nested more than {MAX_DEPTH} deep"})
-    if isinstance(value, Mapping):
+    if isinstance(value, MAPPINGS):
         frozen = {str(key): frozen_data(inner, depth=depth + 1) for key, inner in value.items()}
         # Return the same object if nothing changes: most data is frozen already, and runs are long.
         same = isinstance(value, FrozenDict) and all(frozen[key] is value[key] for key in frozen)

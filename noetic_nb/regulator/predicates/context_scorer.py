@@ -72,7 +72,7 @@ def _details(text: str) -> list[str]:
 def _grams(text: str) -> Counter[str]:
     # Normalise white space: line breaks differ between tools and people without changing the meaning.
     flat = " ".join(text.lower().split())
-    return Counter(flat[place : place + _GRAM] for place in range(len(flat) - _GRAM + 1))
+    return Counter(map("".join, zip(*[flat[place:] for place in range(_GRAM)], strict=False)))
 
 
 def _similarity(one: Counter[str], other: Counter[str]) -> float:
