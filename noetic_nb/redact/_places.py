@@ -112,18 +112,12 @@ def _may_netrc(lower: str) -> bool:
 
 def may_place(lower: str) -> bool:
     """Tell whether a lower-case text may hold a secret in one of these places."""
-    if "-u" in lower and ":" in lower and _USER_HINT.search(lower):
-        return True
-    if "=" in lower and ("&" in lower or "?" in lower) and _QUERY_HINT.search(lower):
-        return True
-    if may_say(lower):
+    if (":" in lower and _USER_HINT.search(lower)) or _QUERY_HINT.search(lower) or may_say(lower):
         return True
     hinted = [hint for hint in NAME_HINTS if hint in lower]
     if not hinted:
         return False
-    if _may_netrc(lower):
-        return True
-    if "-" in lower and _OPTION_HINT.search(lower):
+    if _may_netrc(lower) or _OPTION_HINT.search(lower):
         return True
     return next(behind_hints(lower, _TAIL, hinted), None) is not None
 
