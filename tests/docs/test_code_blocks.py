@@ -46,12 +46,9 @@ NEEDS: Final = {"docs/behaviour/proofs.md": "z3", "docs/recipes/static_vectors.m
 """Pages that need one more package: run where it is installed."""
 
 KEY: Final = "import os\nos.environ['OPENAI_API_KEY'] = 'sk-of-nobody'"
-FORKS: Final = "import dask\ndask.config.set({'distributed.worker.multiprocessing-method': 'forkserver'})"
-"""Workers of Dask as forks of one process that has imported it."""
 BEFORE: Final = {
     "README.md": KEY,
     "docs/behaviour/layers.md": KEY,
-    "docs/recipes/sweep_on_dask.md": FORKS,
 }
 AFTER: Final = {
     "README.md": "assert type(model).__name__ == 'CassetteModel' and harness is not None",
