@@ -548,7 +548,7 @@ def test_the_verdict_hardly_depends_on_the_seed() -> None:
     seeds = range(several(5, 50))
     verdicts = [calibrate({"own": score_of}, runs, samples=100, seed=seed, max_stopped_good=0.3) for seed in seeds]
 
-    assert sum(found.verdict == "on" for found in verdicts) >= 0.8 * len(seeds)
+    assert sum(found.verdict == "on" for found in verdicts) >= 0.9 * len(seeds)
 
 
 def test_a_calibration_that_was_saved_without_a_verdict_is_read(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from noetic_nb.regulator import (
 )
 from noetic_nb.regulator.decisions import CallBudgetExceeded, CircuitBreak
 from noetic_nb.runs import Run
+from tests.matrix import several
 
 WARNINGS = (ScopeDrift, LowConfidence, ProceduralWarning)
 
@@ -214,10 +215,11 @@ def test_a_score_that_reaches_the_threshold_is_a_run_that_is_stopped(predicate: 
             assert (score >= threshold) == decides(run, changed), (run, score, threshold)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("predicate", PREDICATES, ids=lambda predicate: predicate.kind)
 def test_a_threshold_taken_from_scores_gives_back_the_predicate_that_stops_the_same_runs(predicate: Any) -> None:
     (detecting,) = detectors_of(predicate)
-    scores = scored(detecting, [*(story() for story in STORIES), *datasets.airline(4)])
+    scores = scored(detecting, [*(story() for story in STORIES), *datasets.airline(several(4, 8))])
 
     for threshold in {score for _, score in scores if abs(score) < inf}:
         (changed,) = detecting.regulator(threshold).settings.predicates
@@ -229,7 +231,7 @@ def test_a_threshold_taken_from_scores_gives_back_the_predicate_that_stops_the_s
 def test_each_height_is_reached_where_a_replay_stops_first(predicate: Any) -> None:
     (detecting,) = detectors_of(predicate)
     seen = 0
-    for run, _ in scored(detecting, [looping(), failing(), spending(), *datasets.airline(4)]):
+    for run, _ in scored(detecting, [looping(), failing(), spending(), *datasets.airline(several(4, 8))]):
         for seq, score in detecting.trace(run):
             replayed = replay_regulator(run, detecting.regulator(score))
             stopped_at = first_stop(replayed)

@@ -21,6 +21,7 @@ from noetic_nb.lab._recall_quality.evidence_ladder import RUNGS, Ladder, SentTex
 from noetic_nb.lab._recall_quality.synthetic_dialogues import NAMES, SUBJECTS
 from noetic_nb.lab._recall_quality.word_senses import FoldedTexts, folded
 from noetic_nb.layers._helpers.embedding import words_of
+from tests.matrix import several
 
 ROOM = {"min": 0, "max": 100_000}
 
@@ -72,10 +73,11 @@ CHEATS: dict[str, Callable[[Dialogue], str]] = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("cheat", CHEATS)
 @pytest.mark.parametrize("overlap", [0.0, 1.0])
 def test_words_without_owners_do_not_reach_the_upper_rungs(cheat: str, overlap: float) -> None:
-    found = recall_of(lab.made_dialogues(3, overlap=overlap), CHEATS[cheat])
+    found = recall_of(lab.made_dialogues(several(3, 5), overlap=overlap), CHEATS[cheat])
 
     assert found["value"] >= 0.75  # a date is two words
     assert found["owned"] <= 0.1
@@ -90,11 +92,13 @@ NOTES: dict[str, Callable[[Evidence], str]] = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("note", NOTES)
 @pytest.mark.parametrize("overlap", [0.0, 0.5, 1.0])
 def test_perfect_notes_reach_every_rung_but_the_first(note: str, overlap: float) -> None:
     found = recall_of(
-        lab.made_dialogues(3, overlap=overlap), lambda one: "\n".join([NOTES[note](part) for part in parts_of(one)])
+        lab.made_dialogues(several(3, 5), overlap=overlap),
+        lambda one: "\n".join([NOTES[note](part) for part in parts_of(one)]),
     )
 
     assert min(found["value"], found["owned"], found["answerable"]) >= 0.95
