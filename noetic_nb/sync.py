@@ -69,7 +69,11 @@ class _Background:
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         _here.inner = _background if self is _driven else _Background()
-        loop.run_forever()
+        while True:
+            try:
+                return loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                pass  # also the error of its task, whose caller raises it; other work goes on
 
 
 _here: Final = threading.local()

@@ -97,6 +97,31 @@ def test_the_stop_button_ends_a_wait_that_its_signal_did_not_reach() -> None:
     assert was_cancelled
 
 
+@pytest.mark.parametrize("ends", [SystemExit, KeyboardInterrupt])
+def test_work_that_ends_the_program_ends_the_call_and_no_other_work(ends: type[BaseException]) -> None:
+    found: list[Any] = []
+
+    async def end() -> None:
+        raise ends
+
+    async def task() -> None:
+        await asyncio.create_task(end())
+
+    async def cell() -> None:
+        for work in (end, task):
+            try:
+                run_sync(work())
+            except ends as error:
+                found.append(type(error))
+        found.append(run_sync(who_and_where())[1])
+
+    waiting = threading.Thread(target=lambda: asyncio.run(cell()), daemon=True)
+    waiting.start()
+    waiting.join(20)
+
+    assert found == [ends, ends, "noetic_nb"]
+
+
 def test_any_awaitable_will_do() -> None:
     class Answer:
         def __await__(self):  # type: ignore[no-untyped-def]
