@@ -35,7 +35,7 @@ SCREEN := $(or $(filter Darwin,$(shell uname -s)),$(DISPLAY),$(WAYLAND_DISPLAY),
 LAB_OPTIONS = $(strip $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(IP),--ip=$(IP)) \
   $(if $(PORT),--port=$(PORT)) $(if $(SCREEN),,--no-browser))
 
-.PHONY: lab demo lessons docs links test frameworks lite wheel bench fuzz clean lint types unit vectors notebooks browser
+.PHONY: lab demo lessons docs links test frameworks lite wheel bench fuzz studies clean lint types unit vectors notebooks browser
 
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab $(LAB_OPTIONS) --LabApp.default_url=/lab/tree/00_tour.ipynb $(NOTEBOOKS)/00_tour.ipynb
@@ -134,6 +134,10 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.collect $(BUILD)/bench.json $(BENCHMARKS)
 	$(BIN)/python -m benchmarks.page $(BUILD)/bench.json docs/costs.md
 	$(if $(BENCHMARKS),,$(BIN)/python -m benchmarks.coverage --write docs/studies/intervals.md)
+
+# The studies that read only data of this repository are computed again: their pages must show the same figures.
+studies: $(VENV)/.test
+	NOETIC_NB_WHOLE=1 $(BIN)/pytest $(PARALLEL) --timeout=0 tests/docs/test_studies.py
 
 # Every case of the matrices of which the suite takes a sample, and many random cases where it takes few: a million random events
 # through our regulator and the compiled original, side by side.

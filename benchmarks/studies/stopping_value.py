@@ -19,6 +19,8 @@ from inputs import SAMPLES, SEED, about, arguments, load, publish, task_of, with
 from noetic_nb.events import ModelCalled, ToolCalled
 from noetic_nb.lab import economics
 from noetic_nb.lab._detection.fitting import folds_of
+from noetic_nb.lab._statistics.intervals import counted
+from noetic_nb.lab._statistics.labels import clusters_of
 from noetic_nb.regulator import CallBudget, CostCap
 from noetic_nb.regulator._settings import RECOMMENDED_SETTINGS
 from noetic_nb.runs import Run
@@ -75,6 +77,13 @@ def share(row: Any, name: str) -> str:
     return f"{value:.0f} % [{low:.0f}, {high:.0f}]"
 
 
+def none_of(runs: Sequence[Run], *, failed: bool) -> str:
+    """Return the share of stopped runs where no run reaches the threshold."""
+    some = [run for run in runs if run.meta["outcome"] != failed]
+    found = counted([False] * len(some), clusters_of(some, task_of))
+    return f"0 % [0, {100 * found.high:.0f}]"
+
+
 @dataclass(frozen=True)
 class Line:
     """One line of the table, with what it says in numbers."""
@@ -93,7 +102,9 @@ def line(name: str, domain: str, where: str, fit: Sequence[Run], test: Sequence[
         return Line(f"| {name} | {domain} | {where} | none | | | | |", name, domain, where, None)
     row, all_tokens = reported(test, name, threshold), spent_by_failed(test)
     if row is None:
-        return Line(f"| {name} | {domain} | {where} | {threshold:g} | 0 % | 0 % | 0 % | |", name, domain, where, 0.0)
+        shares = f"{none_of(test, failed=False)} | {none_of(test, failed=True)}"
+        text = f"| {name} | {domain} | {where} | {threshold:g} | {shares} | 0.0 % [0.0, 0.0] | |"
+        return Line(text, name, domain, where, 0.0)
     saved = [100 * row[f"tokens_saved{end}"] / all_tokens for end in ("", "_low", "_high")]
     ends = f"[{row.cost_saved_low:.2f}, {row.cost_saved_high:.2f}]"
     cost = "not recorded" if isnan(row.cost_saved) else f"${row.cost_saved:.2f} {ends}"
@@ -137,8 +148,9 @@ def preset(runs: Sequence[Run]) -> str:
         here = [run for run in runs if run.meta["domain"] == domain]
         for good in (False, True):
             some = [run for run in here if run.meta["outcome"] == good]
-            stopped = sum(len(run.select(ToolCalled)) > budget.total for run in some)
-            cells.append(f"{domain} {stopped} of {len(some)} {'good' if good else 'failed'} runs")
+            found = counted([len(run.select(ToolCalled)) > budget.total for run in some], clusters_of(some, task_of))
+            ends = f"[{100 * found.low:.0f}, {100 * found.high:.0f}]"
+            cells.append(f"{found.n} of {found.of} {'good' if good else 'failed'} {domain} runs ({ends} %)")
     return f"* The recommended budget of {budget.total} calls stops {', '.join(cells)}. It protects only against longer runs."
 
 
