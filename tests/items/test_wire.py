@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 from noetic_nb.items import (
     assistant_message,
     dump_item,
+    freeze,
     function_call,
     function_call_output,
     input_message,
     item_tokens,
     parse_item,
 )
+from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._json_text import compact_json, number_text, plain_text
 from noetic_nb.tokens import estimate_tokens, utf16_units
 from tests.items.strategies import ITEMS_WITH_EXTRA, JSON
@@ -48,7 +50,7 @@ KNOWN = {
 @pytest.mark.parametrize(("value", "text"), KNOWN.items())
 def test_numbers_are_printed_as_ecmascript_prints_them(value: float, text: str) -> None:
     assert number_text(value) == text
-    assert compact_json({"n": [value]}) == f'{{"n":[{text}]}}'
+    assert compact_json({"n": [value]}) == compact_json(freeze({"n": [value]})) == f'{{"n":[{text}]}}'
 
 
 def test_negative_zero_is_printed_without_its_sign() -> None:
@@ -65,7 +67,7 @@ def test_compact_json_reads_back_as_the_value(value: Any) -> None:
     assert json.loads(compact_json(value)) == value
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, {"a": -math.inf}])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, {"a": -math.inf}, FrozenDict(a=(math.nan,))])
 def test_a_number_that_is_not_finite_has_no_text(bad: Any) -> None:
     with pytest.raises((ValueError, OverflowError)):
         compact_json(bad)
@@ -88,9 +90,15 @@ def test_compact_json_is_the_text_of_the_standard_encoder_where_no_number_is_fra
         assert compact_json({"value": value}) == text
 
 
+@given(JSON)
+def test_frozen_data_has_the_text_of_plain_data(value: Any) -> None:
+    assert compact_json(freeze({"value": value})) == compact_json({"value": value})
+
+
 def test_lone_surrogates_are_written_as_escapes_and_pairs_are_not() -> None:
     assert compact_json("\ud83d") == '"\\ud83d"'
     assert compact_json("\U0001f600") == '"\U0001f600"'
+    assert compact_json(FrozenDict(a="\ud83d\U0001f600")) == '{"a":"\\ud83d\U0001f600"}'
 
 
 @given(ITEMS_WITH_EXTRA)
