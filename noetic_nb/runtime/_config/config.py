@@ -9,7 +9,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, get_origin
 
 from pydantic import Field, FiniteFloat, field_validator
 
@@ -22,9 +22,9 @@ from noetic_nb.memory import MemoryConfig, MemoryLayer, ProjectionPolicy, memory
 from noetic_nb.models._client import ModelClient
 from noetic_nb.models._client_answers import IDLE_TIMEOUT_MS
 from noetic_nb.steps import LLMStep, LoopStep, Step, Tool, ToolStep
-from noetic_nb.steps._base import Frozen, InstanceField
+from noetic_nb.steps._base import Frozen, InstanceField, StepRecord
 from noetic_nb.steps._function_tools import as_tools
-from noetic_nb.steps._records import Incomplete, inner_steps
+from noetic_nb.steps._records import STEP_ADAPTER, Incomplete, inner_steps
 from noetic_nb.steps._schema import OutputSchema, as_schema
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class AgentConfig(Frozen):
         "storage": ("", "It belongs to the harness: AgentHarness(config, storage=...)."),
     }
 
-    step: Step | None = None
+    step: Annotated[Step, InstanceField(StepRecord)] | None = None
     memory: tuple[InstanceField[MemoryLayer], ...] = ()
     tools: tuple[InstanceField[Tool], ...] = ()
     projection: ProjectionPolicy = Field(default_factory=ProjectionPolicy)
@@ -191,6 +191,11 @@ class AgentConfig(Frozen):
     strict_item_schemas: bool = True
     before_step: Callable[..., Any] | None = None
     after_step: Callable[..., Any] | None = None
+
+    @field_validator("step", mode="before")
+    @classmethod
+    def _step(cls, value: object) -> object:
+        return STEP_ADAPTER.validate_python(value) if isinstance(value, Mapping) else value
 
     @field_validator("memory", mode="before")
     @classmethod
