@@ -227,7 +227,7 @@ class ExecutionContext:
         """The trace of a hook: ``trace.set_attribute(key, value)``, ``trace.add_event(name, attributes)``."""
         return TRACE
 
-    # Cached on the object, and copied by `further`: each hook needs several.
+    # Cached on the object: each hook needs several.
     @cached_property
     def where(self) -> Where:
         """The place of this execution in a run's events."""

@@ -261,35 +261,35 @@ class Engine:
 
     def hook_context(self, ctx: Execution) -> ExecutionContext:
         known = ctx.hook_base
-        if known is not None and known[0] is self:
-            made = known[1]
-            now = self.sink, ctx.step_count, ctx.tokens, ctx.cost
-            if (made.sink, made.step_number, made.token_usage, made.cost) == now:
-                return made
-        made = ExecutionContext(
-            execution_id=ctx.id,
-            thread_id=ctx.thread_id,
-            resource_id=ctx.resource_id,
-            depth=ctx.depth,
-            step_number=ctx.step_count,
-            call_model=None if self.models is None else lambda request: self.call_model_for_layer(ctx, request),
-            token_usage=ctx.tokens,
-            cost=ctx.cost,
-            tokenize=self.tokenizer,
-            read_layer_state=lambda layer_id: self.stack.state.copy_of(ctx.id, layer_id, "read_layer_state"),
-            turn=ctx.turn,
-            clock=self.clock,
-            ids=self.ids,
-            diagnostic=partial(self.stack.state.report, ctx.id),
-            warn=partial(self.stack.state.note, ctx.id),
-            sink=self.sink,
-            fs=self.fs,
-            shell=self.shell,
-            home=self.stack.storage,
-            past_calls=ctx.tree.calls.so_far,
-            known_tools=self.setups.known,
-        )
-        vars(made)["where"] = ctx.where  # the same record in all events of an execution
+        spent = {"token_usage": ctx.tokens, "cost": ctx.cost}
+        now: dict[str, Any] = {"sink": self.sink, "step_number": ctx.step_count, **spent}
+        if known is None or known[0] is not self:
+            made = ExecutionContext(
+                execution_id=ctx.id,
+                thread_id=ctx.thread_id,
+                resource_id=ctx.resource_id,
+                depth=ctx.depth,
+                call_model=None if self.models is None else lambda request: self.call_model_for_layer(ctx, request),
+                tokenize=self.tokenizer,
+                read_layer_state=lambda layer_id: self.stack.state.copy_of(ctx.id, layer_id, "read_layer_state"),
+                turn=ctx.turn,
+                clock=self.clock,
+                ids=self.ids,
+                diagnostic=partial(self.stack.state.report, ctx.id),
+                warn=partial(self.stack.state.note, ctx.id),
+                fs=self.fs,
+                shell=self.shell,
+                home=self.stack.storage,
+                past_calls=ctx.tree.calls.so_far,
+                known_tools=self.setups.known,
+                **now,
+            )
+            vars(made)["where"] = ctx.where  # the same record in all events of an execution
+        elif vars(known[1]).items() >= now.items():
+            return known[1]
+        else:
+            made = copy.copy(known[1])
+            vars(made).update(now)
         ctx.hook_base = self, made
         return made
 
