@@ -138,13 +138,15 @@ def differences_scene(rows: Sequence[Any], said: Sequence[str], title: str) -> S
     lanes = [f"{at}" for at in range(len(rows))]
     marks = [Mark("zero", [0, None, 0, None])]
     for lane, row, words in zip(lanes, rows, said, strict=True):
-        values = (row.low, row.difference, row.high)
-        if not row.n or not all(map(isfinite, values)):
+        if not row.n or not isfinite(row.difference):
             continue
-        most = max(map(abs, values)) or 1.0
-        low, mean, high = (round(value / most, 4) for value in values)
+        ends = (row.low, row.high) if isfinite(row.low) and isfinite(row.high) else ()
+        most = max(map(abs, (row.difference, *ends))) or 1.0
+        mean = round(row.difference / most, 4)
         is_clear = row.low > 0 or row.high < 0
-        marks.append(Mark("interval", [low, lane, high]))
+        if ends:
+            low, high = (round(end / most, 4) for end in ends)
+            marks.append(Mark("interval", [low, lane, high]))
         marks.append(
             Mark(
                 "clear" if is_clear else "open",

@@ -246,4 +246,27 @@ def test_pairs_without_a_task_have_no_interval_unless_each_counts_for_itself() -
 
     assert all(isnan(row.low) and isnan(row.p) for row in unknown.rows)
     assert 'pass by="run"' in repr(unknown)
-    assert not any(isnan(row.low) for row in known.rows)
+    assert not any(isnan(row.low) for row in known.rows if row.metric == "outcome")
+    assert not any(isnan(row.p) for row in known.rows)
+    assert "do not name their task" not in repr(nn.compare(a[:1], b[:1], by="run"))
+
+
+def test_amounts_that_never_differ_have_no_interval() -> None:
+    a = [said("hi", "Hello.", task_id=task) for task in range(9)]
+    rows = {row.metric: row for row in nn.compare(a, a, metrics=None).rows}
+
+    assert {"turns", "tool calls", "denied", "tokens"} <= set(rows)  # all 0, all 1, and larger
+    assert all(isnan(row.low) and isnan(row.high) for row in rows.values())
+    assert "no interval" in repr(nn.compare(a, a))
+    assert "do not name their task" not in repr(nn.compare(a, a))
+    (share,) = nn.compare(a, a, metrics={"answered": lambda run: len(run.turns) == 1}).rows
+    assert 0 < share.high < 1
+
+
+def test_the_interval_of_a_count_is_not_cut_at_one() -> None:
+    a = [said("hi", "Hello.", task_id=task) for task in range(4)]
+    b = [Run(f"b{task}", meta={"task_id": task}) if task else a[0] for task in range(4)]
+    (row,) = [row for row in nn.compare(b, a).rows if row.metric == "turns"]
+
+    assert row.difference == 0.75
+    assert row.high > 1

@@ -214,6 +214,21 @@ def test_lists_are_compared_in_pairs_with_intervals() -> None:
         assert all(f"<title>{mark.text}</title>" in view.to_html() for mark in means.values())
 
 
+def test_large_numbers_and_missing_intervals_of_lists_are_readable() -> None:
+    a, b = ([said_once(number, f"task {number}", tokens) for number in range(9)] for tokens in (1_234_567, 2_345_678))
+    with Compare(a, b) as view:
+        lines = dict(line.strip().split(": ", 1) for line in view.to_text().splitlines()[1:])
+
+    assert lines["tokens"].startswith("1,234,577 | 2,345,688, b − a = +1,111,111")
+    assert lines["denied"] == "0 | 0, b − a = +0 (no interval), 9 pairs; it may be none"
+
+
+def said_once(number: int, task: str, tokens: int) -> Run:
+    where = Where("t1", f"e{number}", 1)
+    end = TurnCompleted(where, 1.0, "u", "success", 5.0, "Yes.", tokens, 10, 0.0, 1, 1)
+    return Run(f"{task}-{tokens}", events=[TurnStarted(where, 0.0, "u", 0, 1, "Hi"), end], meta={"task_id": task})
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

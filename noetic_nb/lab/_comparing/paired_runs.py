@@ -90,13 +90,13 @@ class PairedComparison:
     def _title(self) -> str:
         alone = f"; {len(self.unpaired)} runs without a counterpart" if self.unpaired else ""
         known = f". {_KNOWN}" if self._is_partly_known else ""
-        intervals = "" if self.rows and not isnan(self.rows[0].low) else f"; {NO_TASKS}"
+        intervals = f"; {NO_TASKS}" if any(row.n and isnan(row.p) for row in self.rows) else ""
         return f"{self.pairs} pairs by {self.paired_by}{alone}{intervals}{known}"
 
     def __repr__(self) -> str:
         lines = [f"Comparison of {self._title()}"]
         for row in self.rows:
-            bounds = f"[{row.low:.4g}, {row.high:.4g}]"
+            bounds = "no interval" if isnan(row.low) else f"[{row.low:.4g}, {row.high:.4g}]"
             known = "" if row.difference_known is None else f", known {row.difference_known:+.4g}"
             numbers = f"{row.a:>10.4g} {row.b:>10.4g} {row.difference:>+10.4g} {bounds}"
             sign = "" if isnan(row.p) else f", sign test p = {row.p:.2g}"
@@ -156,7 +156,8 @@ def compare_paired(
         known = [at for at, (one, other) in enumerate(sides) if not isnan(one) and not isnan(other)]
         if not known and metrics is None:
             continue  # unknown, such as drops in runs of other packages
-        row = _difference(name, [sides[at] for at in known], [clusters[at] for at in known])
+        is_share = metrics is not None or name == "outcome"
+        row = _difference(name, [sides[at] for at in known], [clusters[at] for at in known], is_share=is_share)
         if is_partly:
             row = _with_known(row, [_known_side(metric, name, pairs[at], parts[at], sides[at]) for at in known])
         rows.append(row)
@@ -189,18 +190,23 @@ def compare_evaluations(a: Evaluation, b: Evaluation, *, by: By = "task") -> Pai
     return PairedComparison(tuple(rows), paired_by, len(pairs), unpaired)
 
 
-def _difference(name: str, sides: Sequence[tuple[float, float]], clusters: Sequence[Cluster | None]) -> Difference:
+def _difference(
+    name: str, sides: Sequence[tuple[float, float]], clusters: Sequence[Cluster | None], *, is_share: bool = True
+) -> Difference:
+    """Return the row of a metric; `is_share` is False for an amount, which is no share even if all values are 0 or 1."""
     n = len(sides)
     if not n:
         return Difference(name, nan, nan, nan, nan, nan, 0)
     gaps = [other - one for one, other in sides]
     low, high = student_interval(gaps, clusters)
     values = {value for side in sides for value in side}
-    if len(set(gaps)) == 1 and values <= {0, 1}:
+    if is_share and len(set(gaps)) == 1 and values <= {0, 1}:
         # All pairs agree: use an upper bound of the share of pairs that would differ.
         beyond = counted([0] * n, clusters).high
         low, high = gaps[0] - beyond, gaps[0] + beyond
-    if all(0 <= value <= 1 for value in values):
+    elif not any(gaps):
+        low = high = nan  # nothing bounds an amount that never differs
+    if is_share and all(0 <= value <= 1 for value in values):
         low, high = max(low, -1.0), min(high, 1.0)  # unknown ends stay NaN
     a, b = sum([one for one, _ in sides]) / n, sum([other for _, other in sides]) / n
     return Difference(name, a, b, sum(gaps) / n, low, high, n, _sign_test(gaps, clusters))

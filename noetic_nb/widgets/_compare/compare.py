@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isnan
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
@@ -72,8 +73,8 @@ def _row(each: Any) -> dict[str, Any]:
             "cells": [name, "", "", "", "not known", "0"],
             "said": "not known in any pair",
         }
-    bounds = f"[{_number(each.low)}, {_number(each.high)}]"
-    cells = [name, _number(each.a), _number(each.b), f"{each.difference:+.4g}", bounds, f"{each.n:,}"]
+    bounds = "(no interval)" if isnan(each.low) else f"[{_number(each.low)}, {_number(each.high)}]"
+    cells = [name, _number(each.a), _number(each.b), _number(each.difference, "+"), bounds, f"{each.n:,}"]
     clear = each.low > 0 or each.high < 0
     said = f"{cells[1]} | {cells[2]}, b − a = {cells[3]} {bounds}, {cells[5]} pair{'s' * (each.n > 1)}" + (
         "" if clear else "; it may be none"
@@ -81,8 +82,8 @@ def _row(each: Any) -> dict[str, Any]:
     return {"cells": cells, "said": said}
 
 
-def _number(value: float) -> str:
-    return f"{value:,.4g}"
+def _number(value: float, sign: str = "") -> str:
+    return f"{value:{sign},.0f}" if abs(value) >= 1e4 else f"{value:{sign},.4g}"
 
 
 class Compare(PictureView):
