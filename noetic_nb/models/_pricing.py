@@ -6,11 +6,13 @@ free and unknown differ.
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
+from numbers import Real
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
@@ -20,17 +22,27 @@ Price: TypeAlias = tuple[float, float] | Callable[[str, Usage], float | None]
 """US dollars per million (input, output) tokens, or a function of the model's name and the usage."""
 
 _PER_MILLION: Final = 1e-6
+_HINT: Final = "Pass (US dollars per million input tokens, per million output tokens) or a function (model, usage)."
 
 
 def check_price(price: Price | None) -> None:
     """Reject an unusable price; raises `NoeticConfigError` ``INVALID_PRICE``."""
-    if price is None or callable(price):
+    if price is None or (callable(price) and _takes_two(price)):
         return
     pair = price if isinstance(price, tuple | list) else ()
     if len(pair) == 2 and all(isinstance(usd, int | float) and math.isfinite(usd) and usd >= 0 for usd in pair):
         return
-    hint = "Pass (US dollars per million input tokens, per million output tokens) or a function (model, usage)."
-    raise NoeticConfigError("INVALID_PRICE", "The price of a model is not valid", given=price, hint=hint)
+    raise NoeticConfigError("INVALID_PRICE", "The price of a model is not valid", given=price, hint=_HINT)
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind("model", "usage")
+    except TypeError:
+        return False
+    except ValueError:  # some functions written in C have no signature
+        return True
+    return True
 
 
 @cache
@@ -96,7 +108,13 @@ def cost_of(
     """Return the cost of a call in US dollars: by `price`, else as `reported`, else from the price list, else None."""
     if price is not None:
         if callable(price):
-            return price(model, usage)
+            cost: Any = price(model, usage)
+            if cost is not None and not isinstance(cost, Real):
+                what = f"The price of {model!r} is no number: the function returned {cost!r}"
+                raise NoeticConfigError(
+                    "INVALID_PRICE", what, given=price, hint="Return US dollars, or None if unknown."
+                )
+            return cost
         return (usage.input_tokens * price[0] + usage.output_tokens * price[1]) * _PER_MILLION
     if reported is not None:
         return reported

@@ -123,6 +123,8 @@ def test_a_loaded_run_says_the_same(tmp_path: Any) -> None:
         ({"freeze": ["clock"]}, "INVALID_OPTION"),
         ({"rules": "scripted"}, "INVALID_CACHE_RULES"),
         ({"price": (1.0,)}, "INVALID_PRICE"),
+        ({"price": lambda usage: 1.0}, "INVALID_PRICE"),
+        ({"price": lambda model, usage: "free"}, "INVALID_PRICE"),
     ],
     ids=str,
 )

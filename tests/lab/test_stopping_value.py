@@ -145,7 +145,7 @@ def test_a_price_replaces_what_was_recorded(price: Any, of_a_call: float) -> Non
     assert found[3].cost_saved == pytest.approx(3 * of_a_call)
 
 
-@pytest.mark.parametrize("price", ["no such model", (1.0,), (1.0, -1.0), "", 3])
+@pytest.mark.parametrize("price", ["no such model", (1.0,), (1.0, -1.0), "", 3, lambda usage: 1.0])
 def test_a_price_that_is_none_is_refused(price: Any) -> None:
     with pytest.raises(NoeticConfigError) as caught:
         economics(CallBudget(), some(), price=price)

@@ -465,6 +465,7 @@ async def test_a_client_of_ones_own_is_used_without_its_retries(endpoint: Endpoi
         ({"price": (1.0,)}, "INVALID_PRICE"),
         ({"price": (1.0, -1.0)}, "INVALID_PRICE"),
         ({"price": (1.0, float("nan"))}, "INVALID_PRICE"),
+        ({"price": lambda usage: 1.0}, "INVALID_PRICE"),
     ],
 )
 def test_options_that_cannot_work_are_refused_at_once(options: dict[str, Any], code: str) -> None:
