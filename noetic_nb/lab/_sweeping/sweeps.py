@@ -233,8 +233,9 @@ def sweep(
         Draw this many configurations, without repetition for a grid. Values may then also be a distribution with
         ``rvs``, or a range ``{"low": 0.1, "high": 0.9}``.
     n_jobs : int
-        The number of parallel workers, -1 for one per processor if it takes longer than a few seconds. An active
-        ``joblib.parallel_config`` selects processes (the default), threads, Dask or Ray.
+        The number of parallel workers; -1 for one per processor, after the first seconds in this process. An active
+        ``joblib.parallel_config`` selects processes (the default), threads, Dask or Ray. From 2 on, a metric that ends
+        its process does not end this one.
     seed : int
         The seed of the draws and of the corrected intervals.
     resume : str or path, optional
