@@ -149,6 +149,7 @@ class _Writer:
         self.is_open = False
         self.calls: dict[str, Item] = {}
         self.steps: list[ev.ModelCalled] = []
+        self.called: list[ev.ModelCalled] = []  # all calls of the turn: steps, summaries, and those of children
         self.tool_calls = 0
         self.answer: str | None = None
         self.judged: ev.Where | None = None
@@ -289,7 +290,7 @@ class _Writer:
     def model_call(
         self, message: Message, made: tuple[Item, ...], usage: Mapping[str, int], purpose: Literal["agent", "summary"]
     ) -> ev.ModelCalled:
-        return ev.ModelCalled(
+        step = ev.ModelCalled(
             self.where,
             self.t_ms,
             len(self.steps),
@@ -307,6 +308,8 @@ class _Writer:
             cache_write_tokens=usage.get("cache_write_tokens"),
             reasoning_tokens=usage.get("reasoning_tokens"),
         )
+        self.called.append(step)
+        return step
 
     def compaction(self, one: Compaction, items: Sequence[Item]) -> None:
         """Write a compaction of the context, and the call that wrote the summary."""
@@ -346,7 +349,9 @@ class _Writer:
         self.events.append(ev.ChildStarted(where, started, parent_id, name, child.kind, 0, (), FrozenDict()))
         inner.write(child.messages, items, started)
         inner.end_calls()
-        costs = [step.cost for step in inner.steps if step.cost is not None]
+        self.called += inner.called
+        self.tool_calls += inner.tool_calls
+        costs = [step.cost for step in inner.called if step.cost is not None]
         outcome: Any = "failure" if child.failed else "success" if inner.answer is not None else "aborted"
         self.events.append(
             ev.ChildEnded(
@@ -358,8 +363,8 @@ class _Writer:
                 ended - started,
                 inner.answer or "",
                 (),
-                sum(step.input_tokens for step in inner.steps),
-                sum(step.output_tokens for step in inner.steps),
+                sum(step.input_tokens for step in inner.called),
+                sum(step.output_tokens for step in inner.called),
                 sum(costs) if costs else None,
             )
         )
@@ -419,7 +424,7 @@ class _Writer:
         if not self.is_open:
             return
         self.end_calls()
-        costs = [step.cost for step in self.steps if step.cost is not None]
+        costs = [step.cost for step in self.called if step.cost is not None]
         self.is_priced = self.is_priced or bool(costs)
         if self.answer is not None or not self.is_answered:
             self.judged = self.where
@@ -433,16 +438,16 @@ class _Writer:
                 "success" if self.answer is not None else "aborted",
                 self.ended_ms - self.started_ms if is_timed else None,  # type: ignore[operator]
                 self.answer or "",
-                sum(step.input_tokens for step in self.steps),
-                sum(step.output_tokens for step in self.steps),
+                sum(step.input_tokens for step in self.called),
+                sum(step.output_tokens for step in self.called),
                 # If the source records costs, a turn without model calls cost nothing.
-                sum(costs, 0.0) if costs or (self.is_priced and not self.steps) else None,
-                len(self.steps),
+                sum(costs, 0.0) if costs or (self.is_priced and not self.called) else None,
+                len(self.called),
                 self.tool_calls,
                 finish_reason=self.steps[-1].finish_reason if self.steps and self.answer is not None else None,
             )
         )
-        self.is_open, self.steps, self.tool_calls = False, [], 0
+        self.is_open, self.steps, self.called, self.tool_calls = False, [], [], 0
 
 
 def _times(given: Iterable[Message | Compaction | Child]) -> Iterator[float]:

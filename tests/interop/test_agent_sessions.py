@@ -10,7 +10,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticError
-from noetic_nb.events import ChildEnded, ChildStarted, ContextCompacted, ModelCalled, ToolCalled
+from noetic_nb.events import ChildEnded, ChildStarted, ContextCompacted, ModelCalled, ToolCalled, TurnCompleted
 from noetic_nb.items import item_text
 
 USAGE = {
@@ -140,6 +140,11 @@ def test_a_helper_in_a_file_beside_the_session_is_a_child(tmp_path: Path) -> Non
     (started,), (ended,) = run.select(ChildStarted), run.select(ChildEnded)
     assert (started.step_id, ended.text, ended.outcome) == ("counter", "Nine.", "success")
     assert [call.where.depth for call in run.select(ModelCalled)] == [0, 1, 0]
+    ((turn,), calls) = run.turns, run.select(ModelCalled)
+    (done,) = run.select(TurnCompleted)
+    assert turn.input_tokens == sum(call.input_tokens for call in calls)
+    assert turn.output_tokens == sum(call.output_tokens for call in calls)
+    assert (done.model_calls, done.tool_calls) == (len(turn.model_calls), len(turn.tool_calls)) == (3, 1)
 
 
 def test_a_folder_is_read_without_reading_helpers_twice(tmp_path: Path) -> None:

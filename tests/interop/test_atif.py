@@ -114,7 +114,9 @@ def test_a_trajectory_of_a_call_is_a_child(delegated: dict[str, Any]) -> None:
     (started,), (ended,) = run.select(ChildStarted), run.select(ChildEnded)
     assert (started.where.depth, ended.text, ended.input_tokens) == (1, "Seven.", 90)
     assert [each.where.depth for each in run.select(ModelCalled)] == [0, 1, 0]
-    assert len(run.turns) == 1
+    (turn,) = run.turns
+    assert turn.input_tokens == sum(call.input_tokens for call in turn.model_calls) >= 90
+    assert turn.cost == ended.cost == 0.25
 
 
 def test_a_trajectory_in_a_file_beside_it_is_read_and_none_outside_of_its_folder(
