@@ -170,7 +170,7 @@ font:13px/1.45 var(--jp-ui-font-family,system-ui,sans-serif);max-width:100%;over
 .nn-card table{border-collapse:collapse;border:0;margin:2px 0;font-size:12px;color:inherit;table-layout:auto;
 font-variant-numeric:tabular-nums;display:table}
 .nn-card table :is(tr,th,td){background:transparent;color:inherit;border:0;vertical-align:top;max-width:none;white-space:normal}
-.nn-card table :is(th,td){padding:2px 10px 2px 0;unicode-bidi:isolate}
+.nn-card table :is(th,td){padding:2px 10px 2px 0;unicode-bidi:plaintext}
 .nn-card table.nn-card-facts tbody tr:nth-child(n){background:transparent}
 .nn-card table.nn-card-facts th{font-weight:400;opacity:.72;white-space:nowrap}
 .nn-card table.nn-card-rows :is(th,td){padding:3px 10px 3px 2px;border-bottom:1px solid var(--nn-card-line);min-width:2.2em;
