@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+from noetic_nb._core.arguments import explained
 from noetic_nb._core.atomic_write import regular_file
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb._core.names import nearest
@@ -227,6 +228,7 @@ def _check(format: str | None) -> None:
         raise NoeticConfigError("UNKNOWN_FORMAT", "There is no such format.", given=format, hint=hint)
 
 
+@explained(positional="Name the format: nn.import_run(path, format='openai').")
 def import_run(source: Any, *, format: str | None = None, progress: bool = True) -> Run:
     """Read one recorded conversation of any agent.
 
@@ -292,6 +294,7 @@ def run_from_messages(
     return Run.from_messages(messages, format=format, outcome=outcome, meta=meta)
 
 
+@explained(positional="Name the format: nn.import_runs(path, format='openai').")
 def import_runs(source: Any, *, format: str | None = None, progress: Progress = True) -> Iterator[Run | Failed]:
     """Read every conversation of a source, one at a time.
 

@@ -44,8 +44,12 @@ def static_content(
     >>> static_content("Be kind.").id
     'static-content'
     """
-    if not isinstance(content, str):  # also refuses None
-        check_function(object() if content is None else content, "content", "nothing", 0)
+    given: object = content
+    if not isinstance(given, str) and not callable(given):
+        what, hint = "`content` is a text, or a function that returns it.", "For example: static_content('Be kind.')."
+        raise NoeticConfigError("INVALID_LAYER_OPTION", what, given=given, hint=hint)
+    if callable(content):
+        check_function(content, "content", "no argument", 0)
     if not isinstance(tag, str) or not tag.isidentifier():
         raise NoeticConfigError(
             "INVALID_LAYER_OPTION", "A tag is an identifier.", given=tag, hint="For example: 'policy'."

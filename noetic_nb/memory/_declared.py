@@ -89,7 +89,7 @@ def _no_layer(given: Any) -> NoeticConfigError:
             f"If {given.__name__} makes layers, call it: memory=[{given.__name__}()]; a function that recalls is a hook: "
             f"MemoryLayer(..., hooks=MemoryHooks(recall={given.__name__}))."
         )
-    return NoeticConfigError("INVALID_LAYER", "`memory` must be a list of layers.", given=given, hint=hint)
+    return NoeticConfigError("INVALID_LAYER", "This is not a layer.", given=given, hint=hint)
 
 
 def check_layers(layers: Iterable[MemoryLayer]) -> tuple[MemoryLayer, ...]:

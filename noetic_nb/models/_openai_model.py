@@ -176,7 +176,8 @@ class OpenAIModel:
         if api not in ("chat", "responses"):
             raise wrong("There is no such API", api, "Use 'chat' or 'responses'.")
         if model is not None and (not isinstance(model, str) or not model.strip()):
-            raise wrong("The model's name is empty", model, "Pass a name, or leave it out to use each step's own.")
+            hint = "Pass a name, or leave it out to use each step's own."
+            raise wrong("The name of a model is a text that is not empty", model, hint)
         if not timeout_ms > 0:
             raise wrong("`timeout_ms` must be positive", timeout_ms, "Milliseconds, such as 60_000.")
         # The exact type: True would count as 1, and its author means something else.

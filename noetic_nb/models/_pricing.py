@@ -108,13 +108,13 @@ def cost_of(
     """Return the cost of a call in US dollars: by `price`, else as `reported`, else from the price list, else None."""
     if price is not None:
         if callable(price):
-            cost: Any = price(model, usage)
+            cost: object = price(model, usage)
             if cost is not None and not isinstance(cost, Real):
                 what = f"The price of {model!r} is no number: the function returned {cost!r}"
                 raise NoeticConfigError(
                     "INVALID_PRICE", what, given=price, hint="Return US dollars, or None if unknown."
                 )
-            return cost
+            return None if cost is None else float(cost)
         return (usage.input_tokens * price[0] + usage.output_tokens * price[1]) * _PER_MILLION
     if reported is not None:
         return reported

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from noetic_nb._core.arguments import explained
 from noetic_nb.clock import SYSTEM_CLOCK
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent
@@ -37,6 +38,7 @@ class LabelledEvents(GrowingEvents):
         super().__init__(run_id, events)
         self._label_store = LabelStore(run_id)
 
+    @explained(by="Name the rater: run.label('good', True, by='ann').")
     def label(
         self,
         name: str,

@@ -33,5 +33,5 @@ def run_of(source: Any) -> RunLike:
         if hasattr(candidate, "events") and callable(getattr(candidate, "subscribe", None)):
             found: RunLike = candidate
             return found
-    hint = "Pass a Run, such as `nn.record(harness)` or `load_run(path)`."
-    raise NoeticConfigError("NOT_A_RUN", "A view shows a run.", given=source, hint=hint)
+    hint = "Pass a Run, such as nn.record(harness), nn.load_run(path), or nn.import_run(path) for a trace."
+    raise NoeticConfigError("NOT_A_RUN", "This is not a run.", given=source, hint=hint)

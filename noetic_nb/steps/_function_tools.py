@@ -39,7 +39,11 @@ def without_name(function: Callable[..., Any]) -> NoeticConfigError:
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel], Any, bool]:
-    signature = inspect.signature(function)
+    try:
+        signature = inspect.signature(function)
+    except ValueError as exc:  # some types and functions written in C
+        hint = "Wrap it in a function with annotated parameters."
+        raise NoeticConfigError("INVALID_TOOL", f"The parameters of tool {name!r} are unknown", hint=hint) from exc
     try:
         # Resolved, because postponed annotations are strings; the extras hold notes for the schema.
         hints = get_type_hints(inside_partial(function), include_extras=True)

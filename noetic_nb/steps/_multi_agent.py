@@ -84,8 +84,9 @@ def react(
     'It is packed.'
     """
     if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
-        hint = "max_steps >= 1."
-        raise NoeticConfigError("INVALID_STEP", "react needs at least one step.", given=max_steps, hint=hint)
+        hint = "For example: max_steps=10."
+        what = "`max_steps` is a whole number of at least 1."
+        raise NoeticConfigError("INVALID_STEP", what, given=max_steps, hint=hint)
     ask = step.llm(
         "react",
         model=model,

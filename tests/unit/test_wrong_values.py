@@ -37,6 +37,34 @@ def refusal(function: Callable[..., Any], *args: Any, **options: Any) -> str:
     return str(caught.value)
 
 
+# Without types, because the calls are wrong.
+ANY: Any = nn
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda: ANY.import_run("a.json", "openai"), "nn.import_run(path, format='openai')"),
+        (lambda: ANY.lab.fork(ANY.Run("r")), "lab.fork(run, at=3"),
+        (lambda: ANY.lab.sweep({"call_budget.total": [5]}, []), "metrics={"),
+        (lambda: ANY.lab.lost(ANY.Run("r")), "lab.lost(run, -1)"),
+        (lambda: ANY.Run("r").label("good", True), "Run.label() needs 'by'"),
+        (lambda: ANY.guard([len]), "nn.guard(tools, rules)"),
+        (lambda: ANY.tool(dict), "Wrap it in a function"),
+        (lambda: ANY.react(model="m", max_steps="3"), "`max_steps` is a whole number of at least 1"),
+        (lambda: ANY.OpenAIModel(ANY.ScriptedModel(["a"])), "is a text"),
+        (lambda: ANY.static_content(3), "is a text, or a function that returns it"),
+        (lambda: ANY.lab.profile([]), "This is not a run"),
+        (lambda: ANY.widgets.TokenAllocation("run.json"), "nn.import_run(path)"),
+        (lambda: ANY.plots.context("run.json"), "This is not a run"),
+        (lambda: ANY.testing.check_layer("notes"), "This is not a layer"),
+    ],
+    ids=range(14),
+)
+def test_a_plausible_mistake_is_answered_with_the_right_call(call: Callable[[], Any], expected: str) -> None:
+    assert expected in refusal(call)
+
+
 def book() -> nn.RuleBook:
     """Return one rule."""
     rules = nn.RuleBook()

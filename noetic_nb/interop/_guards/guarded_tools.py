@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeVar
 
+from noetic_nb._core.arguments import explained
 from noetic_nb._core.names import function_name, keys
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.events import WarningRaised, Where
@@ -217,6 +218,7 @@ _WAYS: Final = frozenset(
 T = TypeVar("T")
 
 
+@explained(rules="Pass the rules too: nn.guard(tools, rules).")
 def guard(
     tool: T,
     rules: Rules,

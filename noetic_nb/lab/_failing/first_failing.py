@@ -375,7 +375,7 @@ def first_failure(run: Run, *, rules: Any = None, tools: Any = None) -> FirstFai
     >>> found.item, found.reason
     (3, 'contradicts a result')
     """
-    check_run(run, "A run is looked at.")
+    check_run(run, "first_failure reads one run.")
     recorded = {call.seq: call for call in calls_of(run) if isinstance(call.params, BeforeToolCallParams)}
     denied = _denied_calls(run, rules)
     schemas = None if tools is None else schemas_of(tools)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item
 from noetic_nb.lab._checks import check_run
@@ -119,6 +120,7 @@ class Losses(tuple[Loss, ...]):
         return pandas.DataFrame(rows, columns=COLUMNS).astype(whole)
 
 
+@explained(call="Name a model call by its place: lab.lost(run, -1) for the last one.")
 def lost(run: Run, call: CallName, *, thread_id: str | None = None) -> Losses:
     """Return the facts that the log contained before a call and that were not sent with it in any form.
 

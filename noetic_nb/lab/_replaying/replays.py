@@ -170,6 +170,7 @@ def replay(
     return asked.result()
 
 
+@explained(at="Name a model call by its place: lab.fork(run, at=3, model=...).")
 def fork(
     run: Run,
     *,

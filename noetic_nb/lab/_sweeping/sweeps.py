@@ -15,7 +15,7 @@ from math import fsum, nan
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
-from noetic_nb._core.arguments import closest
+from noetic_nb._core.arguments import closest, explained
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab._checks import check_one_of
@@ -199,6 +199,7 @@ def _mean(values: Sequence[float]) -> float:
     return fsum(values) / len(values) if values else nan
 
 
+@explained(metrics="For example: metrics={'stopped': lambda run: lab.first_stop(run) is not None}.")
 def sweep(
     space: Mapping[str, Any],
     runs: Run | Iterable[Run],
