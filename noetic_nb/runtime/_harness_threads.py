@@ -43,7 +43,7 @@ class HarnessThreads:
         Parameters
         ----------
         quality : float
-            From 0 (useless) to 1 (perfect); the regulator clamps values outside this range.
+            From 0 (useless) to 1 (perfect); values outside this range are clamped to it.
         source : str
             Source of the rating.
 
@@ -54,13 +54,12 @@ class HarnessThreads:
         """
         if isinstance(quality, bool) or not isinstance(quality, int | float) or not math.isfinite(quality):
             raise NoeticConfigError("INVALID_FEEDBACK", "Quality must be a finite number from 0 to 1.", given=quality)
+        grade = min(max(float(quality), 0.0), 1.0)
         ctx = await self._last_context(thread_id)
         if self._engine.sink is not None:
             now = self._engine.clock.now_ms()
-            self._engine.sink.emit(QualityGiven(ctx.where, now, float(quality), source))
-        await self._engine.stack.feedback(
-            self._engine.hook_context(ctx), kind="quality", value=float(quality), source=source
-        )
+            self._engine.sink.emit(QualityGiven(ctx.where, now, grade, source))
+        await self._engine.stack.feedback(self._engine.hook_context(ctx), kind="quality", value=grade, source=source)
 
     @explained(**HINTS["correct"])
     async def correct(self, thread_id: str, message: str, *, source: str = "user") -> None:

@@ -106,7 +106,7 @@ def test_lists_are_paired_by_task_and_trial_with_intervals_by_task() -> None:
     by_task = mean_interval(gaps, [Cluster(i // 2) for i in range(12)])
     assert (row.low, row.high) == pytest.approx(by_task)
     assert list(found.to_frame().columns) == ["metric", "a", "b", "difference", "low", "high", "n", "p"]
-    assert "12 pairs by task and trial; 1 runs without a counterpart" in repr(found)
+    assert "12 pairs by task and trial; 1 without a counterpart" in repr(found)
 
 
 def test_lists_without_tasks_are_paired_by_position_and_what_is_not_known_counts_nowhere() -> None:

@@ -238,6 +238,17 @@ async def test_feedback_counts_as_quality_and_a_correction_is_recalled_next_time
     assert events.of("quality_given")[0].quality == 0.4
 
 
+@pytest.mark.parametrize(("given", "grade"), [(5, 1.0), (-1, 0.0)])
+async def test_a_grade_outside_the_scale_is_recorded_as_its_end(given: float, grade: float) -> None:
+    harness = make_harness(["x"])
+    events = record_events(harness)
+    await harness.execute("hi")
+
+    await harness.feedback("default", quality=given)
+
+    assert [each.quality for each in events.of("quality_given")] == [grade]
+
+
 @pytest.mark.parametrize("quality", [float("nan"), float("inf"), True, "good", None])
 async def test_quality_is_a_finite_number(quality: Any) -> None:
     with pytest.raises(nn.NoeticConfigError) as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 from matplotlib.patches import Rectangle
+from msgspec.structs import replace
 
 from noetic_nb import plots
 from noetic_nb.errors import NoeticConfigError
@@ -60,6 +62,21 @@ def test_a_picture_has_the_width_and_the_ground_that_were_asked_for(view_type: A
         assert pixels[2, -3, :3] == pytest.approx([ground] * 3)
         colours = (255 * pixels.reshape(-1, 4)[::7]).astype(int) @ (256 ** np.arange(4))
         assert len(np.unique(colours)) > 20
+
+
+def test_bars_without_a_duration_are_visible_on_a_narrow_page() -> None:
+    call = {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "find", "arguments": "{}"}}]}
+    turns = [{"role": "user", "content": "hi"}, call, {"role": "tool", "tool_call_id": "c1", "content": "x"}]
+    run = Run.from_messages([*turns, {"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks"}])
+    events = [replace(event, t_ms=event.t_ms * 60_000) for event in run.events]  # each call is short beside its turn
+    with RunTimeline(Run("long", events=events)) as view:
+        html = view.to_html()
+
+    bars = [(float(x), float(wide)) for x, wide in re.findall(r'<svg x="([\d.]+)%" width="([\d.]+)%"', html)]
+    assert len(bars) >= 4
+    for x, wide in bars:
+        assert wide >= 0.44  # about two pixels of 420
+        assert x + wide <= 100.001
 
 
 def test_the_bars_of_the_page_the_picture_and_the_figure_are_the_spans_of_the_table() -> None:

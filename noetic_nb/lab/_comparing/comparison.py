@@ -298,7 +298,8 @@ def _sent_requests(turn: TurnSummary, known: Mapping[int, RecordedRequest]) -> l
     """Return the requests of a turn as pairs of size and contents."""
     found = []
     for view in turn.views:
-        text = f"{view.history_items + len(view.layer_items)} items, {sent_tokens(view)} tokens"
+        items = view.history_items + len(view.layer_items)
+        text = f"{items} item{'s' * (items != 1)}, {sent_tokens(view)} tokens"
         request = known.get(id(view))
         if request is not None:
             # Without ids, which always differ between two runs.

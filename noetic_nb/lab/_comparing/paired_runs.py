@@ -88,7 +88,7 @@ class PairedComparison:
         return any(row.difference_known is not None for row in self.rows)
 
     def _title(self) -> str:
-        alone = f"; {len(self.unpaired)} runs without a counterpart" if self.unpaired else ""
+        alone = f"; {len(self.unpaired)} without a counterpart" if self.unpaired else ""
         known = f". {_KNOWN}" if self._is_partly_known else ""
         intervals = f"; {NO_TASKS}" if any(row.n and isnan(row.p) for row in self.rows) else ""
         return f"{self.pairs} pairs by {self.paired_by}{alone}{intervals}{known}"

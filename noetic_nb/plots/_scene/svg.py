@@ -20,7 +20,7 @@ FOOT_PX: Final = 18
 LINE_PX: Final = 20
 LETTER_PX: Final = 6.4
 # As shares of the width: minimum width of a bar, and of one with words; in letters, the whole width.
-LEAST_WIDE: Final = 0.0012
+LEAST_WIDE: Final = 0.0045
 WORDY: Final = 0.06
 # Minimum height of a bar, in pixels.
 LEAST_HIGH: Final = 2
@@ -103,6 +103,7 @@ def _single(scene: Scene, panel: Panel, mark: Mark, look: Series, theme: str | N
 def _bar(panel: Panel, mark: Mark, look: Series, left: float, right: float, theme: str | None) -> str:
     top, foot = panel.span(*mark.points[1::2])
     wide, high = max(right - left, LEAST_WIDE), max(foot - top, LEAST_HIGH)
+    left = min(left, 1 - wide)
     # Besides the sign, a problem has a frame, because the colour shows the kind.
     frame = f' stroke="{BAD}" stroke-width="2"' if "bad" in mark.tone else ""
     pale = ' opacity="0.8"' if "many" in mark.tone else ""
