@@ -12,6 +12,7 @@ from noetic_nb.lab import datasets
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Compare, TokenAllocation, Transcript, Workbench
 from tests.widgets.scenes import demo_run
+from tests.widgets.views import VIEWS
 
 PICTURE = "data:image/gif;base64,R0lGODlhAQABAIAAAP8AAP///yH5BAAAAAAALAAAAAABAAEAAAICRAEAOw=="
 HOSTILE = f"""
@@ -79,6 +80,23 @@ def test_right_to_left_texts_are_read_in_their_order(browser: Any, tmp_path: Pat
 
     assert places
     assert all(first > last for first, last in places)
+    context.close()
+
+
+@pytest.mark.parametrize("view", [view for view in VIEWS if view is not Workbench])
+def test_the_style_of_a_workbench_changes_no_other_view(browser: Any, tmp_path: Path, view: Any) -> None:
+    with view(demo_run()) as shown:
+        shown.to_page(path := tmp_path / "view.html")
+    context = browser.new_context(bypass_csp=True)
+    opened = context.new_page()
+    opened.goto(path.as_uri())
+    boxes = "() => [...document.querySelectorAll('.noetic-nb *')].map(n => JSON.stringify(n.getBoundingClientRect()))"
+
+    before = opened.evaluate(boxes)
+    opened.add_style_tag(content=Workbench._css)
+
+    assert before
+    assert opened.evaluate(boxes) == before
     context.close()
 
 
