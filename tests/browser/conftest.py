@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.browser.window import LabNotebook
 
 HERE: Final = Path(__file__).parent
+# The height of JupyterLab's bars around a notebook.
+MARGIN_PX: Final = 400
 FLAGS: Final = [
     "--no-sandbox",
     "--disable-gpu",
@@ -164,7 +166,14 @@ def shot() -> Callable[..., None]:
             expect(target).to_be_visible()
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
+            page = getattr(target, "page", target)
+            size, box = page.viewport_size, target.bounding_box() if target is not page else None
+            if size and box and box["height"] + MARGIN_PX > size["height"]:
+                # A notebook scrolls inside its page: a taller element cannot be scrolled into view as a whole.
+                page.set_viewport_size({**size, "height": int(box["height"]) + MARGIN_PX})
             target.screenshot(path=Path(folder) / f"{name}.png", **options)
+            if size:
+                page.set_viewport_size(size)
 
     return save
 
