@@ -433,7 +433,8 @@ class _Writer:
         self.events.append(
             ev.TurnCompleted(
                 self.where,
-                self.t_ms,
+                # The next message of the user, at which the turn is closed, may come much later.
+                max(self.ended_ms, self.events[-1].t_ms) if is_timed else self.t_ms,
                 f"{self.thread_id}/t{self.turn}",
                 "success" if self.answer is not None else "aborted",
                 self.ended_ms - self.started_ms if is_timed else None,  # type: ignore[operator]

@@ -10,7 +10,15 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticError
-from noetic_nb.events import ChildEnded, ChildStarted, ContextCompacted, ModelCalled, ToolCalled, TurnCompleted
+from noetic_nb.events import (
+    ChildEnded,
+    ChildStarted,
+    ContextCompacted,
+    ModelCalled,
+    ToolCalled,
+    TurnCompleted,
+    TurnStarted,
+)
 from noetic_nb.items import item_text
 
 USAGE = {
@@ -116,6 +124,25 @@ def test_messages_that_a_compaction_preserves_stand_behind_its_summary(tmp_path:
         ("user", "Chairs were counted."),
         ("assistant", "The order code is LX-2217."),
     ]
+
+
+def test_a_turn_ends_with_its_answer_and_not_with_the_next_question(tmp_path: Path) -> None:
+    def at(second: int, line: dict[str, Any]) -> dict[str, Any]:
+        return {**line, "timestamp": f"2026-01-01T10:{second // 60:02}:{second % 60:02}.000Z"}
+
+    lines = [
+        at(0, said("user", "Count the chairs.")),
+        at(5, block("m1", {"type": "text", "text": "Four."})),
+        at(600, said("user", "And tables?")),
+        at(603, block("m2", {"type": "text", "text": "One."})),
+    ]
+    run = nn.import_run(written(tmp_path / "s.jsonl", lines))
+
+    assert [turn.duration_ms for turn in run.turns] == [5_000, 3_000]
+    begun, ended = run.select(TurnStarted), run.select(TurnCompleted)
+    assert [end.t_ms - begin.t_ms for begin, end in zip(begun, ended, strict=True)] == [5_000, 3_000]
+    times = [event.t_ms for event in run.events]
+    assert times == sorted(times)
 
 
 def with_helper(folder: Path) -> Path:
