@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.clock import Clock
 from noetic_nb.events import EventSink, LayerStateChanged, Where
+from noetic_nb.items._frozen import FLAT
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
 from noetic_nb.memory._state.state_copy import deep_copy, frozen_state, is_same
 from noetic_nb.memory.scope import ScopeIds
@@ -38,7 +39,9 @@ def size_of(state: Any) -> int:
     size = large = looked_at = left_out = 0
     while waiting and looked_at < _MOST_VALUES:
         value = waiting.pop()
-        if not isinstance(value, _CONTAINERS):
+        if type(value) in FLAT:
+            size += value.__sizeof__()  # the same, without the overhead of `getsizeof`
+        elif not isinstance(value, _CONTAINERS):
             size += getsizeof(value)
         elif id(value) in seen:
             continue
