@@ -133,9 +133,9 @@ def function_call_output(call_id: str, output: str, *, ids: Ids = SYSTEM_IDS, it
     return Item(id=item_id, status="completed", type=_OUTPUT, callId=call_id, output=output)
 
 
-def _parts(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    content = item.get("content")
-    return [part for part in content if isinstance(part, MAPPINGS)] if isinstance(content, (list, tuple)) else ()
+def _parts(item: Mapping[str, Any], key: str = "content") -> Sequence[Mapping[str, Any]]:
+    parts = item.get(key)
+    return [part for part in parts if isinstance(part, MAPPINGS)] if isinstance(parts, (list, tuple)) else ()
 
 
 def _output_text(item: Mapping[str, Any]) -> str:
@@ -158,9 +158,7 @@ def item_text(item: Mapping[str, Any]) -> str:
     if kind == _OUTPUT:
         output = get("output")
         return output if isinstance(output, str) else ""
-    parts, summary = [*_parts(item)], get("summary")
-    if isinstance(summary, list | tuple):
-        parts += [part for part in summary if isinstance(part, MAPPINGS)]
+    parts = [*_parts(item), *_parts(item, "summary")]
     return "".join([part["text"] for part in parts if isinstance(part.get("text"), str)])
 
 
