@@ -269,7 +269,7 @@ class HookRunner:
                 value = await value.finish(layer.id, hook, limit)
             # Inside the `try`: an unreadable result is an error of the hook that returned it.
             outcome.value = value if read is None else read(value)
-            if value is not None:
+            if value is not None and type(value) is not str:
                 stop = value.get("stop") if isinstance(value, MAPPINGS) else getattr(value, "stop", None)
                 if isinstance(stop, Stop):
                     # The first stop is the reason; a later one is often only its consequence.
