@@ -251,8 +251,9 @@ class ScriptedModel:
                 unknown_model=True,
             )
         if part.position >= len(part.lines):
+            had = "1 reply" if len(part.lines) == 1 else f"{len(part.lines)} replies"
             raise failed(
-                f"The script{part.place} is used up: it had {len(part.lines)} replies and this is one request more",
+                f"The script{part.place} is used up: it had {had}, and this is one request more",
                 reason="script",
                 hint="Add replies, call reset(), or pass a function of the request, which never runs out.",
             )

@@ -304,7 +304,7 @@ async def test_a_used_up_script_says_so() -> None:
     model = ScriptedModel(["only one"])
     await model.complete(ask())
 
-    with pytest.raises(NoeticError, match="used up: it had 1 replies") as caught:
+    with pytest.raises(NoeticError, match="used up: it had 1 reply,") as caught:
         await model.complete(ask())
 
     assert (caught.value.kind, caught.value.reason) == ("llm_failed", "script")

@@ -728,3 +728,14 @@ async def test_what_waits_in_a_thread_waits_there_when_another_is_shown() -> Non
         await until(lambda: len([e for e in bench.run.events if isinstance(e, TurnCompleted)]) == 2)
         bench.thread_id = "ann"
         assert bench.reading.parts["chat"]["waiting"] == []
+
+
+def test_a_turn_that_failed_says_why() -> None:
+    agent = nn.AgentConfig(name="a", step=nn.react(model="m"))
+    harness = nn.AgentHarness(agent, model=nn.ScriptedModel([nn.Fault("server_error")]))
+    run = nn.record(harness)
+    with pytest.raises(nn.NoeticError):
+        nn.run_sync(harness.execute("hi"))
+
+    with Workbench(run) as bench:
+        assert "no answer: llm_failed (The provider failed with status 500.)" in bench.to_text()

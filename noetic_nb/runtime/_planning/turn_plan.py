@@ -106,7 +106,7 @@ class TurnPlan(NamedTuple):
             ("budget", self.policy.token_budget),
             ("reserve", self.policy.response_reserve),
             ("items", len(self.items)),
-            ("history", f"{self.history:,} tokens of {self.history_items:,} items"),
+            ("history", f"{self.history:,} tokens of {self.history_items:,} item{'s' * (self.history_items != 1)}"),
             ("left out", len(self.left_out())),
             ("counter", self.counter),
         ]

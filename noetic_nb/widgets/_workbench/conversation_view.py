@@ -109,7 +109,9 @@ class Talk:
             case SteeringDecided() if (event.action, event.enforced) in _HELD:
                 row.held.append((seq, _HELD[event.action, event.enforced]))
             case ErrorRaised():
-                row.error = event.error_kind
+                # A message was cancelled by a person, who needs no reason.
+                why = "" if event.error_kind == "cancelled" else f" ({event.message})"
+                row.error = f"{event.error_kind}{why}"
             case RegulatorDecided(stops=True):
                 row.held.append((seq, _STOPPED))
             case QualityGiven():
@@ -203,9 +205,9 @@ def _reply(row: _Row) -> str:
 def _state(row: _Row, is_live: bool) -> str:
     if row.done is None:
         return "answering …" if is_live else "no answer so far"
-    return (
-        "" if row.done.outcome == "success" and row.done.text else f"no answer: {plain(row.error or row.done.outcome)}"
-    )
+    if row.done.outcome == "success" and row.done.text:
+        return ""
+    return f"no answer: {plain(row.error or row.done.outcome, REPLY_LENGTH)}"
 
 
 def _held(row: _Row) -> list[str]:
