@@ -195,9 +195,10 @@ class _Scale:
         took: dict[str, float] = {}
         for span in spans:
             kind, _ = span.look
+            if kind == "model":  # the actual work, and often shorter than a hook in the same bar
+                return kind
             took[kind] = took.get(kind, 0.0) + (span.end_ms - span.start_ms if self.by_time else 1.0)
-        # A model call is the actual work, and often shorter than a hook in the same bar.
-        return "model" if "model" in took else max(took, key=lambda kind: took[kind])
+        return max(took, key=lambda kind: took[kind])
 
     def bars(self, row: Row) -> Any:
         spans, starts = row.spans, row.starts if self.by_time else row.orders
