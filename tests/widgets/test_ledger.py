@@ -373,6 +373,7 @@ def test_the_snapshot_of_a_long_run_is_small() -> None:
     reading = LedgerReading()
     for seq, event in enumerate(long):
         reading.take(event, Place(seq))
+    reading.begin()
 
     assert len(reading.snapshot["lines"]) == PAGE
     assert len(json.dumps(reading.snapshot)) < 100_000

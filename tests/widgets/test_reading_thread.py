@@ -14,7 +14,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.events import QualityGiven, RunEvent, Where
 from noetic_nb.runs import Run, record
-from noetic_nb.widgets import Compare, Ledger, RuleEditor, Workbench
+from noetic_nb.widgets import Compare, Ledger, RuleEditor, TokenAllocation, Workbench
 from noetic_nb.widgets._workbench.panels import PANELS
 from noetic_nb.widgets.base import _display as cells
 from noetic_nb.widgets.base import _reading_thread as readings
@@ -389,7 +389,24 @@ def test_a_long_backlog_waits_while_the_agent_works_and_is_then_read_in_one_go(h
         sent.clear()
         assert follower_of(run).read_some(thread_time() + readings.QUIET_S)
         assert reading.snapshot["taken"] == 2 * readings.BACKLOG
-        assert len(sent) == 1
+        assert sent == [{"type": "stale"}]
+
+
+def test_a_backlog_is_drawn_for_a_page_that_asks(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, drawn = Run(), []
+    with TokenAllocation(run) as view:
+        monkeypatch.setattr(view.reading, "picture", lambda part: drawn.append(part) or {})
+        sent: list[Any] = []
+        view.send = lambda content, buffers=None: sent.append(content)  # type: ignore[method-assign]
+        for event in (event for number in range(1, 1_001) for event in turn(number)):
+            run.append(event)
+        view.catch_up()
+        assert (sent, drawn) == ([{"type": "stale"}], [])
+        view._message_received(view, {"type": "here", "messages": view.sent["messages"]}, [])
+
+        assert drawn == [range(1_000)]
+        assert [message["type"] for message in sent] == ["stale", "all"]
+        assert sent[1]["snapshot"]["calls"][-1]["turn"] == 1_000
 
 
 def test_one_message_of_a_workbench_holds_what_is_read_in_one_go(held: Held) -> None:

@@ -302,9 +302,11 @@ def test_the_picture_of_thousands_of_calls_stays_small_and_its_messages_do_not_g
     calls = several(2_000, 10_000)
     for number in range(1, calls + 1):
         for event in turn(number, history=number % 97):
-            message = feed.take(event)
-            if message is not None and message["type"] == "call":
-                sizes.append(len(json.dumps(message)))
+            feed.take(event)
+        message = reading.growth()
+        assert message is not None
+        assert message["type"] == "calls"
+        sizes.append(len(json.dumps(message)))
     reading.begin()
     spent = time.process_time() - began
 
@@ -326,7 +328,7 @@ def test_a_run_of_others_has_the_picture_on_a_page_too() -> None:
     feed.take_all(early)
     reading.begin()
     known = reading.snapshot["plain"]
-    messages = [message for event in late if (message := feed.take(event)) is not None]
+    messages = [message for event in late for _ in [feed.take(event)] if (message := reading.growth()) is not None]
 
     called = [event for event in run.select(ModelCalled) if event.purpose == "agent"]
     assert 0 < known < len(called) == reading.snapshot["plain"] == reading.total
@@ -352,6 +354,7 @@ def test_an_agent_that_goes_on_with_a_run_of_others_shows_its_own_calls() -> Non
     reading.begin()
     for event in turn(1):
         feed.take(event)
+    reading.growth()
 
     assert (reading.total, reading.snapshot["plain"], len(reading.snapshot["calls"])) == (1, 0, 1)
     assert reading.answer({"what": "picture", "first": 0, "last": 0})["last"] == 1
@@ -402,16 +405,32 @@ def test_a_call_is_drawn_again_when_it_is_billed() -> None:
     reading = AllocationReading()
     reading.begin()
     feed = Feed(reading, EVERYTHING)
-    messages = [message for event in billed_run(260).events if (message := feed.take(event)) is not None]
+    events = billed_run(260).events
+    messages = [message for event in events for _ in [feed.take(event)] if (message := reading.growth()) is not None]
 
-    assert [message["type"] for message in messages] == ["call", "billed"]
-    assert (messages[0]["call"]["counted"], messages[1]["at"]) == ("", 0)
-    assert messages[0]["call"] | messages[1]["call"] == reading.snapshot["calls"][0]
-    assert "title" not in messages[1]["call"]  # what is as before is not sent again
-    assert {("unexplained", "60"), ("free", "640")} < {
-        (key, tokens) for key, _, tokens, *_ in messages[1]["call"]["bars"][0]
-    }
-    assert messages[0]["call"]["caching"] != ""
+    assert [(message["type"], message["at"]) for message in messages] == [("calls", 0)] * 2
+    (planned,), (billed,) = [message["calls"] for message in messages]
+    assert planned["counted"] == ""
+    assert [billed] == reading.snapshot["calls"]
+    assert {("unexplained", "60"), ("free", "640")} < {(key, tokens) for key, _, tokens, *_ in billed["bars"][0]}
+    assert planned["caching"] != ""
+
+
+def test_calls_read_at_once_are_one_message_that_draws_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = AllocationReading()
+    reading.begin()
+    feed = Feed(reading, EVERYTHING)
+    drawn: list[int] = []
+    draw = AllocationReading._drawn_call
+    monkeypatch.setattr(AllocationReading, "_drawn_call", lambda self, at: drawn.append(at) or draw(self, at))
+    for event in (*turn(1), *turn(2), *turn(3)):
+        assert feed.take(event) is None
+    message = reading.growth()
+
+    assert message is not None
+    assert (message["at"], len(message["calls"])) == (0, 3)
+    assert drawn == [0, 1, 2]
+    assert reading.growth() is None
 
 
 def test_the_table_of_an_agent_without_layers_has_the_parts_of_its_calls() -> None:

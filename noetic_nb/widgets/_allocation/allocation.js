@@ -7,14 +7,11 @@ export default () => {
   const store = storeOf((data, message) => {
     if (message.type === "plain") Object.assign(data, { plain: message.count, empty: message.text });
     data.changes = (data.changes ?? 0) + 1;
-    const end = data.first + data.calls.length;
-    if (message.type === "billed" && message.at >= data.first && message.at < end) data.calls[message.at - data.first] = { ...data.calls[message.at - data.first], ...message.call };
-    if (message.type !== "call") return true;
-    if (message.at < end) return true; // already in the snapshot of this page
-    if (message.at > end || message.layersAt > data.layers.length) return false;
+    if (message.type !== "calls") return true;
+    if (message.at > data.first + data.calls.length || message.layersAt > data.layers.length) return false;
     data.layers.splice(message.layersAt, data.layers.length, ...message.layers);
-    data.calls.push(message.call);
-    if (message.lost >= data.first) data.calls[message.lost - data.first].place = null;
+    data.calls.splice(Math.max(0, message.at - data.first), data.calls.length, ...message.calls);
+    data.first = Math.min(data.first, message.at);
     if (data.plain) fetched.clear();
     data.plain = 0;
     return true;

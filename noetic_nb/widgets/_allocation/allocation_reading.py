@@ -77,8 +77,9 @@ class AllocationReading(Reading):
         self._rows: tuple[Any, ShownRows] | None = None
         self._bands: Sequence[str] = ()  # of the picture on the page
         self._lives: tuple[Any, list[ItemLife]] | None = None
-        # By index of the drawn call; None if the run lacks part of the request.
+        # By index of the drawn call; None if the run lacks part of the request. Read when the first call is shown.
         self._reuse: list[PrefixReuse | None] = []
+        self._unread: list[tuple[RunEvent, RecordedRequest, bool]] = []
         self.shown = -1
         self._next = 0
         # Maps the index of a drawn call to that among all requests, and back.
@@ -90,6 +91,8 @@ class AllocationReading(Reading):
         self._open: dict[tuple[str, str], int] = {}
         # By number among the agent's model calls of the run.
         self._by_call: dict[int, int] = {}
+        # The first drawn call, or call without a plan, that is new or changed since pages were told.
+        self._grown: int | None = None
         # All data read so far, updated in place: the widget syncs this very dict.
         self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
@@ -109,33 +112,34 @@ class AllocationReading(Reading):
     def has_any(self) -> bool:
         return bool(self.calls.all) or self.snapshot["empty"] == NO_PLANS
 
-    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event; returns the message about a new call."""
+    def take(self, event: RunEvent, place: Place) -> None:
+        """Read one event."""
         found = self.index.take(event, seq=place.seq, call=place.call)
         self.snapshot["is_new"] &= found is None
         if isinstance(event, ModelCalled) and place.call is not None:
             self._next = place.call + 1
-        reuse = self._cache.read(event, None if found is None else self.index.requests[found])
-        if not (self._shows_all or self.moment.shows(event.where)):
-            return None
-        if not self.calls.read(event):
+        is_shown = self._shows_all or self.moment.shows(event.where)
+        is_call = is_shown and self.calls.read(event)
+        if found is not None:
+            self._unread.append((event, self.index.requests[found], is_call))
+        if not is_shown:
+            return
+        if not is_call:
             if found in self._at and isinstance(event, ModelCalled):
                 self._by_call[place.call or 0] = self._at[found]
                 self._open.pop((event.where.thread_id, event.where.execution_id), None)
-                return self._ended(self._at[found], place.call)
-            if found is None or not self.calls.lacks_plans:
-                return None
-            self._by_call[place.call or 0] = self.snapshot["plain"]
-            self.snapshot["plain"] += 1
-            self.snapshot["empty"] = NO_PLANS
-            return {"type": "plain", "count": self.snapshot["plain"], "text": NO_PLANS} if self.is_followed else None
+                self._ended(self._at[found], place.call)
+            elif found is not None and self.calls.lacks_plans:
+                self._grown = self._by_call[place.call or 0] = self.snapshot["plain"]
+                self.snapshot["plain"] += 1
+                self.snapshot["empty"] = NO_PLANS
+            return
         assert found is not None
         at = len(self._drawn)
         if self.snapshot["plain"]:  # an agent continues an imported run: show its own calls
             self.snapshot["plain"] = 0
             self._by_call.clear()
             self.parts = ContextParts(getattr(self.run, "meta", None))
-        self._reuse.append(reuse)
         self._at[found] = at
         self._drawn.append(found)
         key = event.where.thread_id, event.where.execution_id
@@ -143,29 +147,32 @@ class AllocationReading(Reading):
         lost, self._open[key] = self._open.get(key), at
         if lost is not None:
             self._ended(lost, None)
-        # A page must know the colours of new layers before the call that has them.
         # If several requests are running, `_ended` corrects this number when one ends.
         self._numbers.append(self._next + self.index.under_way - 1)
-        if not self.is_followed:
-            return None  # no picture is made of the older calls of a long run
-        known = len(self.snapshot["layers"])
+        self._changed(at)
+
+    def growth(self) -> dict[str, Any] | None:
+        """Return the new and changed calls, with the colours of new layers."""
+        if self._grown is None or not self.is_followed:
+            return None
+        data, at, self._grown = self.snapshot, self._grown, None
+        if data["plain"]:
+            return {"type": "plain", "count": data["plain"], "text": NO_PLANS}
+        known = len(data["layers"])
+        at = max(at, data["first"])
+        del data["calls"][at - data["first"] :]
         self._draw(at)
-        fresh, data = self.snapshot["layers"][known:], self.snapshot["calls"][-1]
-        message = {"type": "call", "at": at, "layersAt": known, "layers": fresh, "call": data}
-        return message if lost is None else {**message, "lost": lost}
+        at = max(at, data["first"])
+        calls = data["calls"][at - data["first"] :]
+        return {"type": "calls", "at": at, "layersAt": known, "layers": data["layers"][known:], "calls": calls}
 
     def begin(self) -> None:
         super().begin()
-        calls, count = self.snapshot["calls"], len(self._drawn)
-        known = self.snapshot["first"] + len(calls)
+        self._grown = None
         self.snapshot |= {"picture": self.picture(range(self.total)), "is_new": True}
-        if not known:
-            self._draw(count - self._calls_kept)
-            return
-        # An open page requests older calls.
-        if count - known > CALLS_HOSTED:
-            calls.clear()
-        self._draw(max(known, count - CALLS_HOSTED))
+        kept = CALLS_HOSTED if self.snapshot["calls"] else self._calls_kept  # an open page requests older calls
+        self.snapshot["calls"].clear()
+        self._draw(len(self._drawn) - kept)
 
     def _draw(self, first: int) -> None:
         """Add the calls from an index on, and the colours of their layers, to the snapshot, which keeps only the newest calls."""
@@ -181,22 +188,24 @@ class AllocationReading(Reading):
         picture = call_data(self.calls.all[at], self.calls.order, self.caching(at))
         return {"thread": thread, "place": self._numbers[at], **picture}
 
-    def _ended(self, at: int, place: int | None) -> dict[str, Any] | None:
-        """Redraw a call with its number among the sent calls and its billed tokens."""
+    def _ended(self, at: int, place: int | None) -> None:
+        """Note the number of a call among the sent calls, and that its billed tokens are known."""
         self._numbers[at] = place
-        kept = at - self.snapshot["first"]
-        if not 0 <= kept < len(self.snapshot["calls"]):
-            return None
-        before = self.snapshot["calls"][kept]
-        self.snapshot["calls"][kept] = data = self._drawn_call(at)
-        changed = {name: value for name, value in data.items() if before[name] != value}
-        return {"type": "billed", "at": at, "call": changed} if changed else None
+        self._changed(at)
+
+    def _changed(self, at: int) -> None:
+        self._grown = at if self._grown is None else min(self._grown, at)
 
     def request(self, at: int) -> RecordedRequest:
         return self.index.requests[self._drawn[at]]
 
     def caching(self, at: int) -> CallCaching:
         """Return how caching affects a drawn call; `NO_CACHING` if none is drawn."""
+        for event, request, is_call in self._unread:
+            reuse = self._cache.read(event, request)
+            if is_call:
+                self._reuse.append(reuse)
+        self._unread.clear()
         return caching_of(self._reuse[at], self.calls) if self._reuse else NO_CACHING
 
     def at_of(self, fields: dict[str, Any]) -> int | None:

@@ -193,25 +193,21 @@ class LedgerReading(Reading):
         self._answers: dict[_Execution, ModelCalled] = {}
         # Unfinished calls requested by the model, by id, with their position in the log and their entries.
         self._open: dict[_Execution, dict[str, tuple[str, int, list[Entry]]]] = defaultdict(dict)
-        self._snapshot: dict[str, Any] = {
+        self.snapshot = {
             "page": PAGE,
             "empty": EMPTY,
             "note": note,
             "columns": list(COLUMNS),
         }
-        self._is_stale = True
 
-    @property
-    def snapshot(self) -> dict[str, Any]:  # type: ignore[override]
-        """The newest page, and how often each name occurs."""
-        if self._is_stale:
-            self._is_stale = False
-            lines = self.index.lines(Filter())
-            self._snapshot["total"] = len(self.index.entries)
-            self._snapshot["count"] = len(lines)
-            self._snapshot["facets"] = self._facets()
-            self._snapshot["lines"] = list(map(line_data, lines[-PAGE:]))
-        return self._snapshot
+    def begin(self) -> None:
+        """Put the newest page into the snapshot, and how often each name occurs."""
+        super().begin()
+        lines = self.index.lines(Filter())
+        self.snapshot["total"] = len(self.index.entries)
+        self.snapshot["count"] = len(lines)
+        self.snapshot["facets"] = self._facets()
+        self.snapshot["lines"] = list(map(line_data, lines[-PAGE:]))
 
     @property
     def has_any(self) -> bool:
@@ -255,12 +251,10 @@ class LedgerReading(Reading):
                 entry.answer = self._answers.get(execution)
             else:
                 self._join_call(entry, event.tool_name, execution)
+        self.index.add(entry)
         if not self.is_followed:
-            self.index.add(entry)
-            self._is_stale = True
             return None
         data = self.snapshot
-        self.index.add(entry)
         lines = self.index.lines(Filter())
         sent = line_data(lines[-1])
         if len(lines) == data["count"]:  # one more consecutive allow
@@ -412,7 +406,7 @@ class LedgerReading(Reading):
         head = heading("Ledger")
         note = f'<p class="nn-note">{escape(self.note)}</p>' if self.note else ""
         if not self.index.entries:
-            return f'{head}<p class="nn-empty">{escape(self._snapshot["empty"])}</p>{note}'
+            return f'{head}<p class="nn-empty">{escape(self.snapshot["empty"])}</p>{note}'
         lines, earlier = self._newest()
         rows = table(
             "nn-ledger", COLUMNS, [self._fold(line) if isinstance(line, Fold) else _row(line) for line in lines]
@@ -433,7 +427,7 @@ class LedgerReading(Reading):
     def to_text(self) -> str:
         note = [self.note] if self.note else []
         if not self.index.entries:
-            return "\n".join([f"Ledger. {self._snapshot['empty']}", *note])
+            return "\n".join([f"Ledger. {self.snapshot['empty']}", *note])
         lines, earlier = self._newest()
         texts = [f"Ledger. {self.headline()}", *note]
         for line in lines:

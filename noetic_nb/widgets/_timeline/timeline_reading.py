@@ -301,13 +301,14 @@ class TimelineReading(Reading):
     def has_any(self) -> bool:
         return bool(self.timeline.spans)
 
-    def changed(self, answer: bool) -> dict[str, Any] | None:
-        """Handle a changed span; returns the new number of spans."""
-        if not self.is_followed:
+    def growth(self) -> dict[str, Any] | None:
+        """Return the new number of spans."""
+        total = len(self.timeline.spans)
+        if not self.is_followed or self.snapshot["total"] == total:
             return None
-        self.snapshot["total"] = len(self.timeline.spans)
+        self.snapshot["total"] = total
         # A page requests its window a few times a second, so messages do not grow with the run.
-        return {"type": "grown", "total": self.snapshot["total"]}
+        return {"type": "grown", "total": total}
 
     def begin(self) -> None:
         super().begin()

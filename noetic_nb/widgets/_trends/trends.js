@@ -6,19 +6,21 @@ const keyOf = (handle) => JSON.stringify([handle.predicate, handle.name]);
 
 export default () => {
   const store = storeOf((data, message) => {
-    if (message.type !== "turn") return false; // every column has changed: request them all
-    // The first message about a thread describes it completely; a page that missed it requests everything.
-    if (message.thread > data.threads.length || !("handles" in { ...data.threads[message.thread], ...message.about })) return false;
-    const thread = (data.threads[message.thread] ??= { turns: [], id: message.id });
-    for (const [name, value] of Object.entries(message.about)) {
-      if (!NESTED.has(name)) thread[name] = value;
-      else for (const [key, entry] of Object.entries(value)) entry === null ? delete thread[name][key] : ((thread[name] ??= {})[key] = entry);
+    for (const { thread: at, id, about, rows } of message.threads) {
+      // The first message about a thread describes it completely; a page that missed it requests everything.
+      if (at > data.threads.length || !("handles" in { ...data.threads[at], ...about })) return false;
+      const thread = (data.threads[at] ??= { turns: [], id });
+      for (const [name, value] of Object.entries(about)) {
+        if (!NESTED.has(name)) thread[name] = value;
+        else for (const [key, entry] of Object.entries(value)) entry === null ? delete thread[name][key] : ((thread[name] ??= {})[key] = entry);
+      }
+      thread.marks = null;
+      data.latest = at;
+      for (const [column, row] of thread.turns ? rows : []) { // null: its columns were not requested yet
+        if (column > thread.turns.length) return false;
+        thread.turns[column] = row;
+      }
     }
-    thread.marks = null;
-    data.latest = message.thread;
-    if (!thread.turns) return true; // its columns were not requested yet
-    if (message.at > thread.turns.length) return false;
-    thread.turns[message.at] = message.row;
     return true;
   });
   // Dragged values by thread and threshold, with their results: shared by all of the model's views in this browser.

@@ -104,20 +104,33 @@ class TrendsReading(Reading):
     def has_any(self) -> bool:
         return bool(self.charts)
 
-    def changed(self, moved: tuple[ThreadSignals, TurnSignals]) -> dict[str, Any] | None:
-        """Handle a turn changed by an event; returns the message about its column, None while no page follows."""
+    def changed(self, moved: tuple[ThreadSignals, TurnSignals]) -> None:
+        """Handle a turn changed by an event."""
         thread, turn = moved
         at = self._places.get(thread.thread_id)
         if at is None:
             at = self._new_chart(thread)
-        if not (self._shows_all or self._is_shown(turn)):
-            return None  # a hidden turn, read only for its effect on the shown one
-        self.snapshot["latest"] = at
-        if not self.is_followed:
-            self._untold[id(turn)] = at, turn  # `begin` handles every turn once, however often it changed
+        if self._shows_all or self._is_shown(turn):  # a hidden turn is read only for its effect on the shown one
+            self.snapshot["latest"] = at
+            self._untold[id(turn)] = at, turn  # each turn is drawn once, however often it changed
+
+    def growth(self) -> dict[str, Any] | None:
+        """Return the changed columns of each thread, and what else has changed about it."""
+        if not self._untold or not self.is_followed:
             return None
-        column, is_new = self.charts[at].take(turn)
-        return self._message(at, column, is_new)
+        moved: dict[int, set[int]] = {}
+        are_all_new = False
+        for at, turn in self._told():
+            column, is_new = self.charts[at].take(turn)
+            moved.setdefault(at, set()).add(column)
+            are_all_new |= is_new
+        told = [self._grown(at, columns) for at, columns in moved.items()]
+        # If every column has changed, a page requests all of them.
+        return {"type": "stale"} if are_all_new else {"type": "turns", "threads": told}
+
+    def _told(self) -> Iterable[tuple[int, TurnSignals]]:
+        told, self._untold = self._untold, {}
+        return told.values()
 
     def _is_shown(self, turn: TurnSignals) -> bool:
         return self.moment.turn in (None, turn.turn)
@@ -131,27 +144,20 @@ class TrendsReading(Reading):
             self.charts[at].given = given.thresholds
         return at
 
-    def _message(self, at: int, column: int, is_new: bool) -> dict[str, Any]:
+    def _grown(self, at: int, columns: set[int]) -> dict[str, Any]:
         chart, known = self.charts[at], self.snapshot["threads"][at]
-        is_sent = at < THREADS_SENT
-        is_first = is_sent and known["turns"] is None
         rows = chart.rows()
         about = chart.changes()
         known.update(chart.about)
-        if is_sent:
+        if at < THREADS_SENT:
             known["turns"] = rows
-        if is_new:
-            return {"type": "stale"}  # every column has changed, so a page requests all of them
-        message = {"type": "turn", "thread": at, "at": column, "about": about, "row": rows[column]}
-        if is_first or len(rows) == 1:
-            message["id"] = known["id"]
-        return message
+        told = [[column, rows[column]] for column in sorted(columns)]
+        return {"thread": at, "id": known["id"], "about": about, "rows": told}
 
     def begin(self) -> None:
         super().begin()
         self.signals.words.grows = True
-        untold, self._untold = self._untold, {}
-        for at, turn in untold.values():
+        for at, turn in self._told():
             self.charts[at].take(turn)
         for at, chart in enumerate(self.charts):
             known = self.snapshot["threads"][at]

@@ -84,6 +84,17 @@ class PanelHost(RunView):
         finally:
             self._flush()
 
+    def _complete(self) -> None:
+        """Complete the snapshots of the panels too, which are in that of the workbench."""
+        super()._complete()
+        for view in tuple(self.reading.views.values()):
+            view._complete()
+
+    def _tell(self) -> None:
+        super()._tell()
+        for view in tuple(self.reading.views.values()):
+            view._tell()
+
     def read_some(self, until: float) -> bool:
         """Read as all views do, then send the messages of the panels."""
         is_done = super().read_some(until)

@@ -241,7 +241,7 @@ class Workbench(PanelHost):
             log.exception("A panel of a workbench could not be opened.")
             return {"fault": f"This panel could not be opened: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"}
         self._fetched.add(name)
-        return {"snapshot": view.reading.snapshot, "traits": page_traits(view), "ahead": ahead}
+        return {"snapshot": view.snapshot, "traits": page_traits(view), "ahead": ahead}
 
     @traitlets.validate("panels")
     def _known_panels(self, proposal: Any) -> list[str]:

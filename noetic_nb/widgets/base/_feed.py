@@ -92,6 +92,10 @@ class Reading(ABC):
         """Handle an answer from `asks`; returns the message with the changes, or None if nothing changed."""
         return None
 
+    def growth(self) -> dict[str, Any] | None:
+        """Return one message about all events read since the last call, except what messages of `take` have said."""
+        return None
+
     def begin(self) -> None:
         """Bring the snapshot up to date: from now on pages follow, and each message of `take` is sent."""
         self.is_followed = True

@@ -34,7 +34,7 @@ LOOK_S: Final = 0.002
 IDLE_S: Final = 5.0
 # How many events to pass to all views at a time, so that no view runs ahead.
 CHUNK: Final = 32
-# When others wait, a longer backlog is read in bulk, four times as fast, and pages get a complete snapshot once.
+# When others wait, a longer backlog is read in bulk, and pages ask for a complete snapshot once.
 BACKLOG: Final = 1_000
 # Enough of the thread's own time for a whole backlog.
 QUIET_S: Final = 10.0

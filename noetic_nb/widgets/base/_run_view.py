@@ -234,20 +234,35 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
     def catch_up(self) -> None:
         """Read all pending events now."""
         if self._is_made:
-            with self.up_to_date():
+            with self._caught_up():
                 pass
 
     def look(self) -> None:
         """Catch up, unless another thread is busy: the caller does not wait for an answer to a page."""
         if self._is_made and self._reading_lock.acquire(blocking=self._is_reading):
             try:
-                self.catch_up()
+                with self.up_to_date():
+                    pass
             finally:
                 self._reading_lock.release()
 
     @contextmanager
     def up_to_date(self) -> Iterator[None]:
-        """Read all events so far; inside the block nothing is read, and new events wait."""
+        """Read all events so far, and complete the snapshot; inside the block nothing is read, and new events wait."""
+        with self._caught_up():
+            self._complete()
+            yield
+
+    def _complete(self) -> None:
+        """Bring the snapshot up to date, which a backlog leaves to the first page that needs it."""
+        if not self.reading.is_followed and self._is_following and not self._is_reading:
+            try:
+                self.reading.begin()
+            except Exception as exc:
+                self._fail(exc)
+
+    @contextmanager
+    def _caught_up(self) -> Iterator[None]:
         if self.host is not None:  # its stored events wait with the host
             self.host.catch_up()
         try:
@@ -303,6 +318,8 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
                     return not self._unread
             return True
         finally:
+            if self.host is None:
+                self._tell()
             # Not at every event: the static form is a whole page, meant for later readers.
             if turns and self._is_following:
                 self.refresh_static()
@@ -317,15 +334,25 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         except Exception as exc:
             self._fail(exc)
 
+    def _tell(self) -> None:
+        """Send the message about everything that was just read."""
+        if not self._is_following:
+            return
+        try:
+            news = self.reading.growth()
+            if news is not None:
+                self.send(news)
+        except Exception as exc:
+            self._fail(exc)
+
     def _read_backlog(self, events: Sequence[RunEvent]) -> None:
-        """Read many events in bulk: pages get no single messages, but one complete snapshot at the end."""
+        """Read many events in bulk: pages get no single messages, but ask for the complete snapshot at the end."""
         if not self._is_following:
             return
         self.reading.is_followed = False
         try:
             self._feed.take_all(events)
-            self.reading.begin()
-            self._send_all()
+            self.send({"type": "stale"})
         except Exception as exc:
             self._fail(exc)
 
@@ -341,7 +368,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
     def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
         match content:
             # Messages sent while a page still loads its script are lost.
-            case {"type": "here", "messages": int(sent)} if sent == self.sent["messages"]:
+            case {"type": "here", "messages": int(sent)} if sent == self.sent["messages"] and self.reading.is_followed:
                 pass
             case {"type": "drawn"}:
                 self.drawn()

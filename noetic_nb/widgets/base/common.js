@@ -182,6 +182,7 @@ function storeOf(take) {
     store.replace(structuredClone(model.get("snapshot")));
     const receive = (message) => {
       if (message.type === "got") return got(message);
+      if (message.type === "stale") return model.send({ type: "again" });
       if (message.type === "all") store.replace(message.snapshot);
       else if (message.type === "selected") selected(message);
       else {
