@@ -162,7 +162,9 @@ export default () => {
       if (looks !== wanted) {
         looks = wanted;
         while (hits.nextSibling) hits.nextSibling.remove();
-        scene = sceneIn(chart, { series: one.series, pad: one.pad, axis: "call" });
+        const itemOf = ({ bar }) => Number.parseInt(bar.key, 10);
+        const isPressed = (node) => itemOf(node) === store.selection.item;
+        scene = sceneIn(chart, { series: one.series, pad: one.pad, axis: "call", use: (node) => select(shown(), itemOf(node)), isPressed });
       }
       one.drawn ??= sceneOf(one);
       drawRibbons(one, at);
@@ -170,9 +172,6 @@ export default () => {
       const over = new Map([...drag.marks(), ...(below.length ? [...ribbons.marks].filter(([, marks]) => marks.length) : [])]);
       const captions = { ...one.captions, ...ribbons?.captions };
       scene.draw({ ...one.drawn, panels: [...drag.panels(), ...below], captions, over, stops: [] }); // the line below has their words
-      const chosen = ({ bar }) => Number.parseInt(bar.key, 10) === store.selection.item;
-      for (const node of chart.querySelectorAll(".nn-box")) put(node, { "aria-pressed": String(chosen(node)) });
-      oneStop(chart, () => false, false);
       drag.draw();
       legendIn(keys, one.series, one.legend);
       drawBands(one);
@@ -199,7 +198,6 @@ export default () => {
       ribbonsAsked = wanted;
       fetchRibbons(request);
     }
-    barKeys(chart, () => {}, ({ bar }) => select(shown(), Number.parseInt(bar.key, 10)));
     /** Mark the band whose items are shown, and make each selectable in the legend. */
     function drawBands(one) {
       one.bands.forEach((parts, band) => {
@@ -239,8 +237,6 @@ export default () => {
     });
     let bars = null; // the scene of one call, with the looks that it was made for
     let named = new Map(); // the names of its parts
-    let pointed = ""; // the key of the bar with the stop of the Tab key
-    barKeys(plot, ({ bar }) => (pointed = bar.key), ({ bar }) => bar.look.name !== "limit" && pickPart(ownerOf(bar.look.name)));
     choosable(itemsList, ({ row }) => row.item != null && select(shown(), row.item));
     itemsList.addEventListener("click", (event) => {
       const button = event.target.closest("button");
@@ -279,12 +275,11 @@ export default () => {
       if (bars?.count !== store.data.layers.length) {
         plot.replaceChildren();
         const looks = looksOf(store.data);
-        bars = { looks, count: store.data.layers.length, ...sceneIn(plot, { series: looks, pad: 0, axis: "tokens" }) };
+        const use = ({ bar }) => bar.look.name !== "limit" && pickPart(ownerOf(bar.look.name));
+        bars = { looks, count: store.data.layers.length, ...sceneIn(plot, { series: looks, pad: 0, axis: "tokens", use }) };
       }
       put(plot, { "aria-label": picture.head });
-      const hadFocus = plot.contains(document.activeElement);
       bars.draw((bars.scene = sceneOfCall(picture, store.data.call)));
-      oneStop(plot, ({ bar }) => bar.key === pointed, hadFocus);
       setText(caching, picture.caching);
       named = new Map(picture.rows);
       patch(legend, picture.rows, legendEntry, (entry, [key, name, words]) => {

@@ -19,13 +19,7 @@ export default () => {
     const picture = sceneIn(plot, { series: store.data.series, pad: 0, axis: "b − a" });
     root.append(readout(plot, "A row for each metric, on a scale of its own, with its interval; zero is in the middle."));
     root.append(written(store.data.table));
-    let pointed = "";
-    barKeys(plot, ({ bar }) => (pointed = bar.key));
-    const draw = (data) => {
-      picture.draw(sceneOf(data.scene));
-      oneStop(plot, ({ bar }) => bar.key === pointed, plot.contains(document.activeElement));
-    };
-    return store.show({ model, el, root, draw });
+    return store.show({ model, el, root, draw: (data) => picture.draw(sceneOf(data.scene)) });
   }
 
   function render({ model, el }) {
@@ -33,7 +27,7 @@ export default () => {
     const { root, body, isEmpty } = frameIn(el, "Compare");
     const legend = body.appendChild(make("ul", { class: "nn-keys" }));
     const plot = body.appendChild(make("div", { class: "nn-grid", role: "group", "aria-label": "Pairs of turns as a picture" }));
-    const picture = sceneIn(plot, { series: store.data.series, pad: store.data.pad, axis: "turn" });
+    const picture = sceneIn(plot, { series: store.data.series, pad: store.data.pad, axis: "turn", use: ({ bar }) => goTo(Number(bar.key)) });
     const line = body.appendChild(readout(plot, "Each bar of differences leads to its pairs of turns."));
     const sums = body.appendChild(make("div"));
     const bar = body.appendChild(make("div", { class: "nn-toolbar" }));
@@ -58,7 +52,6 @@ export default () => {
     let page = null;
     let start = 0;
     let before = []; // the starts of the previous pages
-    let pointed = ""; // the key of the bar with the tab stop
     let most = LOOKED;
     let news = -1;
     let known = store.selection;
@@ -97,12 +90,11 @@ export default () => {
       known = store.selection;
     };
     chosenRows(rows, (row) => pick(row.row), pager);
-    const goTo = ({ bar }) => {
+    const goTo = (pair) => {
       before = start > 0 ? [...before, start] : before;
-      start = Number(bar.key);
+      start = pair;
       refetch();
     };
-    barKeys(plot, ({ bar }) => (pointed = bar.key), goTo);
 
     function drawRows() {
       const { thread_id: id, turn } = store.selection;
@@ -128,10 +120,8 @@ export default () => {
       patchRows(sums, data.totals);
       plot.hidden = legend.hidden = line.hidden = !scene?.panels.length;
       if (!plot.hidden) {
-        const hadFocus = plot.contains(document.activeElement);
         legendIn(legend, data.series, scene.legend);
         picture.draw(scene);
-        oneStop(plot, ({ bar }) => bar.key === pointed, hadFocus);
       }
       drawRows();
       rest.hidden = !scene || scene.looked >= scene.of || looking;

@@ -27,7 +27,8 @@ export default () => {
     const chips = body.appendChild(make("div", { class: "nn-chips", role: "group", "aria-label": "Layer" }));
     const status = body.appendChild(make("p", { class: "nn-sub", role: "status" }));
     const plot = body.appendChild(make("div", { class: "nn-grid", role: "group", "aria-label": "Changes by layer and turn" }));
-    const picture = sceneIn(plot, { series: store.data.series, pad: 0, axis: "turn" });
+    const isPressed = ({ bar }) => bar.key === `${at} ${detail?.turn}`;
+    const picture = sceneIn(plot, { series: store.data.series, pad: 0, axis: "turn", use: (node) => useBar(node), isPressed });
     const line = body.appendChild(readout(plot, "A row for each layer, a column for each turn; the numbers are changes."));
     const columns = body.appendChild(make("div", { class: "nn-columns" }));
     const left = columns.appendChild(make("div", { class: "nn-left" }));
@@ -53,7 +54,6 @@ export default () => {
     let detail = null;
     let against = "write";
     let scene = null; // the picture of the thread
-    let pointed = ""; // the key of the bar with the tab stop
     let flow = null;
     let flowsOf = ""; // the layer and moment of the flows
     let pictured = ""; // the writes in the picture
@@ -86,9 +86,8 @@ export default () => {
     const tellPicture = store.asker(model, (answer, request) => {
       if (request.layer === at) scene = sceneOf(answer);
     });
-    const atOf = ({ bar }) => bar.key.split(" ").map(Number);
-    const useBar = (node) => {
-      const [layer, turn] = atOf(node);
+    const useBar = ({ bar }) => {
+      const [layer, turn] = bar.key.split(" ").map(Number);
       choose(layer);
       select(layer, turn);
     };
@@ -116,7 +115,6 @@ export default () => {
       const thread = store.data.threads[store.data.layers[layer][1]];
       store.select(model, { thread_id: thread[1], turn, call: null, item: null, decision: null });
     };
-    barKeys(plot, ({ bar }) => (pointed = bar.key), useBar);
     chosenRows(rows, (row) => pick(row.row), pager);
     rows.addEventListener("focusin", (event) => {
       const row = event.target.closest("tr")?.row;
@@ -229,14 +227,7 @@ export default () => {
       writes = `${thread} ${data.layers.filter((row) => row[1] === thread).map((row) => row[2])}`;
       if (pictured !== writes) pictureSoon(pictured ? 200 : 0);
       plot.hidden = line.hidden = !scene?.legend.length;
-      if (plot.hidden) return;
-      const hadFocus = plot.contains(document.activeElement);
-      picture.draw(scene);
-      for (const node of plot.querySelectorAll(".nn-box")) {
-        const [layer, turn] = atOf(node);
-        put(node, { "aria-pressed": String(layer === at && turn === detail?.turn) });
-      }
-      oneStop(plot, ({ bar }) => bar.key === pointed, hadFocus);
+      if (!plot.hidden) picture.draw(scene);
     }
 
     function drawLayers(data) {

@@ -31,7 +31,10 @@ export default () => {
     const status = tools.appendChild(make("span", { role: "status", class: "nn-number" }));
 
     const plot = body.appendChild(make("div", { class: "nn-tl-plot" }));
-    const picture = sceneIn(plot.appendChild(make("div", { class: "nn-grid", style: "--nn-axis: 0px" })), { series: store.data.series, pad: 0, axis: "" });
+    const picture = sceneIn(plot.appendChild(make("div", { class: "nn-grid", style: "--nn-axis: 0px" })), {
+      series: store.data.series, pad: 0, axis: "", use: (bar) => use(bar),
+      isPressed: (bar) => bar.bar.key === String(store.data.chosen), isStop: (bar) => atOf(bar)[0] === focused,
+    });
     body.append(readout(root, "Arrow keys move between spans, Enter chooses, + and − zoom, 0 shows the whole run. Drag to zoom in."));
     const paused = body.appendChild(make("p", { class: "nn-note" }));
     const pager = pagerIn(body, ["Rows above", "Rows below"], (by) => {
@@ -129,8 +132,6 @@ export default () => {
         "−": () => zoom(2, middleOf(bar)),
         0: all,
         Escape: () => (endDrag(), all()),
-        Enter: () => bar && use(bar),
-        " ": () => bar && use(bar),
         n: () => toProblem(false),
         p: () => toProblem(true),
         PageDown: () => pager.down.click(),
@@ -191,16 +192,11 @@ export default () => {
       return view(left - wide * 0.15, left + wide * 1.15);
     };
     const toProblem = (back) => look({ what: "problem", at: focused ?? (back ? store.data.total : -1), back }, true);
-    plot.addEventListener("click", (event) => {
-      const bar = event.target.closest(".nn-box");
-      if (bar) use(bar);
-    });
     plot.addEventListener("dblclick", () => detail && zoomTo(detail));
-    const follow = (bar) => {
+    plot.addEventListener("focusin", (event) => {
+      const bar = event.target.closest(".nn-box");
       if (bar) [focused] = atOf(bar);
-    };
-    plot.addEventListener("focusin", (event) => follow(event.target.closest(".nn-box")));
-    barKeys(plot, follow);
+    });
     trouble.addEventListener("click", (event) => {
       const line = event.target.closest("button");
       if (line) look({ what: "span", at: Number(line.dataset.at) }, true);
@@ -230,17 +226,11 @@ export default () => {
       store.changed();
     });
 
-    function drawPicture(window_, chosen) {
+    function drawPicture(window_) {
       window_.drawn ??= sceneOf(window_.scene);
       const [from, to] = reach().map((place) => place - window_.from);
-      const hadFocus = plot.contains(document.activeElement);
       picture.draw({ ...window_.drawn, first: from, last: to });
-      for (const node of plot.querySelectorAll(".nn-box")) {
-        const [at, more] = atOf(node);
-        put(node, { "aria-pressed": String(!more && at === chosen) });
-        if (more) put(node, { "aria-label": `${node.bar.text} Enter zooms in.` });
-      }
-      oneStop(plot, (node) => atOf(node)[0] === focused, hadFocus);
+      for (const node of plot.querySelectorAll(".nn-box")) if (atOf(node)[1]) put(node, { "aria-label": `${node.bar.text} Enter zooms in.` });
     }
 
     function drawTable() {
@@ -283,7 +273,7 @@ export default () => {
       patchRows(chips, window_.chips, (chip, { key }) => put(chip, { "aria-pressed": String(only === key || kinds.has(key)) }));
       hooks.disabled = kinds.size > 0 || search.value !== "";
       setText(paused, window_.paused);
-      drawPicture(window_, data.chosen);
+      drawPicture(window_);
       whole.disabled = range === null;
       out.disabled = range === null;
       left.disabled = range === null || range[0] <= 0;

@@ -107,7 +107,7 @@ function drawBars(layer, { panel, scale }, found, first, last) {
 }
 
 /** Move between bars by keys: along a row, to the nearest bar of the next row, to either end; click, Enter and space `use` one. */
-function barKeys(parent, moved, use = null) {
+function barKeys(parent, moved, use) {
   const middle = ({ bar }) => bar.left + bar.right;
   parent.addEventListener("click", (event) => {
     const bar = event.target.closest(".nn-box");
@@ -214,11 +214,14 @@ function panelNodes(panel) {
 
 /**
  * Draw a scene into a grid; returns the drawing function and the panels by key. A scene has `panels`, `captions`, `marks` (by
- * series), `over` (marks in front, which change while the others stay), `first`, `last` and `ticks`.
+ * series), `over` (marks in front, which change while the others stay), `first`, `last` and `ticks`. Bars are left to `use` by
+ * click and keys; `isPressed` tells those that are chosen, `isStop` the one with the tab stop: that reached last by keys.
  */
-function sceneIn(grid, { series, pad, axis: name }) {
+function sceneIn(grid, { series, pad, axis: name, use, isPressed, isStop }) {
   const panels = new Map();
   const body = grid.appendChild(make("div", { class: "nn-plot-rows" }));
+  let pointed = "";
+  barKeys(body, ({ bar }) => (pointed = bar.key), use);
   grid.append(make("span", { class: "nn-axis-name" }, name));
   const tips = make("svg", { class: "nn-tips", width: "100%", height: "100%", "aria-hidden": "true" });
   const foot = grid.appendChild(make("svg", { class: "nn-plot nn-axis", width: "100%", height: 18, "aria-hidden": "true" }));
@@ -262,6 +265,7 @@ function sceneIn(grid, { series, pad, axis: name }) {
   }
 
   function draw(scene) {
+    const hadFocus = body.contains(document.activeElement);
     keyed(body, scene.panels, (panel) => {
       const nodes = panelNodes(panel);
       const row = make("div", { class: "nn-plot-row" });
@@ -272,6 +276,8 @@ function sceneIn(grid, { series, pad, axis: name }) {
       if (row.panel !== panel) row.nodes.scale = scaleOf((row.panel = panel), pad);
       drawPanel({ panel, nodes: row.nodes, scale: row.nodes.scale }, scene);
     });
+    if (isPressed) for (const node of body.querySelectorAll(".nn-box")) put(node, { "aria-pressed": String(isPressed(node)) });
+    oneStop(body, isStop ?? (({ bar }) => bar.key === pointed), hadFocus);
     const { first, last, stops = [] } = scene;
     if (stops.length) grid.append(tips);
     patch(tips, stops, () => {
