@@ -296,7 +296,7 @@ def test_events_are_read_without_pauses_if_others_wait(is_quiet: bool, monkeypat
         done.set()
         return True
 
-    monkeypatch.setattr(readings, "_others_wait", lambda: is_quiet)
+    monkeypatch.setattr(readings, "_others_wait", lambda *_pause: is_quiet)
     Noted(idle_s=0.0).wake(SimpleNamespace(is_awake=False, read_some=read_some, catch_up=done.set))
     assert done.wait(LONG_S)
     assert (shares[0] > readings.QUIET_S / 2) is is_quiet
