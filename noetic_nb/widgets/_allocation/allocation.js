@@ -93,11 +93,8 @@ export default () => {
     // The context over time: a click selects a call, the brush a part.
     const now = () => picture ?? store.data.picture;
     const spanOf = (one) => [one.start, Math.min(one.start + one.last * one.size, count()) - 1];
-    const fetchPicture = newest(get, (answer) => {
-      picture = answer;
-      store.changed();
-    });
-    const refetch = () => fetchPicture({ what: "picture", first: range?.[0] ?? 0, last: range?.[1] ?? count() - 1 }).catch((error) => setText(sub, error.message));
+    const fetchPicture = store.asker(model, (answer) => (picture = answer));
+    const refetch = () => fetchPicture({ what: "picture", first: range?.[0] ?? 0, last: range?.[1] ?? count() - 1 });
     function showPart(first, last) {
       range = first <= 0 && last >= count() - 1 ? null : [first, last];
       refetch();

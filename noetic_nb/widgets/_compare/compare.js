@@ -33,8 +33,7 @@ export default () => {
     const bar = body.appendChild(make("div", { class: "nn-toolbar" }));
     const only = tickIn(bar, "only what differs", () => again());
     only.checked = true;
-    const kindBox = bar.appendChild(make("label", { class: "nn-choice" }, "What "));
-    const kind = kindBox.appendChild(make("select", { "aria-label": "What" }));
+    const kind = choiceIn(bar, "What", () => again());
     offer(kind, ["", ...KINDS].map((name) => [name, name || "everything"]));
     const rest = button(bar, "Look at the rest", () => {
       most = scene.looked + LOOKED;
@@ -83,7 +82,6 @@ export default () => {
       [start, before] = [0, []];
       refetch();
     };
-    kind.addEventListener("change", again);
     const pick = ({ go }) => {
       if (!go) return;
       store.select(model, { ...go, call: null, item: null, decision: null });

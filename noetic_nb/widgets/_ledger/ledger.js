@@ -40,14 +40,11 @@ export default () => {
     const search = bar.appendChild(make("input", { type: "search", class: "nn-search", placeholder: "Search all decisions", "aria-label": "Search all decisions" }));
     const selects = new Map();
     for (const [kind, label] of FILTERS) {
-      const box = bar.appendChild(make("label", { class: "nn-choice" }, `${label} `));
-      const select = box.appendChild(make("select", { "aria-label": label }));
-      select.addEventListener("change", () => {
-        if (select.value) chosen.named.set(kind, select.value);
+      selects.set(kind, choiceIn(bar, label, (value) => {
+        if (value) chosen.named.set(kind, value);
         else chosen.named.delete(kind);
         refilter();
-      });
-      selects.set(kind, { box, select });
+      }));
     }
     const turnBox = bar.appendChild(make("label", { class: "nn-choice" }, "Turn "));
     const turn = turnBox.appendChild(make("input", { type: "number", min: 0, class: "nn-turn-input", "aria-label": "Turn" }));
@@ -161,9 +158,9 @@ export default () => {
     }
 
     function drawFilters(data) {
-      for (const [kind, { box, select }] of selects) {
+      for (const [kind, select] of selects) {
         const names = namesOf(data, kind);
-        box.hidden = names.length < (kind === "outcome" || kind === "rule" ? 1 : 2);
+        select.parentElement.hidden = names.length < (kind === "outcome" || kind === "rule" ? 1 : 2);
         offer(select, [["", "any"], ...names.map(([name, count]) => [name, `${name} (${count.toLocaleString("en")})`])]);
         const value = chosen.named.get(kind) ?? "";
         if (select.value !== value) select.value = value;

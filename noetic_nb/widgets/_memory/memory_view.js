@@ -22,8 +22,7 @@ export default () => {
   function render({ model, el }) {
     const { root, body, isEmpty } = frameIn(el, "Memory", "nn-memory-view");
     const bar = body.appendChild(make("div", { class: "nn-toolbar" }));
-    const threadBox = bar.appendChild(make("label", { class: "nn-choice" }, "Thread "));
-    const threads = threadBox.appendChild(make("select", { "aria-label": "Thread" }));
+    const threads = choiceIn(bar, "Thread", (thread) => choose(inThread(Number(thread))));
     const chips = body.appendChild(make("div", { class: "nn-chips", role: "group", "aria-label": "Layer" }));
     const status = body.appendChild(make("p", { class: "nn-sub", role: "status" }));
     const plot = body.appendChild(make("div", { class: "nn-grid", role: "group", "aria-label": "Changes by layer and turn" }));
@@ -120,7 +119,6 @@ export default () => {
       const row = event.target.closest("tr")?.row;
       if (row) focusRow(row);
     });
-    threads.addEventListener("change", () => choose(inThread(Number(threads.value))));
 
     /** The thread's layer with the name of the shown one; otherwise the first with a state. */
     function inThread(thread) {
@@ -135,8 +133,7 @@ export default () => {
 
     const head = about.appendChild(make("p", { class: "nn-detail-head" }));
     const compare = about.appendChild(make("div", { class: "nn-toolbar" }));
-    const withBox = compare.appendChild(make("label", { class: "nn-choice" }, "Compared with "));
-    const base = withBox.appendChild(make("select", { "aria-label": "Compared with" }));
+    const base = choiceIn(compare, "Compared with", () => rebase());
     offer(base, [["write", "the write before"], ["turn", "the end of the turn before"], ["other", "the end of turn"]]);
     const other = compare.appendChild(make("input", { type: "number", min: 0, value: 1, class: "nn-turn-input", "aria-label": "Turn to compare with" }));
     const rebase = () => {
@@ -145,7 +142,6 @@ export default () => {
       against = base.value === "other" ? (Number.isInteger(turn) ? turn : 0) : base.value;
       ask();
     };
-    base.addEventListener("change", rebase);
     other.addEventListener("input", rebase);
     other.hidden = true;
     const differs = about.appendChild(make("div"));
@@ -232,7 +228,7 @@ export default () => {
 
     function drawLayers(data) {
       const thread = data.layers[at][1];
-      threadBox.hidden = data.threads.length < 2;
+      threads.parentElement.hidden = data.threads.length < 2;
       offer(threads, data.threads.map(([name], place) => [place, name]));
       if (threads.value !== String(thread)) threads.value = String(thread);
       const here = data.layers.map((row, place) => [row, place]).filter(([row]) => row[1] === thread);

@@ -31,8 +31,7 @@ export default () => {
   function render({ model, el }) {
     const { columns: names, series, pad, brushed, listed } = store.data;
     const { root, body, isEmpty } = frameIn(el, "Regulator trends");
-    const choice = body.appendChild(make("label", { class: "nn-choice" }, "Thread "));
-    const select = choice.appendChild(make("select"));
+    const select = choiceIn(body, "Thread", (thread) => store.set(model, { thread_at: Number(thread) }));
     const sub = body.appendChild(make("p", { class: "nn-sub", "aria-live": "polite" }));
     const legend = body.appendChild(make("ul", { class: "nn-keys" }));
     const grid = body.appendChild(make("div", { class: "nn-grid" }));
@@ -78,8 +77,6 @@ export default () => {
     const movedNow = () => moved.get(at) ?? NOTHING;
     const reach = () => (part && !part.chart ? [part.first, part.last + 1] : [0, Math.max(1, threadNow()?.turns?.length ?? 1)]);
     const request = (what, more = {}) => ({ what, thread: at, part: part?.chart ? [part.first, part.last] : null, ...more });
-
-    select.addEventListener("change", () => store.set(model, { thread_at: Number(select.value) }));
 
     // Decisions with other thresholds: only the newest question is sent, and conditions are requested after its answer.
     const thresholdsOf = (values) => {
@@ -262,7 +259,7 @@ export default () => {
       if (isEmpty(data, !whole?.turns?.length)) return;
       const thread = threadNow();
       for (const handle of handlesOf(thread)) handle.stops = thread.stops[handle.of];
-      choice.hidden = data.threads.length < 2;
+      select.parentElement.hidden = data.threads.length < 2;
       offer(select, [[-1, "latest"], ...data.threads.map((one, place) => [place, one.name])]);
       select.value = String(chosen);
       setText(sub, whole.head);

@@ -81,19 +81,14 @@ export default () => {
   function render({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb nn-workbench", role: "group", "aria-label": "Workbench" }));
     const get = (request) => store.get(model, request);
-    let problem = "";
     let wanted = null;
-    const failed = (error) => {
-      problem = error.message;
-      store.changed();
-    };
     const tools = {
       get: (request) => {
-        problem = "";
+        store.refusal = "";
         return get(request);
       },
       select: (fields) => store.select(model, { thread_id: null, turn: null, call: null, item: null, decision: null, ...fields }),
-      failed,
+      failed: store.refused,
       redraw: store.changed,
       /** Open a panel, and scroll it into view. */
       show: (name) => {
@@ -103,13 +98,13 @@ export default () => {
     };
     const head = root.appendChild(make("div", { class: "nn-bench-head" }));
     head.append(make("p", HEADING, "Workbench"));
-    const threads = head.appendChild(make("label", { class: "nn-choice nn-threads" }, "Thread "));
-    const thread = threads.appendChild(make("select"));
-    thread.addEventListener("change", () => get({ do: "thread", at: Number(thread.value) }).catch(failed));
+    const thread = choiceIn(head, "Thread", (at) => get({ do: "thread", at: Number(at) }).catch(store.refused));
+    const threads = thread.parentElement;
+    threads.classList.add("nn-threads");
     const progress = head.appendChild(make("p", { class: "nn-sub nn-progress", role: "status" }));
     const bar = root.appendChild(make("div", { class: "nn-toolbar", role: "group", "aria-label": "Panels" }));
     const drawQuestions = questionsPart(root, tools);
-    const trouble = root.appendChild(make("p", { class: "nn-fault", role: "alert" }));
+    const fault = root.appendChild(faultLine());
     const body = root.appendChild(make("div", { class: "nn-bench-body" }));
     const side = body.appendChild(make("div", { class: "nn-bench-side" }));
     const main = body.appendChild(make("div", { class: "nn-bench-main" }));
@@ -257,10 +252,9 @@ export default () => {
       drawCause(data.parts.cause);
       drawPanels(data);
       revealChosen();
-      setText(trouble, problem);
     }
 
-    const hide = store.show({ model, el, root, draw, traits: ["panels", "sizes"] });
+    const hide = store.show({ model, el, root, draw, traits: ["panels", "sizes"], fault });
     return () => {
       hide();
       for (const { end } of boxes.values()) end?.();

@@ -171,20 +171,15 @@ function questionsPart(parent, { get, failed }) {
 }
 
 /** The cause of the chosen decision or call, written by the kernel; its buttons open the request, an item, or rules. */
-function causePart(parent, { get, select, redraw, show }) {
+function causePart(parent, { get, select, failed, redraw, show }) {
   const box = parent.appendChild(make("section", { class: "nn-cause", "aria-label": "Why" }));
   const list = box.appendChild(make("div"));
-  const wrong = box.appendChild(make("p", { class: "nn-fault", role: "alert" }));
-  let [shown, cause, trial, fault] = [null, null, null, ""];
+  let [shown, cause, trial] = [null, null, null];
   const ask = newest((decision) => get({ what: "cause", decision }), (answer, decision) => {
     if (decision !== shown) return;
     cause = answer;
     redraw();
   });
-  const problem = (error) => {
-    fault = error.message;
-    redraw();
-  };
   const request = (fields) => {
     select(fields);
     show("transcript");
@@ -193,7 +188,7 @@ function causePart(parent, { get, select, redraw, show }) {
     get({ do: "edit", decision: shown, rule }).then(() => {
       show("rules");
       redraw();
-    }, problem);
+    }, failed);
   };
   const acts = {
     request: () => request(cause.request),
@@ -203,9 +198,9 @@ function causePart(parent, { get, select, redraw, show }) {
     draft: () => edit(null),
     edit,
     without: (rule) => get({ what: "without", decision: shown, rule }).then((answer) => {
-      [trial, fault] = [answer, ""];
+      trial = answer;
       redraw();
-    }, problem),
+    }, failed),
   };
   list.addEventListener("click", (event) => {
     const { do: act, at } = event.target.closest("button")?.dataset ?? {};
@@ -214,11 +209,10 @@ function causePart(parent, { get, select, redraw, show }) {
 
   return function draw(decision) {
     if (decision !== shown) {
-      [shown, cause, trial, fault] = [decision, null, null, ""];
-      if (decision !== null) ask(decision).catch(problem);
+      [shown, cause, trial] = [decision, null, null];
+      if (decision !== null) ask(decision).catch(failed);
     }
-    box.hidden = shown === null || (cause === null && !fault);
+    box.hidden = cause === null;
     patchRows(list, [...(cause?.parts ?? []), ...(trial?.parts ?? [])]);
-    setText(wrong, fault);
   };
 }

@@ -65,6 +65,13 @@ function tickIn(parent, text, changed, attributes = {}) {
   return box;
 }
 
+/** Create a select element with a label; `changed` gets the new value. */
+function choiceIn(parent, text, changed) {
+  const select = parent.appendChild(make("label", { class: "nn-choice" }, `${text} `)).appendChild(make("select", { "aria-label": text }));
+  select.addEventListener("change", () => changed(select.value));
+  return select;
+}
+
 /** Match the options of a select element to values and their names. */
 function offer(select, rows) {
   patch(select, rows, () => make("option"), (option, [value, name]) => {
@@ -119,6 +126,7 @@ function callSteps(parent, { step, follow, kind = "nn-bar-controls" }) {
   return { back, draw };
 }
 
+const faultLine = () => make("p", { class: "nn-fault", role: "alert" });
 const TABLE_MS = 300;
 const PICTURES = new Set(["picture", "window"]);
 
@@ -278,10 +286,9 @@ function storeOf(take) {
     return line;
   };
   /** Show a view: draw now, at every change of the store, and at every change of the named traits. */
-  store.show = ({ model, el, root, draw, traits = [] }) => {
+  store.show = ({ model, el, root, draw, traits = [], fault = root.appendChild(faultLine()) }) => {
     root.classList.add("tex2jax_ignore", "mathjax_ignore");
     if (store.data?.known) root.prepend(make("p", { class: "nn-label nn-known" }, store.data.known));
-    const fault = root.appendChild(make("p", { class: "nn-fault", role: "alert" }));
     if (store.data?.files) root.append(files(model));
     const names = ["fault", ...traits].map((name) => `change:${name}`);
     const leave = hideStatic(model, el ?? root.parentElement, root);
