@@ -119,7 +119,7 @@ def test_an_event_is_one_message_with_the_news_of_every_open_panel(sent: list[di
             run.append(event)
             assert len(sent) <= 1
             told = [name for message in sent for name, _ in message["news"]]
-            assert told == {"ViewAssembled": ["allocation"], "ModelCalled": ["transcript", "allocation", ""]}.get(
+            assert told == {"ViewAssembled": ["allocation"], "ModelCalled": ["transcript", "", "allocation"]}.get(
                 type(event).__name__, told
             )
             assert all(len(json.dumps(message)) < 2048 for message in sent)
@@ -250,6 +250,26 @@ def test_a_fault_in_the_conversation_leaves_the_panels_alone(monkeypatch: pytest
 
 
 @pytest.mark.usefixtures("little_to_collect")
+def test_a_closed_panel_is_read_and_drawn_when_it_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run()
+    with Workbench(run, panels=["allocation"]) as bench:
+        bench._answer({"do": "panel", "panel": "allocation"})
+        reading = bench.reading.views["allocation"].reading
+        drawn: list[int] = []
+        draw = reading._drawn_call
+        monkeypatch.setattr(reading, "_drawn_call", lambda at: drawn.append(at) or draw(at))
+        bench.panels = []
+        for event in (*turn(1), *turn(2)):
+            run.append(event)
+        bench.catch_up()
+        assert (bench.snapshot["panels"], len(reading.calls.all), drawn) == ({}, 2, [])
+        bench.panels = ["allocation"]
+        opened = bench._answer({"do": "panel", "panel": "allocation"})["data"]
+
+        assert [call["turn"] for call in opened["snapshot"]["calls"]] == [1, 2]
+        assert drawn == [0, 1]
+
+
 def test_two_hundred_open_and_close_leave_nothing_behind() -> None:
     run, chosen, book = demo_run(), Selection(), rules()
     comms_before, listeners = comms(), len(book._listeners)

@@ -85,10 +85,10 @@ class PanelHost(RunView):
             self._flush()
 
     def _complete(self) -> None:
-        """Complete the snapshots of the panels too, which are in that of the workbench."""
+        """Complete the snapshots of the open panels too, which are in that of the workbench."""
         super()._complete()
-        for view in tuple(self.reading.views.values()):
-            view._complete()
+        for name in self._fetched & self.reading.views.keys():
+            self.reading.views[name]._complete()
 
     def _tell(self) -> None:
         super()._tell()

@@ -256,6 +256,8 @@ class Workbench(PanelHost):
         self._fetched.intersection_update(change.new)
         for name in set(self.reading.snapshot["panels"]) - set(change.new):
             del self.reading.snapshot["panels"][name]
+        for name in self.reading.views.keys() - set(change.new):
+            self.reading.views[name].reading.is_followed = False  # it reads on without drawing until it is opened again
         self.refresh_static()
 
     @property
