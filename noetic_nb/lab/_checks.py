@@ -35,9 +35,9 @@ def each_run(runs: Any, what: str, *, code: str = "INVALID_RUN") -> Iterator[Run
 def check_one_of(known: Collection[Any], code: str, **given: Any) -> None:
     """Refuse option values that are not among the known ones; raises `NoeticConfigError` with the code."""
     for name, value in given.items():
-        if value not in known:
+        if value not in list(known):  # unlike a look in a mapping, this takes lists, too
             hint = f"Use one of {', '.join(map(str, known))}."
-            raise NoeticConfigError(code, f"There is no such {name}.", given=value, hint=hint)
+            raise NoeticConfigError(code, f"`{name}` does not take this value.", given=value, hint=hint)
 
 
 def check_share(code: str = "INVALID_SHARE", **given: Any) -> None:

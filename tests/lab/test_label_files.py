@@ -113,5 +113,6 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str) -> None:
     for format in FORMATS[1:] if text else FORMATS[1:2]:
         with pytest.raises(NoeticConfigError, match="INVALID_LABEL_FILE"):
             load_labels(datasets.airline_run(26), tmp_path / "labels", format=format)
-    with pytest.raises(NoeticConfigError, match="UNKNOWN_FORMAT"):
-        save_labels(datasets.airline_run(26), tmp_path / "labels", format="xml")
+    for name in ("xml", ["csv"]):
+        with pytest.raises(NoeticConfigError, match=r"UNKNOWN_FORMAT.*`format` does not take this value"):
+            save_labels(datasets.airline_run(26), tmp_path / "labels", format=name)  # type: ignore[arg-type]
