@@ -417,6 +417,21 @@ def test_tokens_and_costs_that_langfuse_does_not_know_are_none_or_estimated() ->
     assert run.meta["estimated"] == ["input_tokens", "output_tokens"]
 
 
+@pytest.mark.parametrize("odd", ["30", -1, 2.5, True, 2**70])
+def test_a_sum_with_a_part_that_is_no_number_is_estimated(odd: Any) -> None:
+    sides = {"input_tokens": {"input": 10, "input_cache_read": odd, "output": 7}}
+    sides["output_tokens"] = {"input": 10, "output": 7, "output_reasoning": odd}
+    for side, given in sides.items():
+        [run] = read(
+            [observation("o1", "GENERATION", 1, None, model="m1", input=[ASK], output=ANSWER, usageDetails=given)]
+        )
+        assert run.meta["estimated"] == [side]
+
+    counted = {"input_tokens": 10, "output_tokens": 7, "cache_read_input_tokens": odd}
+    [run] = read([langsmith("r0", "llm", 0, None, inputs={"messages": [ASK]}, outputs={**ANSWER, "usage": counted})])
+    assert run.meta["estimated"] == ["input_tokens"]
+
+
 def test_a_trace_of_langfuse_without_its_observations_says_so() -> None:
     with pytest.raises(NoeticError, match="full observations") as caught:
         nn.import_run({**langfuse_trace(), "observations": ["o0", "o1"]})

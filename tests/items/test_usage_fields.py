@@ -113,3 +113,12 @@ def test_every_reason_says_something_and_every_name_is_one_of_usage() -> None:
 @pytest.mark.parametrize("value", [None, 3, {}, {"prompt_tokens": "many"}, {"prompt_tokens_details": 3}])
 def test_nothing_that_is_counted_is_none(value: Any) -> None:
     assert known_usage(value, "openai") is None
+
+
+@pytest.mark.parametrize("odd", ["30", -1, 2.5, True, float("nan"), 2**70, {}])
+@pytest.mark.parametrize("source", ["anthropic", "inspect"])
+def test_a_sum_with_a_part_that_is_no_number_is_not_known(source: str, odd: Any) -> None:
+    first, _, last = USAGE[source].read["input_tokens"]
+
+    assert known_usage({first: 10, last: odd, "output_tokens": 4}, source) == {"output_tokens": 4}
+    assert known_usage({first: 10, last: None, "output_tokens": 4}, source) == {"input_tokens": 10, "output_tokens": 4}

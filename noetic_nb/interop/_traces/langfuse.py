@@ -168,14 +168,15 @@ def _usage(entry: Mapping[str, Any]) -> dict[str, int] | None:
         return None
     if any(isinstance(value, Mapping) for value in given.values()):
         return tokens(given)
-    numbers = {str(key).lower(): known for key, value in given.items() if (known := count(value)) is not None}
-    total = numbers.get("total", numbers.get("total_tokens", 0))
+    given = {str(key).lower(): value for key, value in given.items() if value is not None}
+    total = count(given.get("total", given.get("total_tokens"))) or 0
     # Tokens that a service tier bills separately are already included.
-    numbers = {key: value for key, value in numbers.items() if not key.endswith(("priority", "flex", "cost"))}
-    read = {key: value for key, value in numbers.items() if _is(key, "input", "prompt", "cache")}
-    made = {
-        key: value for key, value in numbers.items() if key not in read and _is(key, "output", "completion", "reason")
-    }
+    given = {key: value for key, value in given.items() if not key.endswith(("priority", "flex", "cost"))}
+    sent = [key for key in given if _is(key, "input", "prompt", "cache")]
+    written = [key for key in given if key not in sent and _is(key, "output", "completion", "reason")]
+    numbers = {key: known for key, value in given.items() if (known := count(value)) is not None}
+    read = {key: numbers[key] for key in sent if key in numbers}
+    made = {key: numbers[key] for key in written if key in numbers}
     if not any([total, *read.values(), *made.values()]):
         return None
     whole = [sum([numbers.get(name, 0) for name in names]) for names in _WHOLE]
@@ -189,7 +190,10 @@ def _usage(entry: Mapping[str, Any]) -> dict[str, int] | None:
         "cached_tokens": [value for key, value in read.items() if "cache" in key and not _is(key, *_STORED)],
         "reasoning_tokens": [value for key, value in made.items() if _is(key, "reason", "thought", "thinking")],
     }
-    return found | {name: sum(values) for name, values in parts.items() if values}
+    found |= {name: sum(values) for name, values in parts.items() if values}
+    # A sum with a part that is no number is not known.
+    sides = {"input_tokens": sent, "output_tokens": written}
+    return {name: number for name, number in found.items() if numbers.keys() >= set(sides.get(name, ()))}
 
 
 def _unit(usage: Mapping[str, Any]) -> str:

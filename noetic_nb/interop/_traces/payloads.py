@@ -9,7 +9,7 @@ from noetic_nb._core.names import keys
 from noetic_nb.interop._formats.sources import Keys
 from noetic_nb.interop._spans.span_messages import ROLES, parsed, result_of
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.items._messages.message import count, mapping, money, usage_of
+from noetic_nb.items._messages.message import count, is_odd_count, mapping, money, usage_of
 
 _SENT: Final = ("messages", "contents", "input", "inputs", "prompts", "prompt", "message", "query", "question", "task")
 _SYSTEM: Final = ("system", "instructions", "system_instruction", "systemInstruction")
@@ -311,6 +311,10 @@ def tokens(value: Any) -> dict[str, int] | None:
         # Anthropic counts cached tokens apart from the input and gives no total; services add them up.
         if read == "input_tokens" and ("total_tokens" not in above or above[read] < beside):
             apart = beside
+            if any(
+                is_odd_count(value.get(name)) for name in ("cache_read_input_tokens", "cache_creation_input_tokens")
+            ):
+                read = ""
     thought = _part(above, *_THOUGHT) if thought is None else thought
     made = usage_of(value, read=read, written=written, cached=cached, stored=stored, reasoning=thought, add=apart)
     if made and written.startswith("candidates") and thought:  # Gemini counts reasoning tokens apart from the answer

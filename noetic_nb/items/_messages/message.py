@@ -249,7 +249,12 @@ def count(value: object) -> int | None:
         return value
     found = money(value)
     # No real count exceeds the integers that a float represents exactly.
-    return None if found is None or found > _MOST_TOKENS else int(found)
+    return None if found is None or found > _MOST_TOKENS or not found.is_integer() else int(found)
+
+
+def is_odd_count(value: object) -> bool:
+    """Tell whether a value stands for a number of tokens and is none: a sum without it would be too small."""
+    return value is not None and count(value) is None
 
 
 def usage_of(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from noetic_nb.items._messages.message import count
+from noetic_nb.items._messages.message import count, is_odd_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class UsageFields:
 def known_usage(value: object, source: str) -> dict[str, int] | None:
     """Return the tokens counted in a message, by names of `models.Usage`; None if nothing was counted.
 
+    A sum with a part that is no number is not known.
+
     Examples
     --------
     >>> known_usage({"input_tokens": 5, "cache_read_input_tokens": 90, "output_tokens": 7}, "anthropic")
@@ -41,16 +43,16 @@ def known_usage(value: object, source: str) -> dict[str, int] | None:
         return None
     found = {}
     for name, paths in USAGE[source].read.items():
-        numbers = [_number(value, path) for path in paths]
-        if numbers[0] is not None:
-            found[name] = sum(number or 0 for number in numbers)
+        parts = [_part(value, path) for path in paths]
+        if parts[0] is not None and not any(map(is_odd_count, parts)):
+            found[name] = sum(count(part) or 0 for part in parts)
     return found or None
 
 
-def _number(value: Any, path: str) -> int | None:
+def _part(value: Any, path: str) -> Any:
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
-    return count(value)
+    return value
 
 
 def _read(table: str) -> dict[str, tuple[str, ...]]:
