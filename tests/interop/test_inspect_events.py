@@ -239,3 +239,14 @@ def test_a_damaged_event_spoils_no_sample(junk: Any) -> None:
         run = run_of(messages, given)
         assert [turn.text for turn in run.turns] == ["Bed 1."]
         assert [each.input_tokens for each in run.select(ModelCalled)][-1] == 30
+
+
+def test_a_repeated_event_is_read_once() -> None:
+    messages = [SYSTEM, ASKED, FIRST, result("r1", "c1", "dry"), SECOND]
+    events = [model(FIRST, 10, uuid="e1"), model(None, 7, uuid="e2"), tool("c1", "look", "dry", uuid="e3")]
+    events.append(model(SECOND, 30, uuid="e4"))
+
+    once, twice = run_of(messages, events), run_of(messages, [*events, *events])
+
+    assert [call.input_tokens for call in once.select(ModelCalled)] == [33, 30, 53]
+    assert [call.counts for call in twice.select(ModelCalled)] == [call.counts for call in once.select(ModelCalled)]

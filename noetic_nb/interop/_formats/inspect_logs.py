@@ -37,7 +37,9 @@ class Story:
         self._waiting: list[str] = []
         pool = msg.mapping(sample.get("events_data")).get("messages")
         self._pool: Sequence[Any] = pool if isinstance(pool, list) else ()
-        events = _flat(msg.records(sample.get("events")))
+        told = enumerate(_flat(msg.records(sample.get("events"))))
+        # A log may repeat an event; its last state is in force.
+        events = list({text_of(event.get("uuid")) or number: event for number, event in told}.values())
         self._places = self._matched(events)
         self._spans = {str(event.get("id")): event for event in events if event.get("event") == "span_begin"}
         self._starts = {str(event["agent_span_id"]) for event in events if text_of(event.get("agent_span_id"))}
