@@ -132,7 +132,7 @@ def _content(call: RecordedCall) -> _Content:
     """Return the tool, arguments and text of a call, redacted."""
     params = call.params
     if isinstance(params, BeforeToolCallParams):
-        return params.tool_name, redact(thaw(params.tool_args)), None
+        return redact_text(params.tool_name), redact(thaw(params.tool_args)), None
     return None, None, redact_text(params.text)
 
 
@@ -142,8 +142,9 @@ def _shown(text: str | None) -> str | None:
 
 def _row(call: RecordedCall, content: _Content, before: TrialResult, after: TrialResult) -> tuple[Any, ...]:
     where = call.where
+    names = map(redact_text, (call.run_id, where.thread_id, where.execution_id))
     return (
-        *(call.run_id, where.thread_id, where.execution_id, where.turn, call.seq, call.t_ms, call.point),
+        *(*names, where.turn, call.seq, call.t_ms, call.point),
         *content,
         *(before.decision.action.value, after.decision.action.value, _change(before, after)),
         *(_shown(after.decision.guidance), before.decision.rule_ids, after.decision.rule_ids),

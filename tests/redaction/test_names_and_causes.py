@@ -11,10 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 import noetic_nb as nn
+from noetic_nb import lab
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError, innermost
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs import Run
 from noetic_nb.runs._tables import TABLES
+from noetic_nb.steering import SteeringRule
 from tests.redaction.shapes import made
 from tests.redaction.test_places import REQUESTS, assert_absent, planted
 
@@ -36,6 +38,23 @@ def test_tables_hold_no_name_that_is_a_secret() -> None:
     for name in TABLES:
         assert_absent(SECRET, run.to_frame(name).to_json(default_handler=str))
     assert_absent(SECRET, run._repr_html_() + repr(run))
+
+
+def test_tables_of_the_lab_hold_no_name_that_is_a_secret() -> None:
+    run = named()
+    for event in [event for event in run.events if event.kind == "tool_called"]:
+        run.append(replace(event, name=f"find_{TEXT}", status="unknown"))
+    rules = [SteeringRule(id="none", applies_to="before_tool_call", when="true")]
+
+    assert_absent(SECRET, lab.backtest(rules, run).to_json(default_handler=str))
+    assert_absent(SECRET, lab.compare(run, planted("hi", "hunter2-x9")).to_frame().to_json(default_handler=str))
+
+
+def test_the_first_failure_shows_no_name_that_is_a_secret() -> None:
+    found = lab.FirstFailure(1, 2, None, "no answer", "the turn ended", NAME)
+
+    assert_absent(SECRET, f"{found} {[found]}")
+    assert found.thread_id == NAME
 
 
 def test_views_hold_no_name_that_is_a_secret() -> None:

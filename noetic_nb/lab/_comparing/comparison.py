@@ -316,7 +316,8 @@ def _decisions(turn: TurnSummary) -> list[str]:
     found = []
     for event in turn.steering:
         rules = f" by {', '.join(event.rule_ids)}" if event.rule_ids else ""
-        found.append(f"{event.action} {'response' if event.tool_name is None else event.tool_name}{rules}")
+        name = "response" if event.tool_name is None else redact_text(event.tool_name)
+        found.append(f"{event.action} {name}{rules}")
     return found
 
 
@@ -328,7 +329,7 @@ def _calls(turn: TurnSummary) -> list[str]:
             args = compact_json(given)
         except ValueError:  # a number that JSON lacks
             args = repr(given)
-        found.append(f"{event.name}({args}) {event.status}")
+        found.append(f"{redact_text(event.name)}({args}) {event.status}")
     return found
 
 

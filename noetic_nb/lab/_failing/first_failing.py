@@ -330,6 +330,9 @@ class FirstFailure(NamedTuple):
     evidence: str
     thread_id: str
 
+    def __repr__(self) -> str:
+        return redact_text(f"FirstFailure({', '.join(f'{name}={value!r}' for name, value in self._asdict().items())})")
+
 
 def first_failure(run: Run, *, rules: Any = None, tools: Any = None) -> FirstFailure | None:
     """Propose the first failing step of a run, from evidence in the run, without a model.
