@@ -116,6 +116,8 @@ class LabelledEvents(GrowingEvents):
                 raise _invalid(
                     f"The {what} of a label is a text.", given, "For example: run.label('verdict', True, by='ann')."
                 )
+        if getattr(value, "ndim", None) == 0:
+            value = value.item()  # type: ignore[union-attr]  # of numpy, as in a row of a table
         if not isinstance(value, str | bool | int | float | None) or (
             isinstance(value, float) and not math.isfinite(value)
         ):

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import noetic_nb as nn
@@ -43,6 +44,18 @@ def test_labels_come_back_as_they_were(tmp_path: Path, format: str) -> None:
     assert load_labels(again, file, format=format) == 12
     assert rows(again) == rows(runs)
     assert load_labels(again, file, format=format) == 0
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("value", [np.float64(0.5), np.int64(3), np.bool_(True), np.str_("q"), np.array(2)], ids=repr)
+def test_values_of_numpy_are_those_of_python(tmp_path: Path, value: Any, format: str) -> None:
+    (run,), (again,) = datasets.airline(1), datasets.airline(1)
+    run.label("x", value, by="ann")
+
+    load_labels([again], save_labels([run], tmp_path / "labels", format=format), format=format)
+
+    found = again.labels.value.iloc[0]
+    assert (type(found), found) == (type(value.item()), value.item())
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -136,6 +136,12 @@ def test_true_and_one_are_different_labels() -> None:
     assert nn.lab.agreement(labelled([[True, 1], [False, 0]]), "x").agreed.iloc[0] == 0
 
 
+def test_one_number_is_one_label_however_it_is_written() -> None:
+    frame = nn.lab.agreement(labelled([[1, 1.0], [2.0, 2], [3, 3.0]]), "x")
+
+    assert (frame.agreed.iloc[0], frame.kappa.iloc[0], frame.alpha.iloc[0]) == (1, 1, 1)
+
+
 def test_agreement_needs_two_raters() -> None:
     runs = labelled([["a"], ["b"]])
     for name in ("x", "y"):

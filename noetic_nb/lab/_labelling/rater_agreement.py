@@ -31,7 +31,7 @@ _COLUMNS: Final = {
     "clusters": "int64",
 }
 
-# A value with its type, since True == 1.
+# A value with its kind, since True == 1; 1 and 1.0 are one value.
 _Typed: TypeAlias = tuple[str, Value]
 _Pairs: TypeAlias = NDArray[np.float64]
 """How often each value of one rater met each value of another, with rows for several clusters one after another."""
@@ -57,7 +57,8 @@ def _units(runs: Run | Iterable[Run], name: str) -> list[_Unit]:
             names.add(label.name)
             if label.name == name and label.value is not None:
                 unit = found.setdefault((place, label.target), _Unit(run.run_id, cluster, label.target, {}))
-                unit.values[label.by] = (type(label.value).__name__, label.value)
+                kind = "number" if type(label.value) in (int, float) else type(label.value).__name__
+                unit.values[label.by] = (kind, label.value)
     raters = {by for unit in found.values() for by in unit.values if by != CONSENSUS}
     if len(raters) < 2:
         has = f"The runs have labels {', '.join(map(repr, sorted(names)))}." if names else "The runs have no labels."
