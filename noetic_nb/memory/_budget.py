@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
 
-from noetic_nb._core.arguments import explained
+from noetic_nb._core.arguments import explained, is_number
 from noetic_nb._core.cards import with_card
 from noetic_nb._core.record_type import RecordType
 from noetic_nb.errors import NoeticConfigError
@@ -59,7 +59,7 @@ def _refused(field: str, given: object) -> NoeticConfigError:
 
 def _check(total: float, system: float, reserve: float) -> None:
     for field, value in (("total_budget", total), ("system_prompt_tokens", system), ("response_reserve", reserve)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        if not is_number(value) and not (isinstance(value, float) and math.isinf(value)):
             raise _refused(field, value)
 
 

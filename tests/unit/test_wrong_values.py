@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import noetic_nb as nn
 from noetic_nb import lab, plots, tokenizers
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
-from noetic_nb.memory import ExecutionContext, LayerStack
+from noetic_nb.memory import ExecutionContext, LayerStack, allocate_budgets
 from noetic_nb.runs.token_calibration import token_calibration
 from noetic_nb.steering import save_rules
 from noetic_nb.storage import ScopedStorage
@@ -193,6 +194,36 @@ def test_ids_of_threads_and_resources_are_text(value: Any) -> None:
         lambda desk: desk.execution(resource_id=value).__aenter__(),
     ):
         assert "[INVALID_RESOURCE]" in refusal(call, agent())
+
+
+def test_numbers_that_no_float_can_hold_are_refused() -> None:
+    for name in ("total_budget", "system_prompt_tokens", "response_reserve"):
+        given = {"total_budget": 100, name: 10**400}
+        assert "[INVALID_BUDGET_INPUT]" in refusal(allocate_budgets, [], **given)
+    assert "[INVALID_SHARE]" in refusal(lab.power, 10**400, share=0.5, tasks=9, trials=2)
+
+
+def test_values_of_other_kinds_among_names_messages_and_tools_are_refused() -> None:
+    run = lab.datasets.airline_run(26)
+    assert "[UNKNOWN_FORMAT]" in refusal(nn.Run.from_messages, 5)
+    assert "[UNKNOWN_FORMAT]" in refusal(run.to_messages, ["openai"])
+    assert "[UNKNOWN_KIND]" in refusal(lab.made_dialogues, 1, kinds=[["date"]])
+    assert "[INVALID_TOOL]" in refusal(lab.lint, book(), tools=[int])
+    for name in ("a\0b", "\ud800"):
+        assert "The index cannot be used" in refusal(nn.open_runs, [run], index=name)
+
+
+def test_a_seed_may_be_a_number_of_numpy() -> None:
+    runs, few = nn.open_runs(lab.datasets.airline(12)), nn.RuleBook()
+    few.at_most(1, "search_direct_flight")
+    space, metrics = {"rules": [few, nn.RuleBook()]}, {"turns": lambda run: len(run.turns)}
+
+    for draw in (
+        lambda seed: [run.run_id for run in runs.sample(3, seed=seed)],
+        lambda seed: [len(part) for part in runs.split(seed=seed)],
+        lambda seed: lab.sweep(space, [runs[0]], metrics=metrics, n=1, seed=seed, n_jobs=1).digest.tolist(),
+    ):
+        assert draw(np.int64(7)) == draw(7)
 
 
 @pytest.mark.parametrize("value", ["no", "", 0, 1, None, [], object()])

@@ -168,7 +168,7 @@ class RunIndex:
                 ":memory:" if path is None else path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
             )
             self._prepare()
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, ValueError, sqlite3.Error) as error:  # ValueError: no name of a file
             raise self._failed(error) from error
 
     def _failed(self, error: Exception) -> NoeticError:

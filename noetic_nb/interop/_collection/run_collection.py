@@ -270,7 +270,7 @@ class RunCollection(Sequence[Run]):
                 "INVALID_OPTION", "n must be a whole number of at least 0.", given=n, hint="For example: sample(20)."
             )
         check_seed(seed)
-        chance = random.Random(seed)
+        chance = random.Random(int(seed))
         places = list(range(len(self)))
         if by is None:
             chosen = chance.sample(places, min(n, len(places)))
@@ -297,7 +297,7 @@ class RunCollection(Sequence[Run]):
             )
         check_seed(seed)
         groups = self._groups(by, apart=True)
-        random.Random(seed).shuffle(groups)
+        random.Random(int(seed)).shuffle(groups)
         first: set[int] = set()
         for group in groups:
             if len(first) + len(group) / 2 <= share * len(self):

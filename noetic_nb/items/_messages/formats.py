@@ -111,6 +111,10 @@ def decode_messages(
     """
     if format is not None and format not in get_args(MessageFormat):
         raise unknown_format(format, get_args(MessageFormat))
+    listed: object = messages
+    if not isinstance(listed, Iterable):
+        what, hint = "Messages are given as a list.", "Pass [message, ...]."
+        raise NoeticConfigError("UNKNOWN_FORMAT", what, given=messages, hint=hint)
     given = openai_responses.joined(
         openai_chat.joined([plain_message(message) for message in langchain.joined(messages)])
     )
@@ -213,7 +217,7 @@ def _system(system: Any, reading: Reading) -> None:
 
 def encode_messages(items: Sequence[Item], format: str, *, failed: Collection[str] = ()) -> list[dict[str, Any]]:
     """Write items as messages of a format, with `failed` calls if it can express them; raises ``UNKNOWN_FORMAT``."""
-    encode = _ENCODERS.get(format)
+    encode = _ENCODERS.get(format) if isinstance(format, str) else None
     if encode is None:
         raise unknown_format(format, _ENCODERS)
     return encode([*map(write_origin, items)], failed)

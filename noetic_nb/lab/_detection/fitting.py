@@ -36,7 +36,7 @@ _TAIL = (1 - CONFIDENCE) / 2
 
 def weights_of(groups: Sequence[Hashable], samples: int, seed: int) -> Floats:
     """Return how often each run is in each sample, shape (samples, runs); whole groups are drawn with replacement [3]_."""
-    group_of_run, rng = _numbers(groups), random.Random(seed)
+    group_of_run, rng = _numbers(groups), random.Random(int(seed))
     count = int(group_of_run.max(initial=-1)) + 1
     drawn = np.zeros((samples, count))
     for row in drawn:
@@ -145,7 +145,7 @@ def folds_of(
             fails.add(group)
     for group, kind in kind_of.items():
         strata[kind, group in fails].append(group)
-    rng, place, fold_of = random.Random(seed), 0, {}
+    rng, place, fold_of = random.Random(int(seed)), 0, {}
     for members in strata.values():
         rng.shuffle(members)
         for group in members:

@@ -213,6 +213,7 @@ def dojo(
             raise NoeticConfigError("INVALID_OPTION", "This is no environment.", given=each, hint=hint)
     check_one_of(("ground_truth", None), "INVALID_OPTION", approve=approve)
     check_seed(seed)
+    seed = int(seed)
     if agent != "gullible":
         check_clients(agent)
     names = [each.name for each in environments]

@@ -137,7 +137,7 @@ def _kinds(given: Any) -> dict[str, int]:
         isinstance(given, str)
         or not isinstance(given, Iterable)
         or not (names := list(given))
-        or set(names) - set(KINDS)
+        or not all(isinstance(name, str) and name in KINDS for name in names)
     ):
         hint = f"For example: kinds={list(KINDS)}."
         raise NoeticConfigError("UNKNOWN_KIND", "`kinds` must be a list of known kinds.", given=given, hint=hint)

@@ -75,7 +75,7 @@ def power(
     import pandas
 
     check_share(share=share, icc=icc)
-    if not is_number(difference) or not difference or not 0 <= share + difference <= 1:
+    if not is_number(difference) or not difference or abs(difference) > 1 or not 0 <= share + difference <= 1:
         what = "A difference is a number other than 0, and the second share must be from 0 to 1."
         hint = "The difference is added to the share: 0.1 with share=0.5 plans 50 % against 60 %."
         raise NoeticConfigError("INVALID_SHARE", what, given=difference, hint=hint)

@@ -178,7 +178,7 @@ def configurations(
     kinds = [_values(name, given[name], n) for name in names]
     if any(isinstance(one, _Drawn) for one in kinds):
         assert n is not None
-        rng, drawn = random.Random(seed), range(_count(n, None))
+        rng, drawn = random.Random(int(seed)), range(_count(n, None))
         rows = [[one.draw(rng) if isinstance(one, _Drawn) else rng.choice(one) for one in kinds] for _ in drawn]
     else:
         rows = _grid([one for one in kinds if isinstance(one, list)], n, seed)
@@ -291,7 +291,7 @@ def _grid(lists: list[list[Any]], n: int | None, seed: int) -> list[list[Any]]:
         raise _wrong(
             f"The grid has {total} configurations.", [len(one) for one in lists], "Draw some of them: n=1_000."
         )
-    places = range(total) if n is None else sorted(random.Random(seed).sample(range(total), _count(n, total)))
+    places = range(total) if n is None else sorted(random.Random(int(seed)).sample(range(total), _count(n, total)))
     return [_at(lists, place) for place in places]
 
 

@@ -301,6 +301,7 @@ def sweep(
     if regulator is not None:
         fixed["regulator"] = checked_regulator(regulator)
     points = configurations(space, n=n, seed=seed, regulator=regulator, free=apply is not None)
+    seed = int(seed)
     live = is_live(model)
     ceiling = Ceiling(max_cost) if live or max_cost is not None else None
     if model is not None:
