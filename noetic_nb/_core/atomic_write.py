@@ -61,6 +61,9 @@ def whole_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     """Open a new, owner-only file that replaces `path` at the end; on any failure, the old file stays."""
     # A link stays a link: its target is replaced. The name is unique, so that two writers cannot mix.
     real = Path(os.path.realpath(file_name(path)))
+    if real.exists() and not (real.is_file() or real.is_dir()):
+        # The rename would replace a device by a file.
+        raise OSError(errno.EINVAL, "this is not a regular file")
     draft = real.with_name(f".{real.name}.{SYSTEM_IDS.new('draft')}")
     try:
         with open(draft, "xb", opener=owner_only) as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -60,3 +61,16 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="orders 1"):
         read_form(path, "orders 2")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_or_device_is_never_replaced_by_a_file(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+
+    for path in (pipe, link):
+        with pytest.raises(NoeticConfigError, match="this is not a regular file"):
+            write_whole(path, "text")
+        assert pipe.is_fifo()
+        assert len([*tmp_path.iterdir()]) == 2
