@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 from tests.kernels import forked
-from tests.kernels.zygote import Zygote
+from tests.kernels.zygote import Zygote, end_control
 
 ROOT = Path(__file__).parents[2]
 
@@ -143,6 +144,29 @@ def test_a_fork_that_ends_is_seen_to_have_ended_as_it_did(kernel: Callable[..., 
     begun.client.execute(f"import os, signal\n{ends}")
 
     assert begun.manager.provisioner.process.wait(60) == (3 if "_exit" in ends else -signal.SIGKILL)
+
+
+class Control(threading.Thread):
+    """Takes requests as that of ipykernel does."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Control")
+        self.is_asked = threading.Event()
+
+    def run(self) -> None:
+        self.is_asked.wait()
+
+    def stop(self) -> None:
+        self.is_asked.set()
+
+
+def test_the_thread_that_takes_requests_has_ended_before_the_kernel_takes_its_parts_away() -> None:
+    control = Control()
+    control.start()
+
+    end_control()
+
+    assert not control.is_alive()
 
 
 def test_a_fork_ends_with_what_started_it_and_leaves_its_ports(kernel: Callable[..., Kernel]) -> None:
