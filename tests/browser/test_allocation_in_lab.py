@@ -17,7 +17,7 @@ from tests.matrix import matrix
 Open = Callable[..., Any]
 
 
-@matrix("scene", ["demo_run", "many_layers_run", "hostile_run", "Run", "long_run", "planned_run"], keep=3)
+@matrix("scene", ["demo_run", "many_layers_run", "hostile_run", "Run", "long_run", "planned_run"], keep=2)
 def test_allocation_is_readable_in_both_themes_and_at_every_width(
     notebook: Open, cells_of: Open, looks: Open, scene: str
 ) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_contained, at_width
+from tests.matrix import sampled
 
 Open = Callable[..., Any]
 
@@ -30,6 +32,7 @@ ELEMENTS = (
 )
 
 
+@pytest.mark.matrix
 def test_hostile_text_is_text_on_a_live_page(notebook: Open, shot: Open) -> None:
     shows = ["TokenAllocation(run)", "RegulatorTrends(run)", "Ledger(run)", "RuleEditor(rules, run=run)"]
     opened = notebook(RUN, *shows)
@@ -38,7 +41,7 @@ def test_hostile_text_is_text_on_a_live_page(notebook: Open, shot: Open) -> None
     ledger = page.get_by_role("group", name="Ledger")
     expect(ledger).to_be_visible()
 
-    for name in ("constructor", "__proto__", "toString", "<script>alert(1)</script>"):
+    for name in sampled(["__proto__", "constructor", "toString", "<script>alert(1)</script>"], keep=2):
         chip = ledger.locator(".nn-chip").filter(has_text=name).first
         chip.click()
         expect(chip).to_have_attribute("aria-pressed", "true")

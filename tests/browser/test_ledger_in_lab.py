@@ -12,7 +12,7 @@ from tests.matrix import matrix
 Open = Callable[..., Any]
 
 
-@matrix("scene", ["demo_run", "Run", "hostile_run"], keep=2)
+@matrix("scene", ["demo_run", "Run", "hostile_run"], keep=1)
 def test_ledger_is_readable_in_both_themes_and_at_every_width(
     notebook: Open, cells_of: Open, looks: Open, scene: str
 ) -> None:

@@ -23,7 +23,7 @@ selection = Selection()
 """
 
 
-@matrix("scene", ["memory_run", "Run", "long", "hostile_run"], keep=2)
+@matrix("scene", ["memory_run", "Run", "long", "hostile_run"], keep=1)
 def test_memory_is_readable_in_both_themes_and_at_every_width(
     notebook: Open, cells_of: Open, looks: Open, scene: str
 ) -> None:

@@ -24,7 +24,7 @@ def counts():
 """
 
 
-@matrix("made", ["TokenAllocation(run)", "RegulatorTrends(run)", "Ledger(run)", "RuleEditor(rules, run=run)"], keep=2)
+@matrix("made", ["TokenAllocation(run)", "RegulatorTrends(run)", "Ledger(run)", "RuleEditor(rules, run=run)"], keep=1)
 def test_many_runs_of_a_cell_leave_the_comms_and_observers_of_one(notebook: Open, cells_of: Open, made: str) -> None:
     opened = notebook(*cells_of("demo_run", [COUNTS]))
     # The kernel closes these views faster than a busy page can load them; the page's report is not a fault.
@@ -68,9 +68,9 @@ def test_runs_of_a_cell_in_the_page_leave_no_nodes_behind(notebook: Open, cells_
     opened.page.evaluate(RUN_AGAIN, 3)
     of_one = opened.page.locator(f"{LIVE} *").count()
     before = nodes()
-    opened.page.evaluate(RUN_AGAIN, 20)
+    opened.page.evaluate(RUN_AGAIN, several(10, 20))
 
-    # The number of nodes varies slightly; twenty leaked views, or parts of them, would be more than five.
+    # The number of nodes varies slightly; ten leaked views, or parts of them, would be more than five.
     wait_for(lambda: nodes() < before + 5 * of_one, f"hardly more nodes than before, {before}; a view has {of_one}")
 
 

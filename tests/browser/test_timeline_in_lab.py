@@ -32,7 +32,7 @@ PICTURES = {
 }
 
 
-@matrix("scene", list(PICTURES), keep=3, start=4)
+@matrix("scene", list(PICTURES), keep=1, start=4)
 def test_the_timeline_is_readable_in_both_themes_and_at_every_width(notebook: Open, looks: Open, scene: str) -> None:
     opened, root = opened_on(notebook, PICTURES[scene])
     if scene in ("branches", "failed"):

@@ -18,7 +18,7 @@ def cells(scene: str, *shows: str) -> list[str]:
     return [f"{names}\nrun = transcript_scenes.{scene}", *shows]
 
 
-@matrix("scene", ["desk_run()", "imported_run()", "hostile_transcript()", "Run()", "large_request()"], keep=2)
+@matrix("scene", ["desk_run()", "imported_run()", "hostile_transcript()", "Run()", "large_request()"], keep=1)
 def test_transcript_is_readable_in_both_themes_and_at_every_width(notebook: Open, looks: Open, scene: str) -> None:
     opened = notebook(*cells(scene, "Transcript(run)"))
     opened.run_all()

@@ -15,7 +15,7 @@ from tests.matrix import matrix
 Open = Callable[..., Any]
 
 
-@matrix("scene", ["demo_run", "watched_run", "one_turn_run", "long_run", "hostile_run", "Run"], keep=3, start=4)
+@matrix("scene", ["demo_run", "watched_run", "one_turn_run", "long_run", "hostile_run", "Run"], keep=1, start=3)
 def test_trends_are_readable_in_both_themes_and_at_every_width(
     notebook: Open, cells_of: Open, looks: Open, scene: str
 ) -> None:

@@ -141,7 +141,7 @@ def test_a_page_runs_as_one_notebook(page: str, tmp_path: Path) -> None:
         assert any(SHOWS_A_VIEW[page] in text for text in texts)
 
 
-@matrix("page", [page for page in PYTHON if any(block.shows_results for block in python_of(page))], keep=4)
+@matrix("page", [page for page in PYTHON if any(block.shows_results for block in python_of(page))], keep=3, start=2)
 def test_a_page_that_shows_results_runs_as_a_script(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(NEEDS.get(page, "nbclient"))
     monkeypatch.chdir(tmp_path)

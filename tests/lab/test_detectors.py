@@ -27,7 +27,7 @@ from noetic_nb.regulator import (
 )
 from noetic_nb.regulator.decisions import CallBudgetExceeded, CircuitBreak
 from noetic_nb.runs import Run
-from tests.matrix import several
+from tests.matrix import matrix, several
 
 WARNINGS = (ScopeDrift, LowConfidence, ProceduralWarning)
 
@@ -204,7 +204,7 @@ def settings_of(predicate: Any) -> Iterator[tuple[float, Any]]:
                 yield least, replace(predicate, min_corrections=least)
 
 
-@pytest.mark.parametrize("predicate", PREDICATES, ids=lambda predicate: predicate.kind)
+@matrix("predicate", PREDICATES, keep=10, ids=lambda predicate: predicate.kind)
 def test_a_score_that_reaches_the_threshold_is_a_run_that_is_stopped(predicate: Any) -> None:
     (detecting,) = detectors_of(predicate)
     scores = scored(detecting, [story() for story in STORIES])
@@ -215,8 +215,7 @@ def test_a_score_that_reaches_the_threshold_is_a_run_that_is_stopped(predicate: 
             assert (score >= threshold) == decides(run, changed), (run, score, threshold)
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("predicate", PREDICATES, ids=lambda predicate: predicate.kind)
+@matrix("predicate", PREDICATES, keep=10, ids=lambda predicate: predicate.kind)
 def test_a_threshold_taken_from_scores_gives_back_the_predicate_that_stops_the_same_runs(predicate: Any) -> None:
     (detecting,) = detectors_of(predicate)
     scores = scored(detecting, [*(story() for story in STORIES), *datasets.airline(several(4, 8))])

@@ -32,6 +32,7 @@ from noetic_nb.steering import deny
 from noetic_nb.steering._layer import rulebook_of
 from noetic_nb.testing import FakeClock, SeededIds
 from tests.lab.random_agents import find, offering_layer, pay, random_run
+from tests.matrix import matrix
 
 WORKED_OUT = (SteeringDecided, RegulatorDecided, BudgetsAllocated, ViewAssembled, RequestPrepared)
 
@@ -40,7 +41,7 @@ def worked_out(run: Run) -> list[Any]:
     return [dump_event(event) for event in run.events if isinstance(event, WORKED_OUT)]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@matrix("seed", range(40), keep=16)
 async def test_a_replay_with_nothing_changed_gives_every_decision_and_plan_again(seed: int) -> None:
     run = await random_run(seed)
 
@@ -407,7 +408,7 @@ async def test_a_break_that_stops_later_turns_is_decided_again() -> None:
     assert not [event for event in free.select(SteeringDecided) if event.layer_id == "regulation"]
 
 
-@pytest.mark.parametrize("seed", range(24))
+@matrix("seed", range(24), keep=10)
 async def test_the_same_rules_given_as_others_write_the_recorded_ledger(seed: int) -> None:
     run = await random_run(seed, edits=False)
     book = next(book for layer in run._config.memory if (book := rulebook_of(layer)) is not None)  # type: ignore[attr-defined]
@@ -445,7 +446,7 @@ async def test_rules_read_the_ledger_that_they_would_have_written() -> None:
     assert [row[2] for row in ledger(again) if row[0] == "before_tool_call"] == ["deny", "deny", "allow"]
 
 
-@pytest.mark.parametrize("seed", range(24))
+@matrix("seed", range(24), keep=10)
 async def test_the_layers_of_a_run_offer_over_its_log_what_they_had_offered(seed: int) -> None:
     run = await random_run(seed, edits=False)
     layers = run._config.memory  # type: ignore[attr-defined]

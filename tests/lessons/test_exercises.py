@@ -27,6 +27,7 @@ from noetic_nb.models.prompt_caching import cache_rules
 from noetic_nb.testing import SimulatedProvider
 from noetic_nb.tokens import estimate_tokens
 from tests.lessons.kept_answers import RIGHT, WRONG
+from tests.matrix import matrix
 
 SOURCES = Path(__file__).parents[2] / "notebooks" / "sources"
 MUST_FAIL = {"off by one", "inverted", "hard-coded", "right value by the wrong rule"}
@@ -64,7 +65,7 @@ def test_right_answers_pass(exercise: str) -> None:
     assert set(found.values()) <= {None}, found
 
 
-@pytest.mark.parametrize("exercise", WRONG)
+@matrix("exercise", list(WRONG), keep=15)
 def test_wrong_answers_fail(exercise: str) -> None:
     assert [kind for kind, answer in WRONG[exercise].items() if not examined(EXERCISES[exercise], answer)] == []
 

@@ -106,7 +106,7 @@ def test_no_lesson_uses_the_name_of_an_answer_to_another(source: Path) -> None:
     assert not bound & others
 
 
-@matrix("source", SOURCES, keep=3, ids=lambda source: source.stem)
+@matrix("source", SOURCES, keep=1, start=4, ids=lambda source: source.stem)
 def test_in_the_teachers_edition_every_answer_is_right(source: Path) -> None:
     notebook = build.run(build.for_teachers(build.read(source)))
     verdicts = [cell.outputs[0].data["text/plain"] for cell in notebook.cells if "check" in build.tags(cell)]

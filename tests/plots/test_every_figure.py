@@ -95,8 +95,6 @@ EMPTY: dict[str, Callable[[], Axes]] = {
     "write_fidelity": lambda: plots.write_fidelity(KEPT.iloc[:0]),
 }
 
-every_figure = pytest.mark.parametrize("name", sorted(FIGURES))
-
 
 def fresh(width: float = 6.0, height: float = 4.0, **options: Any) -> Axes:
     return Figure(figsize=(width, height), **options).subplots()
@@ -139,7 +137,7 @@ def test_the_same_input_draws_the_same(name: str) -> None:
     assert (drawn(first) == drawn(second)).all()
 
 
-@every_figure
+@matrix("name", sorted(FIGURES), keep=8)
 def test_nothing_global_and_no_input_is_changed(name: str) -> None:
     before = dict(matplotlib.rcParams)
     tables = [table.copy() for table in (worth(), TRIED, REMEMBERED, calibration().table)]
@@ -156,8 +154,7 @@ def test_nothing_global_and_no_input_is_changed(name: str) -> None:
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
 
 
-@every_figure
-@pytest.mark.parametrize("ground", ["white", "#002B36", "none"])
+@matrix("name,ground", product(sorted(FIGURES), ["white", "#002B36", "none"]), keep=20)
 def test_inks_follow_the_ground_of_the_figure(name: str, ground: str) -> None:
     axes = FIGURES[name](ax=fresh(facecolor=ground))
 
@@ -168,7 +165,7 @@ def test_inks_follow_the_ground_of_the_figure(name: str, ground: str) -> None:
     assert {to_hex(text.get_color()).upper() for text in axes.get_legend().get_texts()} == {ink_on(shown)}  # type: ignore[union-attr]
 
 
-@every_figure
+@matrix("name", sorted(FIGURES), keep=8)
 def test_a_theme_that_is_given_wins_and_is_the_ground_of_an_own_figure(name: str) -> None:
     own = FIGURES[name](theme="dark")
     on_white = FIGURES[name](ax=fresh(facecolor="white"), theme="dark")

@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from noetic_nb.events import MemoryTraceSpan, ModelCalled, RegulatorDecided, Tur
 from noetic_nb.runs import Run
 from noetic_nb.runs._palette import SPAN_COLOURS
 from noetic_nb.widgets import RegulatorTrends
+from tests.matrix import matrix
 from tests.widgets.scenes import demo_run, hostile_run, long_run, many_layers_run, two_threads_run
 
 SCENES: list[Callable[[], Run]] = [demo_run, many_layers_run, hostile_run, long_run, two_threads_run, Run]
@@ -38,8 +40,7 @@ def legend_of(axes: Axes) -> list[Text]:
     return [] if legend is None else legend.get_texts()
 
 
-@pytest.mark.parametrize("scene", SCENES)
-@pytest.mark.parametrize("draw", [plots.trends, plots.allocation, plots.ledger])
+@matrix("draw,scene", product([plots.trends, plots.allocation, plots.ledger], SCENES), keep=9)
 def test_every_run_can_be_drawn_without_a_warning(draw: Callable[..., Axes], scene: Callable[[], Run]) -> None:
     axes = draw(scene())
 

@@ -14,6 +14,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ToolCalled, Where
 from noetic_nb.runs import Run
 from noetic_nb.widgets import RunTimeline, Workbench
+from tests.matrix import matrix
 from tests.widgets.scenes import demo_run
 from tests.widgets.views import VIEWS
 
@@ -37,7 +38,7 @@ def test_a_view_is_taken_as_a_table_and_as_one_page(make: Any, tmp_path: Path) -
         assert "default-src 'none'" in page
 
 
-@pytest.mark.parametrize("make", VIEWS)
+@matrix("make", VIEWS, keep=5)
 def test_a_page_is_told_which_files_it_can_save_and_gets_them(make: Any) -> None:
     with make(demo_run()) as view:
         assert {"csv", "html"} <= set(view.snapshot["files"])

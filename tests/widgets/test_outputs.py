@@ -18,7 +18,7 @@ from noetic_nb.widgets.base import _display as cells
 from noetic_nb.widgets.base import _display as display
 from noetic_nb.widgets.base import _page_thread as weakly
 from noetic_nb.widgets.base._reading_thread import at_cell_end
-from tests.matrix import several
+from tests.matrix import matrix, several
 from tests.widgets.scenes import demo_run, short_run, turn
 from tests.widgets.views import RUN_VIEWS, VIEWS, comms, watching
 
@@ -252,8 +252,7 @@ def test_a_cell_that_shows_a_view_again_updates_its_newest_outputs_only(page: Pa
 
 
 @pytest.mark.usefixtures("little_to_collect")
-@pytest.mark.matrix
-@pytest.mark.parametrize("make", VIEWS)
+@matrix("make", VIEWS, keep=5, start=2)
 def test_views_that_are_dropped_without_closing_leave_nothing(make: Any) -> None:
     run = short_run()
     make(run).close()
@@ -270,8 +269,7 @@ def test_views_that_are_dropped_without_closing_leave_nothing(make: Any) -> None
 
 
 @pytest.mark.usefixtures("little_to_collect")
-@pytest.mark.matrix
-@pytest.mark.parametrize("make", VIEWS)
+@matrix("make", VIEWS, keep=5)
 def test_opening_and_closing_many_times_leaves_no_memory_behind(make: Any) -> None:
     run = short_run()
 
