@@ -78,7 +78,7 @@ class _Declared(TypedMemory):
         return f"TypedMemory({', '.join(self)})"
 
 
-def _no_layer(given: Any) -> NoeticConfigError:
+def _no_layer(given: Any, what: str = "This is not a layer.") -> NoeticConfigError:
     hint = "Use MemoryLayer(...), or a layer that is built in, such as working_memory()."
     if type(given).__name__ == "Regulator":  # not imported: a class of another part
         hint = "Make it a layer: memory=[nn.regulation(regulator)]."
@@ -89,7 +89,7 @@ def _no_layer(given: Any) -> NoeticConfigError:
             f"If {given.__name__} makes layers, call it: memory=[{given.__name__}()]; a function that recalls is a hook: "
             f"MemoryLayer(..., hooks=MemoryHooks(recall={given.__name__}))."
         )
-    return NoeticConfigError("INVALID_LAYER", "This is not a layer.", given=given, hint=hint)
+    return NoeticConfigError("INVALID_LAYER", what, given=given, hint=hint)
 
 
 def check_layers(layers: Iterable[MemoryLayer]) -> tuple[MemoryLayer, ...]:
@@ -100,7 +100,7 @@ def check_layers(layers: Iterable[MemoryLayer]) -> tuple[MemoryLayer, ...]:
     if isinstance(given, str | Mapping) or not (
         isinstance(given, Iterable | MemoryLayer) or hasattr(given, "as_layer")
     ):
-        raise _no_layer(given)
+        raise _no_layer(given, "`memory` must be a list of layers.")
     for layer in [given] if isinstance(given, MemoryLayer) or hasattr(given, "as_layer") else given:
         if hasattr(layer, "as_layer") and not inspect.isclass(layer):
             layer = layer.as_layer()

@@ -373,7 +373,7 @@ def test_an_embedder_that_cannot_be_reached_now_is_taken() -> None:
         (lambda: nn.temporal_memory(extract=lambda texts: {}), "`extract` is called with"),
         (lambda: nn.temporal_memory(now="noon"), "`now` is a function"),
         (lambda: nn.static_content(lambda p: "text"), "`content` is called with"),
-        (lambda: nn.static_content(42), "`content` is a function"),
+        (lambda: nn.static_content(42), "`content` is a text, or a function"),
         (lambda: nn.tool_memory("cart", show="items"), "`show` is a function"),
         (lambda: nn.file_reference(scoring_model=nn.ScriptedModel([])), "name of a model"),
         (lambda: nn.regulation(nn.Regulator.for_user("ann"), grader=lambda: 1.0), "`grader` is called with"),

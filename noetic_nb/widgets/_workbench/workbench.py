@@ -241,6 +241,7 @@ class Workbench(PanelHost):
             log.exception("A panel of a workbench could not be opened.")
             return {"fault": f"This panel could not be opened: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"}
         self._fetched.add(name)
+        view._has_page = True
         return {"snapshot": view.snapshot, "traits": page_traits(view), "ahead": ahead}
 
     @traitlets.validate("panels")
@@ -257,7 +258,8 @@ class Workbench(PanelHost):
         for name in set(self.reading.snapshot["panels"]) - set(change.new):
             del self.reading.snapshot["panels"][name]
         for name in self.reading.views.keys() - set(change.new):
-            self.reading.views[name].reading.is_followed = False  # it reads on without drawing until it is opened again
+            view = self.reading.views[name]
+            view._has_page = view.reading.is_followed = False  # it reads on without drawing until it is opened again
         self.refresh_static()
 
     @property

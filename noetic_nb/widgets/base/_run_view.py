@@ -98,6 +98,8 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
     _tells_when_drawn = True
     _is_made = False
     _is_reading = False
+    _has_page = False
+    """Whether a page shows this view, or has shown it."""
     _known = ""
     _last_read: RunEvent | None = None
     """The newest event at the time when the view was created."""
@@ -346,13 +348,18 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
             self._fail(exc)
 
     def _read_backlog(self, events: Sequence[RunEvent]) -> None:
-        """Read many events in bulk: pages get no single messages, but ask for the complete snapshot at the end."""
+        """Read many events in bulk: a page gets no single messages, but one complete snapshot at the end.
+
+        It need not ask for it: a kernel without subshells answers only when its cell has ended.
+        """
         if not self._is_following:
             return
         self.reading.is_followed = False
         try:
             self._feed.take_all(events)
-            self.send({"type": "stale"})
+            if self._has_page:
+                self.reading.begin()
+                self._send_all()
         except Exception as exc:
             self._fail(exc)
 
@@ -366,6 +373,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         self.fault = f"This view stopped following the run: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
 
     def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        self._has_page = True
         match content:
             # Messages sent while a page still loads its script are lost.
             case {"type": "here", "messages": int(sent)} if sent == self.sent["messages"] and self.reading.is_followed:
