@@ -20,6 +20,7 @@ import noetic_nb as nn
 from noetic_nb import plots
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import MemoryTraceSpan, ModelCalled, RegulatorDecided, TurnCompleted, TurnStarted, Where
+from noetic_nb.plots._trends.trends_panels import SERIES
 from noetic_nb.runs import Run
 from noetic_nb.runs._palette import SPAN_COLOURS
 from noetic_nb.widgets import RegulatorTrends
@@ -105,6 +106,18 @@ def test_the_figure_and_the_view_draw_the_same_marks() -> None:
     assert line.get_xydata().tolist() == spent
     panel = next(panel for panel in scene.panels if panel.key == "spent")
     assert [label.get_text() for label in lower.get_yticklabels()] == [text for _, text in panel.ticks]
+
+
+def test_values_that_are_all_alike_are_seen_where_a_column_is_of_several_turns() -> None:
+    run = long_run()
+    with RegulatorTrends(run) as view:
+        assert {mark.series for mark in view.reading.scene().marks} >= {"drift-range", "confidence-range"}
+    upper, _ = plots.trends(run).child_axes
+
+    for name in ("drift-range", "confidence-range"):
+        assert "stroke-opacity:0.6" in SERIES[name].style()
+    (area,) = [each for each in upper.collections if each.get_label() == "_quality-range"]
+    assert area.get_linewidths()[0] > 0
 
 
 def test_allocation_draws_sent_and_planned_bars_to_the_budget() -> None:

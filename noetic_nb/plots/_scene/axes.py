@@ -118,7 +118,7 @@ def _draw(
             )
         case "area":
             xs, lows, highs = map(list, zip(*points, strict=True))
-            axes.fill_between(xs, lows, highs, lw=0, **about)
+            axes.fill_between(xs, lows, highs, lw=look.line(72 / DPI), **about)
         case "text":
             for mark in marks:
                 words: dict[str, Any] = {"ha": "center", "size": look.small, "color": look.ink, "parse_math": False}

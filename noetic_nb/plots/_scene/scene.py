@@ -80,10 +80,10 @@ class Series(NamedTuple):
         paint, opacity = self.paint(theme), "" if self.opacity == 1 else f"opacity:{self.opacity:g};"
         if opacity and self.kind == "bar":  # pale, with an edge
             return f"fill:{paint};fill-{opacity}stroke:{paint};stroke-dasharray:{self.dash or 'none'}"
+        if self.kind == "area":  # the stroke is not pale: it shows a single point, and values that are all alike
+            return f"fill:{paint};{opacity and 'fill-' + opacity}stroke:{paint};stroke-opacity:0.6"
         if not self.width:
-            # The stroke makes an area of a single point visible.
-            edge = f";stroke:{paint};stroke-width:1" if self.kind == "area" else ""
-            return f"{opacity}fill:{paint}{edge}"
+            return f"{opacity}fill:{paint}"
         dash = f";stroke-dasharray:{self.dash}" if self.dash else ""
         return f"{opacity}fill:none;stroke:{paint};stroke-width:{self.width:g}{dash}"
 
