@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -93,9 +95,13 @@ sys.exit(main())
 # Closing a view ends its kernel subshell. ipykernel drops a message that arrives at the same moment, and Python reports
 # the lost task in the cell that next collects garbage, which may belong to another test.
 STARTUP: Final = """
-import logging, warnings
+import faulthandler, logging, os, signal, sys, warnings
+faulthandler.register(signal.SIGUSR1, open(f"kernel-{os.getpid()}.stacks", "w"))
 logging.getLogger("asyncio").addFilter(lambda record: "Kernel.shell_main" not in record.getMessage())
 warnings.filterwarnings("ignore", "coroutine 'Kernel.shell_main' was never awaited")
+# Python cannot issue this warning inside the methods of a named tuple, and reports that in its place.
+report = sys.unraisablehook
+sys.unraisablehook = lambda lost: None if "Kernel.shell_main" in repr(lost.object) else report(lost)
 """
 
 # How to start each front end, where its notebooks are, and whether a kernel is a new process.
@@ -188,6 +194,15 @@ class Lab:
         with urllib.request.urlopen(request, timeout=10) as answer:
             text = answer.read()
         return json.loads(text) if text else None
+
+    def stacks(self) -> str:
+        """Return where the threads of all kernels are now, to explain a kernel that hangs."""
+        files = [*self.root.glob("kernel-*.stacks")]
+        for file in files:
+            with suppress(ProcessLookupError):
+                os.kill(int(file.stem.partition("-")[2]), signal.SIGUSR1)
+        time.sleep(1)
+        return "\n".join(f"{file.name}:\n{file.read_text()}" for file in files)
 
     def close(self) -> None:
         if self.window is not None:

@@ -103,6 +103,11 @@ RUN_ALL: Final = r"""async ([patience, patienceWithViews]) => {
     return [ended(), cells.length, [...document.querySelectorAll(errors)].map(error => error.innerText)];
 }"""
 RUN_ALL_MS: Final = 120_000
+# For the message of a test whose cells do not end.
+STATE: Final = """() => JSON.stringify([
+    window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status,
+    [...document.querySelectorAll(".jp-InputPrompt, .jp-Dialog")].map(shown => shown.textContent),
+])"""
 
 # Applies a theme that the page has used before, and returns whether it could.
 WEAR: Final = """light => {
@@ -292,7 +297,7 @@ class LabNotebook:
         """Run all cells, and wait until each has ended and its views are drawn; a failing cell fails the test."""
         ended, cells, errors = self.page.evaluate(RUN_ALL, [RUN_ALL_MS, PATIENCE_MS])
         assert not errors, errors[0]
-        assert ended == cells, f"{ended} of {cells} cells have run"
+        assert ended == cells, f"{ended} of {cells} cells have run. {self.page.evaluate(STATE)}\n{self.lab.stacks()}"
 
     @property
     def view(self) -> Locator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
 from time import thread_time
@@ -14,6 +15,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.events import QualityGiven, RunEvent, Where
 from noetic_nb.runs import Run, record
+from noetic_nb.runs._events.run_log import Cursor
 from noetic_nb.widgets import Compare, Ledger, RuleEditor, TokenAllocation, Workbench
 from noetic_nb.widgets._workbench.panels import PANELS
 from noetic_nb.widgets.base import _display as cells
@@ -27,6 +29,7 @@ from tests.widgets.views import MAKERS, NOT_FOLLOWING, VIEWS, watching
 
 pytestmark = pytest.mark.reads_later
 LONG_S = 60
+TOO_LONG_S = 10
 
 
 class Held(Readings):
@@ -161,6 +164,63 @@ def test_what_was_said_while_a_page_was_answered_is_sent_after_it() -> None:
             other.join()
             assert sent == []
         assert [content["type"] for content in sent] == ["panels"]
+
+
+def test_a_panel_that_is_read_while_its_workbench_answers_a_page_does_not_wait_for_ever() -> None:
+    with Workbench(Run(), panels=["ledger"]) as bench:
+        ledger, is_held, is_asked = bench.ledger, threading.Event(), threading.Event()
+        catch_up = bench.catch_up
+
+        def noted() -> None:
+            is_asked.set()
+            catch_up()
+
+        def answer() -> None:
+            with bench.up_to_date():
+                is_held.set()
+                assert is_asked.wait(LONG_S)
+                ledger.catch_up()
+
+        def look() -> None:
+            assert is_held.wait(LONG_S)
+            ledger.look()
+            is_asked.set()
+
+        bench.catch_up = noted  # type: ignore[method-assign]
+        threads = [threading.Thread(target=work, daemon=True) for work in (answer, look)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(TOO_LONG_S)
+        assert [thread.is_alive() for thread in threads] == [False, False]
+
+
+def test_a_view_collected_in_the_middle_of_an_append_does_not_wait_for_the_reading_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, is_reading, take = Run(), threading.Event(), Cursor.take
+    views = [View(run, Counted())]
+    follower = follower_of(run)
+
+    def noted(cursor: Cursor, most: int | None = None) -> list[RunEvent]:
+        is_reading.set()
+        return take(cursor, most)
+
+    def append() -> None:
+        with run._lock:
+            reading.start()
+            assert is_reading.wait(LONG_S)
+            views[0].__del__()  # garbage collection calls it in any thread
+
+    monkeypatch.setattr(Cursor, "take", noted)
+    threads = reading, appending = [threading.Thread(target=work, daemon=True) for work in (follower.hand_out, append)]
+    appending.start()
+    for thread in (appending, reading):
+        thread.join(TOO_LONG_S)
+    assert [thread.is_alive() for thread in threads] == [False, False]
+    views.clear()
+    gc.collect()
+    assert watching(run) == 0
 
 
 def test_a_loop_that_ended_leaves_nothing_unread() -> None:

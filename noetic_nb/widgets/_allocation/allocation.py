@@ -16,7 +16,7 @@ from noetic_nb.runs._events.selected import CallName
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.widgets._allocation.allocation_reading import CALLS_HOSTED, CALLS_KEPT, AllocationReading
-from noetic_nb.widgets.base._host import is_hosted
+from noetic_nb.widgets.base._host import enclosing_host
 from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import Moment, Selection
 
@@ -77,7 +77,7 @@ class TokenAllocation(PictureView):
     ) -> None:
         moment = Moment(thread_id, turn, until)
         self._allocation = AllocationReading(
-            moment, calls_kept=CALLS_HOSTED if is_hosted() else CALLS_KEPT, run=run_of(run)
+            moment, calls_kept=CALLS_KEPT if enclosing_host() is None else CALLS_HOSTED, run=run_of(run)
         )
         super().__init__(run, self._allocation, moment=moment, selection=selection)
         self.observe(self._move, ["follow", "position"])

@@ -14,7 +14,7 @@ from noetic_nb.redact import Redaction
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.runs._timeline.run_spans import has_clock
 from noetic_nb.widgets._timeline.timeline_reading import TimelineReading
-from noetic_nb.widgets.base._host import is_hosted
+from noetic_nb.widgets.base._host import enclosing_host
 from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import Moment, Selection
 
@@ -80,7 +80,7 @@ class RunTimeline(PictureView):
         moment = Moment(thread_id, turn, until)
         is_timed = has_clock(run_of(run))
         self._timeline = TimelineReading(moment, is_timed=is_timed, run=run_of(run))
-        self._timeline.snapshot["listed"] = is_hosted()
+        self._timeline.snapshot["listed"] = enclosing_host() is not None
         super().__init__(run, self._timeline, moment=moment, selection=selection, scale="time" if is_timed else "order")
         self.observe(self._rescale, "scale")
 

@@ -17,6 +17,8 @@ import anywidget
 class Host(Protocol):
     """The receiver of messages from the views inside it."""
 
+    _reading_lock: Any
+
     def panel_sent(self, panel: str, content: dict[str, Any]) -> None:
         """Handle a view's message to its page."""
         ...
@@ -43,9 +45,10 @@ def hosted_by(host: Host, panel: str) -> Iterator[None]:
         _INSIDE.reset(token)
 
 
-def is_hosted() -> bool:
-    """Tell whether a view created now is inside a host."""
-    return _INSIDE.get() is not None
+def enclosing_host() -> Host | None:
+    """Return the host of a view created now, None outside a host."""
+    inside = _INSIDE.get()
+    return None if inside is None else inside[0]
 
 
 class HostedMixin:

@@ -199,16 +199,16 @@ class Follower:
                 self._views = tuple([each for each in self._views if each is not entry])
             self.end_if_alone()
 
-        ended = weakref.finalize(view, leave)
-        ended.atexit = False
-        return ended
+        # Do not wait for a lock in a garbage collection, whose thread may hold that of the run.
+        weakref.finalize(view, self.end_if_alone).atexit = False
+        return leave
 
     def end_if_alone(self) -> None:
-        """Stop following the run if all views have left."""
+        """Stop following the run if all views have left or were collected."""
         # If another thread is joining, do nothing: garbage collection may close a view during a join.
-        if not self._views and self._cursor is not None and self._joining.acquire(blocking=False):
+        if not self.views and self._cursor is not None and self._joining.acquire(blocking=False):
             try:
-                if not self._views and self._cursor is not None:
+                if not self.views and self._cursor is not None:
                     cursor, self._cursor = self._cursor, None
                     cursor.leave()
             finally:
@@ -228,6 +228,7 @@ class Follower:
             cursor = self._cursor
             if cursor is None:
                 return True
+            self._views = tuple([entry for entry in self._views if entry[0]() is not None])
             takes = [take for _, found in self._views if (take := found()) is not None]
             for event in cursor.take(most):
                 for take in takes:

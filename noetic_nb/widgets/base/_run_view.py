@@ -29,7 +29,7 @@ from noetic_nb.runs._run_source import run_of
 from noetic_nb.widgets.base._assets import once_a_page, script, static_frame, style
 from noetic_nb.widgets.base._display import FILES, DisplayMixin, FilesMixin, enter_cell
 from noetic_nb.widgets.base._feed import Feed, Reading, changes
-from noetic_nb.widgets.base._host import HostedMixin, is_hosted
+from noetic_nb.widgets.base._host import HostedMixin, enclosing_host
 from noetic_nb.widgets.base._page_thread import connect_weakly, subscribe_weakly
 from noetic_nb.widgets.base._reading_thread import BACKLOG, READINGS, Follower, follower_of, has_time, watch_cells
 from noetic_nb.widgets.base._selection import EVERYTHING, FIELDS, Moment, Selection, selection_of, sendable_fields
@@ -118,8 +118,9 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         self.selection = selection_of(selection)
         self.reading = reading
         self._feed = Feed(reading, self.moment)
-        # Handle events, questions and pictures one at a time.
-        self._reading_lock = threading.RLock()
+        # Handle events, questions and pictures one at a time; a host and its views in one order, so under one lock.
+        host = enclosing_host()
+        self._reading_lock = threading.RLock() if host is None else host._reading_lock
         self._unread: deque[RunEvent] = deque()
         self._asked_by: Any = None
         # The last two answers by question id; two, because another page may show this view as well.
@@ -127,7 +128,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         reading.snapshot["selection"] = sendable_fields(self.selection.fields)
         with self._reading_lock:
             # Subscribe first, so that no event is lost; events that arrive while the widget is created are stored.
-            if not is_hosted():  # otherwise its host passes events and selections
+            if host is None:  # otherwise its host passes events and selections
                 self._unsubscribe = (
                     self._follow(self.run, self.take),
                     subscribe_weakly(self.selection.observe, self._selected),
@@ -187,7 +188,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         points = getattr(self.run, "known_until", {})
         if not points:
             return ""
-        said = "" if is_hosted() else said_of(points)  # a host shows it once for all its panels
+        said = said_of(points) if enclosing_host() is None else ""  # a host shows it once for all its panels
         kind, name = self.reading.counted or ("", "")
         shown = [event for event in events if event.kind == kind and self.moment.shows(event.where)]
         if not shown:
@@ -442,6 +443,11 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
             unsubscribe()
         self._unsubscribe = ()
         self._followers = ()
+
+    def __del__(self) -> None:
+        """Close without reading: garbage collection may do this in a thread that holds the lock of the run."""
+        self._is_made, self._unsubscribe = False, ()
+        super().__del__()
 
     def _release(self) -> bool:
         self.catch_up()  # the final static form includes all events
