@@ -1,7 +1,7 @@
 """Asks the user of the notebook for approval: a small form in the output, answered by click or keyboard.
 
-Pass it to the harness as ``approve=``. Interrupting the kernel denies. While a cell awaits the agent, only a kernel with
-subshells (ipykernel 7, JupyterLab 4.4) receives clicks; elsewhere run the turn as a task: ``asyncio.create_task(...)``.
+Pass it to the harness as ``approve=``. Interrupting the kernel denies. While a cell awaits the agent, clicks
+need a kernel with subshells (ipykernel 7.4); elsewhere run the turn as a task: ``asyncio.create_task(...)``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from noetic_nb.markup import escape, heading
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data
 from noetic_nb.widgets.base._assets import script, static_frame, style
 from noetic_nb.widgets.base._display import DisplayMixin, enter_cell
-from noetic_nb.widgets.base._page_thread import take_from_any_shell
+from noetic_nb.widgets.base._page_thread import keep_off_main_shell
 
 REFUSED: Final = "A person said no."
 REPLACED: Final = "The question was withdrawn: its cell ran again."
@@ -233,7 +233,7 @@ class Question(OpenQuestion, DisplayMixin, anywidget.AnyWidget):
     def open(self) -> None:
         """Open a comm whose messages may come by any shell."""
         super().open()
-        take_from_any_shell(self.comm)
+        keep_off_main_shell(self.comm)
 
     def _answered(self, _widget: Any, content: Any, _buffers: Any) -> None:
         match content:

@@ -68,14 +68,14 @@ def test_differences_are_filtered_paged_and_chosen(notebook: Open, cells_of: Ope
     expect(rows.first.locator("del")).to_have_text("Oslo")
     expect(rows.first.locator("ins")).to_have_text("Rome")
 
-    root.get_by_label("What", exact=True).select_option("reply")
+    root.get_by_label("Part", exact=True).select_option("reply")
     expect(rows).to_have_count(10)
     expect(rows.first).to_contain_text("reply")
     root.get_by_role("button", name="Later").click()
     expect(rows.first.locator("th")).to_have_text("22")
     root.get_by_role("button", name="Earlier").click()
     expect(rows.first.locator("th")).to_have_text("2")
-    root.get_by_label("only what differs").uncheck()
+    root.get_by_label("only differences").uncheck()
     expect(rows.first.locator("th")).to_have_text("1")
 
     rows.first.focus()

@@ -119,6 +119,42 @@ def test_keys_move_zoom_and_choose(notebook: Open) -> None:
     expect(root.get_by_role("button", name="Whole run")).to_be_disabled()
 
 
+HELD = """
+import threading
+from noetic_nb.widgets.base._page_thread import PAGES
+go, selection = threading.Semaphore(0), Selection()
+_ = selection.observe(lambda fields: go.acquire(timeout=60))
+RunTimeline(run, selection=selection)
+"""
+
+
+def test_a_span_chosen_while_an_earlier_choice_is_on_its_way_stays(notebook: Open) -> None:
+    opened, root = opened_on(notebook, "timeline_scenes.branches_run()", HELD)
+    about = root.locator(".nn-tl-about")
+    root.locator("details > summary").last.click()
+    rows = root.locator("details tbody > tr")
+    rows.nth(1).press("Enter")
+    expect(about).to_contain_text("step agent: 1.81 s")
+    rows.filter(has_text="The bank is closed.").first.press(" ")
+    opened.page.evaluate(
+        "() => { window.frames_ = [requestAnimationFrame]; requestAnimationFrame = (draw) => frames_.push(draw); }"
+    )
+
+    opened.kernel.run("go.release()")  # the page hears of the first choice, and of the second span
+    opened.kernel.says("selection.call, selection.item, selection.decision", "(0, 1, 11)")
+    opened.kernel.run("PAGES.do(go.acquire)")
+    opened.page.evaluate("() => { [requestAnimationFrame] = frames_; for (const draw of frames_.slice(1)) draw(); }")
+    opened.kernel.run("go.release()")  # the page hears of the second choice
+    expect(rows.filter(has_text="The bank is closed.").first).to_have_attribute("aria-selected", "true")
+    opened.kernel.run("go.release()")
+
+    for _ in range(2):  # answers, and requests that these cause
+        opened.kernel.run("assert PAGES.wait()")
+        opened.settle()
+    expect(about).to_contain_text("The bank is closed.")
+    expect(root.locator("[aria-pressed=true].nn-box")).to_contain_text("refund")
+
+
 def test_a_part_is_zoomed_by_drag_and_by_buttons(notebook: Open) -> None:
     _opened, root = opened_on(notebook, PICTURES["many"])
     expect(root.get_by_role("status")).to_have_text("8,000 of 10,000 spans")

@@ -162,7 +162,7 @@ def test_a_rule_is_drafted_by_keys_against_a_call_that_no_rule_denied(notebook: 
     transcript.get_by_role("slider", name="Model call").focus()
     keys.press("Home")
     keys.press("ArrowRight")
-    call = transcript.locator("ol[aria-label='What came of the call'] > li", has_text="get_user_details").first
+    call = transcript.locator("ol[aria-label='Outcome of the call'] > li", has_text="get_user_details").first
     expect(call).to_be_visible()
 
     call.focus()

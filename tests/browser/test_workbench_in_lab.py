@@ -158,7 +158,7 @@ def test_a_deny_leads_to_its_request_to_the_item_of_its_argument_and_to_what_wou
     chosen = transcript.locator("[aria-selected='true'], [aria-current='true'], .nn-chosen").first
     expect(chosen).to_be_visible()
 
-    why.get_by_role("button", name="What without it?").click()
+    why.get_by_role("button", name="Outcome without it").click()
     expect(why.locator(".nn-trial-head")).to_contain_text("newly allowed")
     shot(root, "workbench-airline-without")
 

@@ -323,7 +323,7 @@ class LabNotebook:
         )
 
     def knows_subshells(self) -> None:
-        """Wait until the page knows the subshells of its widgets: until then its messages wait for the running cell."""
+        """Wait until the page knows the subshells of its widgets: until then all its messages share one."""
         self.page.wait_for_function(
             "() => [...window.jupyterapp.shell.currentWidget.sessionContext.session.kernel._comms.values()]"
             ".every(comm => comm.subshellId)"

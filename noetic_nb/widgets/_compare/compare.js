@@ -31,16 +31,16 @@ export default () => {
     const line = body.appendChild(readout(plot, "Each bar of differences leads to its pairs of turns."));
     const sums = body.appendChild(make("div"));
     const bar = body.appendChild(make("div", { class: "nn-toolbar" }));
-    const only = tickIn(bar, "only what differs", () => again());
+    const only = tickIn(bar, "only differences", () => again());
     only.checked = true;
-    const kind = choiceIn(bar, "What", () => again());
+    const kind = choiceIn(bar, "Part", () => again());
     offer(kind, ["", ...KINDS].map((name) => [name, name || "everything"]));
     const rest = button(bar, "Look at the rest", () => {
       most = scene.looked + LOOKED;
       look();
     });
     const status = body.appendChild(make("p", { class: "nn-sub", role: "status" }));
-    const rows = tableIn(body, "Pairs of turns", ["Turn", "What", ...store.data.names], { kind: "nn-table nn-compared", scroll: "nn-scroll nn-tall" });
+    const rows = tableIn(body, "Pairs of turns", ["Turn", "Part", ...store.data.names], { kind: "nn-table nn-compared", scroll: "nn-scroll nn-tall" });
     const pager = pagerIn(body, ["Earlier", "Later"], (by) => {
       if (by > 0) before.push(start);
       start = by > 0 ? page.next : before.pop() ?? Math.max(0, start - store.data.page);

@@ -259,7 +259,7 @@ class CompareReading(Reading):
 
     def _totals_html(self) -> str:
         rows = ([escape(cell) for cell in row] for row in total_rows(*self.sides))
-        return table("nn-totals", ("", *self.names, "Difference"), rows, caption="What both runs come to")
+        return table("nn-totals", ("", *self.names, "Difference"), rows, caption="Totals of both runs")
 
     @property
     def has_any(self) -> bool:
@@ -366,7 +366,7 @@ class CompareReading(Reading):
         found = self._first()
         pairs = table(
             "nn-compared",
-            ("Turn", "What", *self.names),
+            ("Turn", "Part", *self.names),
             [row["html"] for pair in found for row in pair_rows(pair)],
         )
         scene = self.scene()

@@ -74,7 +74,7 @@ def _differences(rows: list[Any]) -> str:
         f'<td class="nn-text nn-value">{parts_html(value)}</td></tr>'
         for path, kind, value in rows
     ]
-    return _table(("Where", "What", "Value"), html, caption="What differs")
+    return _table(("Path", "Change", "Value"), html, caption="Differences")
 
 
 def _flows_html(track: Track) -> str:

@@ -119,7 +119,7 @@ def _same(before: Any, after: Any) -> bool:
 
 KINDS: Final = {"added": "+", "removed": "−", "changed": "~"}
 UNKNOWN_BEFORE: Final = "The first recorded state; the state before it is unknown."
-FIRST_OF_CHILD: Final = "What the child began with."
+FIRST_OF_CHILD: Final = "The state at the child's start."
 
 # Characters of JSON: of a larger state only the beginning is compared, and its changes are not counted in lists.
 COMPARED: Final = 100_000

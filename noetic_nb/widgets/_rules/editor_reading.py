@@ -186,8 +186,7 @@ class EditorReading(Reading):
         """Carry out a request of a page; see the methods of the same names."""
         match request:
             case {"do": "typed", "rule_id": rule_id, "generation": generation, "at": at, "values": dict(values)}:
-                # Ignore typing into a text that was replaced since. A message sent before a page had its subshell waits
-                # for the running cell, and arrives after newer text.
+                # Ignore typing into a text that was replaced since. Messages of different subshells may overtake each other.
                 if rule_id == self.chosen and generation == self._generation and at > self._typed_at:
                     self._typed_at = at
                     self.typed(values)

@@ -154,7 +154,7 @@ export default () => {
 
   /** What a draft would have changed; clicking a decision that differs selects it in other views. */
   function trialPart(parent, select) {
-    const root = parent.appendChild(make("div", { class: "nn-trial", role: "group", "aria-label": "What the draft would have changed" }));
+    const root = parent.appendChild(make("div", { class: "nn-trial", role: "group", "aria-label": "Changes by the draft" }));
     let rows = [];
     root.addEventListener("click", ({ target }) => {
       const place = rows[target.closest("[data-at]")?.dataset.at]?.place;
@@ -242,7 +242,7 @@ export default () => {
     const summary = part.appendChild(make("summary"));
     const list = part.appendChild(make("ul", { class: "nn-version-list" }));
     const title = part.appendChild(make("p", { class: "nn-note", role: "status" }));
-    const diff = part.appendChild(make("div", { class: "nn-scroll nn-tall nn-diff-text", tabindex: 0, role: "region", "aria-label": "What differs" }));
+    const diff = part.appendChild(make("div", { class: "nn-scroll nn-tall nn-diff-text", tabindex: 0, role: "region", "aria-label": "Differences" }));
     list.addEventListener("click", async ({ target }) => {
       const act = target.closest("button")?.dataset.do;
       if (!act) return;

@@ -64,7 +64,7 @@ _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
     "python": (Field("text", "Text of the rule", "code", "def rule(call):\n    ..."), _ON, _TOOLS),
     "cel": (Field("text", "Condition in CEL", "code", "tool.args.amount > 100"), _ON, _TOOLS, *_OUTCOME),
     "judge": (
-        Field("text", "What the judge is asked", "code", "Is this what the user asked for?"),
+        Field("text", "Question to the judge", "code", "Is this what the user asked for?"),
         *(_ON, _TOOLS),
         Field("mode", "Mode", "choice", options=_MODES),
         Field("model", "Model", suggest="models"),

@@ -155,15 +155,25 @@ export default () => {
     );
 
     // One span
+    let looks = 0;
+    let isTelling = false; // until then, selections that arrive are older
     const look = async (request, tell) => {
+      const mine = (looks += 1);
+      isTelling = tell;
       try {
         const found = await get({ ...request, ...wanted() });
+        if (mine !== looks) return;
+        isTelling = false;
         detail = found;
-        focused = found.at;
-        if (tell) store.select(model, found.go);
+        if (tell || !plot.contains(document.activeElement)) focused = found.at;
+        if (tell) {
+          store.data.chosen = found.at;
+          store.select(model, found.go);
+        }
         bringIn(found);
         store.changed();
       } catch (error) {
+        if (mine === looks) isTelling = false;
         store.refused(error);
       }
     };
@@ -256,7 +266,7 @@ export default () => {
     function draw(data) {
       if (isEmpty(data, data.total === 0)) return;
       ask();
-      if (data.chosen !== followed) {
+      if (data.chosen !== followed && !isTelling) {
         followed = data.chosen;
         if (followed !== null && followed !== detail?.at) look({ what: "span", at: followed }, false);
         if (followed !== null && listed && !listed.rows.some(({ key }) => key === followed)) {

@@ -61,7 +61,7 @@ export default () => {
     const items = body.appendChild(make("ol", { class: "nn-t-items", "aria-label": "Items of the request" }));
     body.append(make("p", { class: "nn-t-part" }, "Answer"));
     const answer = body.appendChild(make("p", { class: "nn-sub" }));
-    const after = body.appendChild(make("ol", { class: "nn-t-lines", "aria-label": "What came of the call" }));
+    const after = body.appendChild(make("ol", { class: "nn-t-lines", "aria-label": "Outcome of the call" }));
     const quiet = body.appendChild(make("button", { type: "button", class: "nn-t-more", "aria-expanded": "false" }));
 
     // The state of this page; the shown call is shared with the model's other views.

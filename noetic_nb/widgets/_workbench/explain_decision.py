@@ -194,7 +194,7 @@ def cause_parts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         rows = [_argument(at, each) for at, each in enumerate(found["arguments"])]
         parts["arguments"] = table("", columns, rows, caption="Where the arguments came from")
     for at, (label, is_known) in enumerate(found["rules"]):
-        acts = _button("without", "What without it?", at) + _button("edit", "Edit it", at) if is_known else ""
+        acts = _button("without", "Outcome without it", at) + _button("edit", "Edit it", at) if is_known else ""
         parts[f"rule {at}"] = f'<div class="nn-toolbar"><span>Rule {escape(label)}</span>{acts}</div>'
     if found["note"]:
         parts["note"] = f'<p class="nn-note">{escape(found["note"])}</p>'

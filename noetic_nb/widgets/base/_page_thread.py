@@ -1,7 +1,8 @@
 """One thread handles all messages from pages, in the order of arrival.
 
 A notebook may send each widget's messages on a separate subshell, and kernels handle subshells concurrently: a click
-could overtake the text typed before it. Without thread support, messages are handled immediately.
+could overtake the text typed before it. Messages without a subshell get one, so that they need not wait for the running
+cell. Without thread support, messages are handled immediately.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final
 from ipywidgets.widgets import widget as ipywidgets_widget
 
 from noetic_nb.redact import safe_logger
+from noetic_nb.widgets.base._display import running_shell
 
 _connected: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -62,7 +64,7 @@ def connect_weakly(*widgets: Any) -> None:
                 PAGES.do(_handle, target, msg)
 
         widget.comm.on_msg(deliver)
-        take_from_any_shell(widget.comm)
+        keep_off_main_shell(widget.comm)
         # Keep the entry, because a reloaded page requests every widget in the list.
         ipywidgets_widget._instances[widget.model_id] = weakref.proxy(widget)
         _connected.add(widget)
@@ -140,15 +142,33 @@ class PageThread:
             del entry  # an idle thread must not keep the last widget alive
 
 
-def take_from_any_shell(comm: Any) -> None:
-    """Let a page's comm messages arrive on the shell that the page names, not on the shell used last.
+def keep_off_main_shell(comm: Any) -> None:
+    """Let a page's comm messages arrive on the subshell that the page names, or on one for all pages that name none.
 
-    ipykernel 7.4 sends a page's messages to the shell whose code last used the comm, since that code may wait for the
-    answer. A view used in an agent's cell would bind its page to the main shell, where a click waits for the end of the
-    cell. Because one thread handles all messages, they may arrive on any shell.
+    ipykernel 7.4 sends them to the shell whose code last used the comm. For a view used in an agent's cell that is the main
+    shell. There they wait while code runs. If the code awaits, they are handled, but mix up which request has ended: the
+    page then shows a cell as running for ever. Because one thread handles all messages, they may arrive on any shell.
     """
     if hasattr(comm, "_reply_subshell_for"):
-        comm._reply_subshell_for = None
+        comm._reply_subshell_for = _subshell_for
+
+
+_SUBSHELLS: Final[list[str]] = []
+"""The subshell for messages that name none, as soon as there is one."""
+
+
+def _subshell_for(_data: Any, named: str | None) -> str | None:
+    """Return the subshell for a page's message, in the thread of the kernel that receives it."""
+    if named is None:
+        try:
+            manager = running_shell().kernel.shell_channel_thread.manager
+            known = manager.list_subshell()
+            if not _SUBSHELLS or _SUBSHELLS[-1] not in known:
+                _SUBSHELLS[:] = [manager._create_subshell()]
+            return _SUBSHELLS[-1]
+        except Exception:  # another version of ipykernel: use the main shell
+            log.exception("The kernel could not create a subshell.")
+    return named
 
 
 def _do(context: contextvars.Context, work: Callable[..., object], args: tuple[Any, ...]) -> None:

@@ -1,0 +1,76 @@
+"""Messages of a page that names no subshell: they are handled while a cell runs, and each request is reported as ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+PATIENCE_S = 60
+CELLS = 60
+
+SETUP = """
+import asyncio, threading
+from noetic_nb.runs import Run
+from noetic_nb.widgets import Approval, Ledger
+
+view = Ledger(Run())
+chosen = threading.Event()
+_ = view.selection.observe(lambda fields: chosen.set())
+print(view.comm.comm_id)
+"""
+
+
+class Page:
+    """A client that sends a view's messages as a front end without subshells does."""
+
+    def __init__(self) -> None:
+        self.manager, self.client = start_new_kernel()
+        self.text, self.ended = "", set[str]()
+        self.finish({self.client.execute(SETUP)})
+        self.comm_id = self.text.split()[-1]
+
+    def finish(self, requests: set[str]) -> None:
+        """Wait until the kernel has reported the end of all requests."""
+        while requests - self.ended:
+            message = self.client.get_iopub_msg(timeout=PATIENCE_S)
+            content = message["content"]
+            self.text += content.get("text", "") + "\n".join(content.get("traceback", ()))
+            if content.get("execution_state") == "idle":
+                self.ended.add(message["parent_header"]["msg_id"])
+
+    def send(self, content: dict[str, Any]) -> str:
+        data = {"method": "custom", "content": content}
+        message = self.client.session.msg("comm_msg", {"comm_id": self.comm_id, "data": data})
+        self.client.shell_channel.send(message)
+        return str(message["header"]["msg_id"])
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    made = Page()
+    try:
+        yield made
+    finally:
+        made.client.stop_channels()
+        made.manager.shutdown_kernel(now=True)
+
+
+def test_a_click_is_handled_while_a_cell_blocks_the_kernel(page: Page) -> None:
+    cell = page.client.execute(f"print('chosen' if chosen.wait({PATIENCE_S // 2}) else 'too late')")
+    page.send({"type": "select", "id": "1", "turn": 1})
+
+    page.finish({cell})
+    assert page.text.split()[-1] == "chosen"
+
+
+def test_each_cell_that_awaits_and_each_message_ends(page: Page) -> None:
+    requests = set()
+    for number in range(CELLS):
+        requests.add(page.client.execute(f"for _ in range({number % 7 + 1}): await asyncio.sleep(0)"))
+        requests.update([page.send({"type": "select", "id": str(number), "turn": turn}) for turn in range(3)])
+
+    page.finish(requests)
+    assert len(requests) == 4 * CELLS
