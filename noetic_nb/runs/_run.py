@@ -71,6 +71,14 @@ def version_of(package: str) -> str:
         return "source"
 
 
+def _checked_meta(meta: object) -> Mapping[str, Any]:
+    """Return the given meta, empty for None; raises `NoeticConfigError` ``INVALID_META``."""
+    if meta is not None and not isinstance(meta, Mapping):
+        hint = 'For example: meta={"task": "refund"}.'
+        raise NoeticConfigError("INVALID_META", "The meta of a run is a mapping of names.", given=meta, hint=hint)
+    return meta or {}
+
+
 @with_card(shown="as HTML")
 class Run(ComputedEvents):
     """Everything that happened, as data.
@@ -88,6 +96,11 @@ class Run(ComputedEvents):
         Source of ``created_ms``.
     ids : Ids, optional
         Source of the name.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RUN_ID``, ``INVALID_META``, ``INVALID_RUN_EVENT``.
 
     Examples
     --------
@@ -111,8 +124,13 @@ class Run(ComputedEvents):
         ids: Ids = SYSTEM_IDS,
     ) -> None:
         name = ids.new("run") if run_id is None else run_id
+        if not isinstance(name, str):
+            raise NoeticConfigError("INVALID_RUN_ID", "The name of a run is text.", given=name, hint="nn.Run('first')")
+        if not isinstance(events, Iterable):
+            hint = "Pass events of another run: nn.Run(events=run.events)."  # type: ignore[unreachable]
+            raise NoeticConfigError("INVALID_RUN_EVENT", "The events of a run are a list.", given=events, hint=hint)
         # Convert to plain JSON data now, so that a loaded run equals the saved one and shares no objects with the caller.
-        given = plain_data(meta or {})
+        given = plain_data(_checked_meta(meta))
         own = {"schema_version": SCHEMA_VERSION, "source": "recorded", "config": None, "models": None}
         if "created_ms" not in given:
             own["created_ms"] = clock.now_ms()
@@ -176,7 +194,7 @@ class Run(ComputedEvents):
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_FORMAT``.
+            ``UNKNOWN_FORMAT``, ``INVALID_META``.
 
         References
         ----------
@@ -191,8 +209,9 @@ class Run(ComputedEvents):
         from noetic_nb.items._messages import decode_messages
         from noetic_nb.runs._conversation import conversation_events
 
+        own = _checked_meta(meta)
         found, unmapped, name = decode_messages(messages, format=format)
-        about = {"source": name, "outcome": outcome, **(meta or {})}
+        about = {"source": name, "outcome": outcome, **own}
         return run_of_settled(None, *conversation_events(found, meta=about, unmapped=unmapped))
 
     def to_messages(self, format: str = "openai", *, thread_id: str | None = None) -> list[dict[str, Any]]:

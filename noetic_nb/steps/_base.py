@@ -100,7 +100,10 @@ class Frozen(BaseModel, metaclass=RecordType):
         first = min(exc.errors(), key=lambda each: each["type"] != "extra_forbidden")
         where = ".".join(map(str, first["loc"])) or "value"
         name, field = data.get("id", data.get("name", "")), str(first["loc"][0]) if first["loc"] else ""
-        who, fields = f"{cls.__name__}{f' {name!r}' if name else ''}", ", ".join(cls.model_fields)
+        who, fields = (
+            f"{cls.__name__}{f' {name!r}' if isinstance(name, str) and name else ''}",
+            ", ".join(cls.model_fields),
+        )
         kind, hint = cls.expects.get(field, ("", ""))
         if first["type"] == "extra_forbidden":
             what = f"{who} has no field {field!r}"
@@ -127,7 +130,9 @@ class Frozen(BaseModel, metaclass=RecordType):
 
 def _is_given(value: object) -> bool:
     """Tell whether a value is given: not None, not blank, not an empty list."""
-    return bool(value.strip()) if isinstance(value, str) else value is not None and value != () and value != []
+    if isinstance(value, str):
+        return bool(value.strip())
+    return bool(value) if isinstance(value, list | tuple) else value is not None
 
 
 class Requirement(NamedTuple):

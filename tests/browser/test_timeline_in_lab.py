@@ -185,6 +185,8 @@ def test_bars_of_many_open_up_and_ten_thousand_spans_stay_smooth(notebook: Open)
     expect(many.first).to_be_visible()
     took = root.evaluate(ZOOMED)
     print(f"zoom in 10 000 spans: {took:.0f} ms to paint")
+    opened.kernel.run("from noetic_nb.widgets.base._page_thread import PAGES; assert PAGES.wait()")
+    opened.settle()  # the bars of this part are there, and stay where they are
 
     many.nth(40).click()
 

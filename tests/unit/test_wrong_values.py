@@ -211,6 +211,14 @@ def test_values_of_other_kinds_among_names_messages_and_tools_are_refused() -> N
     assert "[INVALID_TOOL]" in refusal(lab.lint, book(), tools=[int])
     for name in ("a\0b", "\ud800"):
         assert "The index cannot be used" in refusal(nn.open_runs, [run], index=name)
+        assert "[INVALID_SET]" in refusal(nn.open_runs([run]).freeze, name, why="A test.")
+    for meta in (-1, [1], "task"):
+        assert "[INVALID_META]" in refusal(nn.Run, meta=meta)
+        assert "[INVALID_META]" in refusal(nn.Run.from_messages, [{"role": "user", "content": "Hi"}], meta=meta)
+    assert "[INVALID_RUN_ID]" in refusal(nn.Run, np.array([1, 2]))
+    assert "[INVALID_RUN_EVENT]" in refusal(nn.Run, events=5)
+    assert "[INVALID_AGENT_CONFIG]" in refusal(nn.AgentConfig, name=np.array([1, 2]), step=nn.react(model="m"))
+    assert "`model`" in refusal(nn.react, model=np.array([1, 2]))
 
 
 def test_a_seed_may_be_a_number_of_numpy() -> None:

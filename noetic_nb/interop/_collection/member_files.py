@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from noetic_nb._core.atomic_write import as_path, write_whole
+from noetic_nb._core.atomic_write import file_name, write_whole
 from noetic_nb._core.long_work import Work
 from noetic_nb.clock import SYSTEM_CLOCK
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -33,8 +33,13 @@ def _invalid(what: str, given: object, hint: str) -> NoeticConfigError:
 
 
 def set_path(name: str | PathLike[str]) -> Path:
-    """Return the file of a set by its name or path."""
-    text = str(as_path(name))
+    """Return the file of a set by its name or path; raises `NoeticConfigError` ``INVALID_SET`` for an impossible name."""
+    try:
+        text = str(Path(file_name(name)))
+    except OSError as error:
+        raise _invalid(
+            "The name of a set is the name of a file.", repr(name), "For example: freeze('refunds', ...)."
+        ) from error
     return Path(text if text.endswith(RUN_SET) else f"{text}{RUN_SET}")
 
 

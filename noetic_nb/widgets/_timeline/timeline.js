@@ -56,6 +56,7 @@ export default () => {
     let range = null; // null: the whole run, as it grows
     let first = 0;
     let shown = null;
+    let drawn = null; // an answer may have come since
     let drawnTotal = -1;
     let detail = null;
     let focused = null;
@@ -116,7 +117,7 @@ export default () => {
       store.changed();
     };
     const endDrag = dragRange(plot, box, part);
-    const placesOf = ({ bar }) => [bar.left, bar.right].map((place) => place + now().from);
+    const placesOf = ({ bar }) => [bar.left, bar.right].map((place) => place + drawn.from);
     const middleOf = (node) => {
       if (!node) return 0.5;
       const [[from, to], [left, right]] = [reach(), placesOf(node)];
@@ -165,7 +166,7 @@ export default () => {
         if (mine !== looks) return;
         isTelling = false;
         detail = found;
-        if (tell || !plot.contains(document.activeElement)) focused = found.at;
+        focused = found.at;
         if (tell) {
           store.data.chosen = found.at;
           store.select(model, found.go);
@@ -237,6 +238,7 @@ export default () => {
     });
 
     function drawPicture(window_) {
+      drawn = window_;
       window_.drawn ??= sceneOf(window_.scene);
       const [from, to] = reach().map((place) => place - window_.from);
       picture.draw({ ...window_.drawn, first: from, last: to });

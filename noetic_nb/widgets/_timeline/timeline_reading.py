@@ -238,7 +238,16 @@ def static_text(timeline: Timeline, empty: str) -> str:
     return "\n".join(lines)
 
 
-COLUMNS: Final = {"Turn": "", **dict.fromkeys(("Name", "Kind", "Status", "Why"), "nn-text"), "Began": "", "Took": ""}
+_WORD: Final = "nn-text nn-word"
+COLUMNS: Final = {
+    "Turn": "",
+    "Name": "nn-text",
+    "Kind": _WORD,
+    "Status": _WORD,
+    "Why": "nn-text",
+    "Began": "",
+    "Took": "",
+}
 """Names of the columns of the list of spans, and the classes of their cells."""
 
 # A bar must be a few pixels wide to be clickable; more lanes than this fill a screen.
