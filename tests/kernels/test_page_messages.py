@@ -1,7 +1,8 @@
-"""Messages of a page that names no subshell: they are handled while a cell runs, and each request is reported as ended."""
+"""Messages of a page: handled in order, also while a cell runs, from any subshell or none, and each is reported as ended."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,13 +19,14 @@ from noetic_nb.widgets import Approval, Ledger
 
 view = Ledger(Run())
 chosen = threading.Event()
-_ = view.selection.observe(lambda fields: chosen.set())
+turns = []
+_ = view.selection.observe(lambda fields: (chosen.set(), turns.append(fields["turn"])))
 print(view.comm.comm_id)
 """
 
 
 class Page:
-    """A client that sends a view's messages as a front end without subshells does."""
+    """A client that sends a view's messages as a front end does."""
 
     def __init__(self) -> None:
         self.manager, self.client = start_new_kernel()
@@ -41,9 +43,15 @@ class Page:
             if content.get("execution_state") == "idle":
                 self.ended.add(message["parent_header"]["msg_id"])
 
-    def send(self, content: dict[str, Any]) -> str:
+    def subshell(self) -> str:
+        """Start a subshell, and return its id."""
+        self.client.control_channel.send(self.client.session.msg("create_subshell_request"))
+        return str(self.client.get_control_msg(timeout=PATIENCE_S)["content"]["subshell_id"])
+
+    def send(self, content: dict[str, Any], subshell_id: str | None = None) -> str:
         data = {"method": "custom", "content": content}
         message = self.client.session.msg("comm_msg", {"comm_id": self.comm_id, "data": data})
+        message["header"]["subshell_id"] = subshell_id
         self.client.shell_channel.send(message)
         return str(message["header"]["msg_id"])
 
@@ -74,3 +82,14 @@ def test_each_cell_that_awaits_and_each_message_ends(page: Page) -> None:
 
     page.finish(requests)
     assert len(requests) == 4 * CELLS
+
+
+def test_messages_of_a_page_that_learns_its_subshell_stay_in_order(page: Page) -> None:
+    ways = [None, page.subshell(), page.subshell()]
+    sent = range(40 * CELLS)
+    page.finish({page.send({"type": "select", "id": str(turn), "turn": turn}, ways[turn % 3]) for turn in sent})
+
+    page.finish(
+        {page.client.execute("from noetic_nb.widgets.base._page_thread import PAGES; PAGES.wait(); print(turns)")}
+    )
+    assert json.loads(page.text.split("\n")[1]) == list(sent)

@@ -1,8 +1,8 @@
 """One thread handles all messages from pages, in the order of arrival.
 
 A notebook may send each widget's messages on a separate subshell, and kernels handle subshells concurrently: a click
-could overtake the text typed before it. Messages without a subshell get one, so that they need not wait for the running
-cell. Without thread support, messages are handled immediately.
+could overtake the text typed before it. Where the kernel allows it, all messages therefore share one subshell, and need
+not wait for the running cell. Without thread support, messages are handled immediately.
 """
 
 from __future__ import annotations
@@ -143,32 +143,32 @@ class PageThread:
 
 
 def keep_off_main_shell(comm: Any) -> None:
-    """Let a page's comm messages arrive on the subshell that the page names, or on one for all pages that name none.
+    """Let all messages of pages arrive on one subshell of the kernel, in order.
 
-    ipykernel 7.4 sends them to the shell whose code last used the comm. For a view used in an agent's cell that is the main
-    shell. There they wait while code runs. If the code awaits, they are handled, but mix up which request has ended: the
-    page then shows a cell as running for ever. Because one thread handles all messages, they may arrive on any shell.
+    A page names the main shell at first, and later a subshell: messages of different shells overtake each other. ipykernel
+    7.4 also sends a message to the shell whose code last used the comm, which is the main shell for a view used in an
+    agent's cell. There messages wait while code runs. If the code awaits, they are handled, but mix up which request has
+    ended: the page then shows a cell as running for ever. Older versions have no choice of the shell.
     """
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = _subshell_for
 
 
 _SUBSHELLS: Final[list[str]] = []
-"""The subshell for messages that name none, as soon as there is one."""
+"""The subshell for messages of pages, as soon as there is one."""
 
 
 def _subshell_for(_data: Any, named: str | None) -> str | None:
     """Return the subshell for a page's message, in the thread of the kernel that receives it."""
-    if named is None:
-        try:
-            manager = running_shell().kernel.shell_channel_thread.manager
-            known = manager.list_subshell()
-            if not _SUBSHELLS or _SUBSHELLS[-1] not in known:
-                _SUBSHELLS[:] = [manager._create_subshell()]
-            return _SUBSHELLS[-1]
-        except Exception:  # another version of ipykernel: use the main shell
-            log.exception("The kernel could not create a subshell.")
-    return named
+    try:
+        manager = running_shell().kernel.shell_channel_thread.manager
+        known = manager.list_subshell()
+        if not _SUBSHELLS or _SUBSHELLS[-1] not in known:
+            _SUBSHELLS[:] = [manager._create_subshell()]
+        return _SUBSHELLS[-1]
+    except Exception:  # another version of ipykernel
+        log.exception("The kernel could not create a subshell; messages of pages use that of the page.")
+        return named
 
 
 def _do(context: contextvars.Context, work: Callable[..., object], args: tuple[Any, ...]) -> None:
