@@ -100,10 +100,8 @@ class Frozen(BaseModel, metaclass=RecordType):
         first = min(exc.errors(), key=lambda each: each["type"] != "extra_forbidden")
         where = ".".join(map(str, first["loc"])) or "value"
         name, field = data.get("id", data.get("name", "")), str(first["loc"][0]) if first["loc"] else ""
-        who, fields = (
-            f"{cls.__name__}{f' {name!r}' if isinstance(name, str) and name else ''}",
-            ", ".join(cls.model_fields),
-        )
+        who = f"{cls.__name__} {name!r}" if isinstance(name, str) and name else cls.__name__
+        fields = ", ".join(cls.model_fields)
         kind, hint = cls.expects.get(field, ("", ""))
         if first["type"] == "extra_forbidden":
             what = f"{who} has no field {field!r}"

@@ -43,10 +43,10 @@ class Page:
             if content.get("execution_state") == "idle":
                 self.ended.add(message["parent_header"]["msg_id"])
 
-    def subshell(self) -> str:
-        """Start a subshell, and return its id."""
-        self.client.control_channel.send(self.client.session.msg("create_subshell_request"))
-        return str(self.client.get_control_msg(timeout=PATIENCE_S)["content"]["subshell_id"])
+    def subshells(self, action: str, **content: str) -> Any:
+        """Create, list or delete subshells; returns the id or the ids in the reply."""
+        self.client.control_channel.send(self.client.session.msg(f"{action}_subshell_request", content))
+        return self.client.get_control_msg(timeout=PATIENCE_S)["content"].get("subshell_id")
 
     def send(self, content: dict[str, Any], subshell_id: str | None = None) -> str:
         data = {"method": "custom", "content": content}
@@ -54,6 +54,13 @@ class Page:
         message["header"]["subshell_id"] = subshell_id
         self.client.shell_channel.send(message)
         return str(message["header"]["msg_id"])
+
+    def turns(self) -> Any:
+        """Return the turns that were selected, in order."""
+        self.finish(
+            {self.client.execute("from noetic_nb.widgets.base._page_thread import PAGES; PAGES.wait(); print(turns)")}
+        )
+        return json.loads(self.text.split("\n")[1])
 
 
 @pytest.fixture
@@ -85,11 +92,17 @@ def test_each_cell_that_awaits_and_each_message_ends(page: Page) -> None:
 
 
 def test_messages_of_a_page_that_learns_its_subshell_stay_in_order(page: Page) -> None:
-    ways = [None, page.subshell(), page.subshell()]
+    ways = [None, page.subshells("create"), page.subshells("create")]
     sent = range(40 * CELLS)
     page.finish({page.send({"type": "select", "id": str(turn), "turn": turn}, ways[turn % 3]) for turn in sent})
 
-    page.finish(
-        {page.client.execute("from noetic_nb.widgets.base._page_thread import PAGES; PAGES.wait(); print(turns)")}
-    )
-    assert json.loads(page.text.split("\n")[1]) == list(sent)
+    assert page.turns() == list(sent)
+
+
+def test_a_subshell_that_is_gone_loses_no_message(page: Page) -> None:
+    page.finish({page.send({"type": "select", "id": "1", "turn": 1}, "never there")})
+    [shared] = page.subshells("list")
+    page.subshells("delete", subshell_id=shared)
+
+    page.finish({page.send({"type": "select", "id": "2", "turn": 2}, shared)})
+    assert page.turns() == [1, 2]

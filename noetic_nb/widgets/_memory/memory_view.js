@@ -154,7 +154,7 @@ export default () => {
       field.setSelectionRange(0, 0);
     }));
     const back = button(tools, "Go back", () => begin({ what: "rewind", turn: detail.turn }, () => {}));
-    const locked = tools.appendChild(make("span", { class: "nn-note" }, "A recording cannot be edited: pass harness= to edit what is live."));
+    const locked = tools.appendChild(make("span", { class: "nn-note" }, "A recording cannot be edited. To edit the state of an agent, pass harness=."));
     const form = about.appendChild(make("div", { class: "nn-edit", hidden: true }));
     const field = form.appendChild(make("textarea", { "aria-label": "The state as JSON", spellcheck: "false", rows: 10, "data-lm-suppress-shortcuts": "true" }));
     const buttons = form.appendChild(make("div", { class: "nn-toolbar" }));
